@@ -3,23 +3,26 @@ taken in.
 
 A mail is flagged seen once it is on disk; one that comes twice is known by its content. It answers
 what its address (`sos+MESSAGE@…`) or its In-Reply-To says: only who was told knows these. What
-machines send by themselves is left alone (RFC 3834), and so are quotes, signatures and what is
-larger than MAIL_MAX.
+is larger than MAIL_MAX is left alone. A child process reads the rest (`mail_reading`): the
+library's parser takes minutes for a few hundred kilobytes that somebody has thought of.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator
+import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
+import fieldagent
 from fieldagent.hub.escalation.contract import ContactAnswer, Inward, Own
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
@@ -29,7 +32,6 @@ from fieldagent.system.wording import reason_of
 
 if TYPE_CHECKING:
     import imaplib
-    from email.message import EmailMessage
 
 log = logging.getLogger(__name__)
 
@@ -42,18 +44,13 @@ MAIL_MAX = 262_144
 """Bytes of a mail that is read: its words have 200."""
 AT_ONCE = 50
 """Mails of one look."""
-_LOCAL = ("localhost", "127.0.0.1", "::1")
-_ID = r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
-_ADDRESSED = re.compile(rf"\+{_ID}@", re.I)
-_REPLIED = re.compile(rf"<{_ID}@", re.I)
-_BULK = ("bulk", "junk", "list", "auto_reply")
-_QUOTES = re.compile(
-    r"^(-{2,} ?(original message|ursprüngliche nachricht|message d'origine)|_{10,}$|-- $"
-    r"|(on|am|le|il|el) .{8,}(wrote|schrieb|a écrit|ha scritto|escribió).{0,200}:$"
-    r"|.{8,}\b(пише|написав|написала|написав\(ла\)):$|(from|von|de|від) ?: .+@)",
-    re.I,
+PACKAGE_AT = Path(fieldagent.__file__).parents[1]
+"""The folder or archive that holds the program."""
+READ_APART = (
+    f"import sys; sys.path.insert(0, {str(PACKAGE_AT)!r});"
+    " from fieldagent.hub.escalation.mail_reading import main; main()"
 )
-"""A line from which on a mail is not its writer's words."""
+_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def reply_address(address: str, message_id: str) -> str:
@@ -124,7 +121,7 @@ async def look(inward: Inward) -> None:
     connection = await _in_thread(partial(_open, own))
     try:
         for mail in await _in_thread(partial(_unseen, connection)):
-            answer = _read(mail, inward)
+            answer = await _read(mail, inward)
             if answer is not None:
                 await inward.inbox.take(answer)
             await _in_thread(partial(_flag_seen, connection, mail.uid))
@@ -133,13 +130,36 @@ async def look(inward: Inward) -> None:
         connection.shutdown()
 
 
-def _read(mail: Fetched, inward: Inward) -> ContactAnswer | None:
-    """As `read`. One at which the library's reading fails must not keep back those behind it."""
+class MailUnreadable(Exception):
+    """The child that read a mail failed, or took too much."""
+
+
+async def _read(mail: Fetched, inward: Inward) -> ContactAnswer | None:
+    """As `read_apart`. A mail that cannot be read must not keep back those behind it."""
     try:
-        return read(mail.raw, inward.host.own) if mail.raw else None
-    except Exception as error:
+        return await read_apart(mail.raw, inward.host.own["mail-from"]) if mail.raw else None
+    except MailUnreadable as error:
         inward.note_fault(error, f"a mail that answers nothing now: uid {mail.uid.decode()}")
         return None
+
+
+async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
+    """Return the answer that a mail is; None where it is none. A child process reads it, within
+    its limits and DEADLINE. Raises MailUnreadable."""
+    # -I and -S: nothing of the environment, and the standard library alone.
+    command = [sys.executable, "-I", "-S", "-c", READ_APART, mail_from]
+    with trio.move_on_after(DEADLINE):
+        done = await trio.run_process(
+            command, stdin=raw, capture_stdout=True, capture_stderr=True, check=False
+        )
+        if done.returncode:
+            last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+            raise MailUnreadable(f"its reader ended by {done.returncode}: {last}")
+        answer = json.loads(done.stdout)
+        if answer is None:
+            return None
+        return ContactAnswer(KIND_NAME, hashlib.sha256(raw).hexdigest(), **answer)
+    raise MailUnreadable(f"its reader took more than {DEADLINE:g} s")
 
 
 async def _in_thread(step: Callable[[], T]) -> T:
@@ -197,115 +217,3 @@ def _line(said: list[object]) -> bytes:
 
 def _flag_seen(connection: imaplib.IMAP4, uid: bytes) -> None:
     connection.uid("STORE", uid.decode("ascii"), "+FLAGS", r"(\Seen)")
-
-
-def read(raw: bytes, own: Own) -> ContactAnswer | None:
-    """Return the answer that a mail is; None where it is none, or a machine's."""
-    from email import message_from_bytes, policy
-    from email.utils import parseaddr
-
-    mail: EmailMessage = message_from_bytes(raw, policy=policy.default)
-    sender = parseaddr(_header(mail, "From"))[1]
-    # Of an encoded word it may hold anything, also a NUL, which PostgreSQL does not take.
-    is_address = bool(sender) and sender.isprintable()
-    if _is_automatic(mail) or not is_address or sender == own["mail-from"]:
-        return None
-    message_id = _answers(mail)
-    if message_id is None:
-        return None
-    words = words_of(_text(mail))
-    return ContactAnswer(KIND_NAME, hashlib.sha256(raw).hexdigest(), sender, words, message_id)
-
-
-def _header(mail: EmailMessage, name: str) -> str:
-    """Return all fields of that name; strangers wrote them, and some cannot be read."""
-    try:
-        return ", ".join(str(each) for each in mail.get_all(name, []))
-    except (ValueError, IndexError, AttributeError, TypeError):
-        return ""
-
-
-def _is_automatic(mail: EmailMessage) -> bool:
-    """Return whether a machine sent it by itself (RFC 3834, 5; RFC 3464)."""
-    submitted = _header(mail, "Auto-Submitted").strip().lower()
-    precedence = _header(mail, "Precedence").strip().lower()
-    bounced = _header(mail, "Return-Path").strip() == "<>"
-    report = mail.get_content_type() == "multipart/report"
-    return submitted not in ("", "no") or precedence in _BULK or bounced or report
-
-
-def _answers(mail: EmailMessage) -> str | None:
-    for name in ("To", "Cc", "Delivered-To", "X-Original-To"):
-        if match := _ADDRESSED.search(_header(mail, name)):
-            return match[1].lower()
-    for name in ("In-Reply-To", "References"):
-        if ids := _REPLIED.findall(_header(mail, name)):
-            return str(ids[-1]).lower()
-    return None
-
-
-def _text(mail: EmailMessage) -> str:
-    try:
-        part = mail.get_body(("plain", "html"))
-        if part is None:
-            return ""
-        text = str(part.get_content())
-    except (KeyError, LookupError, ValueError, AttributeError):
-        return ""  # a coding that nobody knows
-    if part.get_content_type() != "text/html":
-        return text
-    reader = _Html()
-    with suppress(AssertionError):  # `<![x[`: what stands before it counts
-        reader.feed(text)
-    return "".join(reader.texts)
-
-
-class _Html(HTMLParser):
-    """Reads the text of a mail in HTML, without what it quotes."""
-
-    _BREAKS = frozenset(("br", "p", "div", "li", "tr"))
-    _SKIPPED = frozenset(("blockquote", "style", "script", "head"))
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self._skipping = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in self._SKIPPED:
-            self._skipping += 1
-        elif tag in self._BREAKS:
-            self.texts.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._SKIPPED and self._skipping:
-            self._skipping -= 1
-
-    def handle_data(self, data: str) -> None:
-        if not self._skipping:
-            self.texts.append(data)
-
-
-def words_of(text: str) -> str:
-    """Return what stands before the quote and the signature."""
-    return "\n".join(_own_lines(text.replace("\r\n", "\n").split("\n"))).strip()
-
-
-def _own_lines(lines: list[str]) -> Iterator[str]:
-    for place, line in enumerate(lines):
-        if line.startswith(">") or _QUOTES.match(line):
-            return
-        if _introduces(lines, place):
-            return
-        yield line
-
-
-def _introduces(lines: list[str], place: int) -> bool:
-    """Return whether the quote is introduced from that line on: in up to three lines, which a mail
-    program has broken one into."""
-    for size in range(1, 4):
-        block = lines[place : place + size]
-        behind = [each for each in lines[place + size : place + size + 2] if each.strip()]
-        if all(block) and behind and behind[0].startswith(">") and _QUOTES.match(" ".join(block)):
-            return True
-    return False

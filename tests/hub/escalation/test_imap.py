@@ -20,7 +20,7 @@ from urllib.request import urlopen
 import pytest
 import trustme
 
-from fieldagent.hub.escalation import imap
+from fieldagent.hub.escalation import imap, mail_reading
 from fieldagent.hub.escalation.contract import ContactAnswer, ContactHost, Inward
 from fieldagent.store.group import StoreUnavailable
 from tests.hub.relay import mail_relay
@@ -298,7 +298,41 @@ async def test_a_mail_that_cannot_be_read_keeps_back_none_behind_it(tmp_path: Pa
 
 
 def read(mail: EmailMessage) -> ContactAnswer | None:
-    return imap.read(mail.as_bytes(), OWN)
+    return read_bytes(mail.as_bytes())
+
+
+def read_bytes(raw: bytes) -> ContactAnswer | None:
+    answer = mail_reading.read(raw, OWN["mail-from"])
+    return None if answer is None else ContactAnswer(imap.KIND_NAME, "", **answer)
+
+
+LONG = b"; a=b" * 50_000
+"""Parameters for which the library's parser takes quadratic time."""
+
+
+async def test_no_mail_holds_up_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long header is refused unread, and one of a part ends the child that reads it."""
+    hasty = "from fieldagent.hub.escalation import mail_reading; mail_reading.CPU_MAX = 0.3; main()"
+    monkeypatch.setattr(imap, "READ_APART", imap.READ_APART.replace("main()", hasty))
+    to = f"To: sos+{ID}@example.org\r\n".encode()
+    head = b"From: bw@example.org\r\n" + to + b"MIME-Version: 1.0\r\n"
+    inner = b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: multipart/mixed"
+    for raw, why in (
+        (head + b"Content-Type: multipart/mixed" + LONG + b"\r\n\r\nOK\r\n", "its header has"),
+        (head + b"From: " + b"<" * 100_000 + b"\r\n\r\nOK\r\n", "its header has"),
+        (head + b"To: " + b"(" * 100_000 + b"\r\n\r\nOK\r\n", "its header has"),
+        (head + inner + LONG + b"\r\n\r\nOK\r\n--x--\r\n", "its reader ended by -"),
+    ):
+        with pytest.raises(imap.MailUnreadable, match=why):
+            await imap.read_apart(raw, OWN["mail-from"])
+
+
+async def test_fields_that_relays_add_cost_no_answer() -> None:
+    relays = b"".join(b"ARC-Seal: i=%d; a=%s\r\n" % (each, b"x" * 2_000) for each in range(20))
+    mail = mail_from("bw@example.org", "OK", to=f"sos+{ID}@example.org").as_bytes()
+    answer = await imap.read_apart(relays + mail, OWN["mail-from"])
+    assert answer is not None
+    assert (answer.text, answer.answers, answer.sender) == ("OK", ID, "bw@example.org")
 
 
 @pytest.mark.parametrize(
@@ -320,9 +354,9 @@ def test_what_machines_send_by_themselves_is_no_answer(headers: dict[str, str]) 
 def test_a_mail_of_the_hub_itself_or_to_nothing_is_no_answer() -> None:
     assert read(mail_from("sos@example.org", "OK", to=f"sos+{ID}@example.org")) is None
     assert read(mail_from("bw@example.org", "OK")) is None
-    assert imap.read(b"\xff\xfe no mail at all", OWN) is None
+    assert read_bytes(b"\xff\xfe no mail at all") is None
     odd = f"From: =?utf-8?q?a=00@b.example?=\r\nTo: sos+{ID}@example.org\r\n\r\nOK\r\n"
-    assert imap.read(odd.encode(), OWN) is None
+    assert read_bytes(odd.encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -362,7 +396,7 @@ QUOTE = "> SOS 1 of kit-ada\n> Map: https://x\n"
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_only_what_stands_before_the_quote_counts(behind: str, end: str) -> None:
     text = f"On our way: two people.\n\nOn foot.\n\n{behind}".replace("\n", end)
-    assert imap.words_of(text) == "On our way: two people.\n\nOn foot."
+    assert mail_reading.words_of(text) == "On our way: two people.\n\nOn foot."
 
 
 def test_a_mail_in_html_alone_is_read_without_its_quote() -> None:
@@ -389,7 +423,7 @@ def test_a_mail_in_a_coding_that_nobody_knows_has_no_words() -> None:
         f"From: bw@example.org\r\nTo: sos+{ID}@example.org\r\n"
         "Content-Type: text/plain; charset=nosuch\r\n\r\nOK\r\n"
     ).encode()
-    answer = imap.read(raw, OWN)
+    answer = read_bytes(raw)
     assert answer is None or answer.text in ("", "OK")
 
 

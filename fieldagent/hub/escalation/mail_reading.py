@@ -1,0 +1,200 @@
+"""What a mail says to the hub, read in a process of its own: it may be anybody's.
+
+The parser of the standard library takes quadratic time for some headers. So this process bounds its
+own CPU time and memory (`main`), and gives it the few header fields that the hub needs, HEADER_MAX
+bytes at most. What machines send by themselves is left alone (RFC 3834), and so are quotes and
+signatures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from email.utils import parseaddr
+from html.parser import HTMLParser
+from math import ceil
+from typing import Any
+
+CPU_MAX = 2.0
+"""Seconds of CPU time for one mail."""
+MEMORY_MAX = 2**29
+"""Bytes of address space."""
+HEADER_MAX = 16_384
+"""Bytes of the header fields that are read."""
+_NEEDED = frozenset(
+    (
+        *(b"from", b"to", b"cc", b"delivered-to", b"x-original-to", b"return-path", b"subject"),
+        *(b"in-reply-to", b"references", b"auto-submitted", b"precedence"),
+        *(b"mime-version", b"content-type", b"content-transfer-encoding"),
+    )
+)
+_ID = r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
+_ADDRESSED = re.compile(rf"\+{_ID}@", re.I)
+_REPLIED = re.compile(rf"<{_ID}@", re.I)
+_BULK = ("bulk", "junk", "list", "auto_reply")
+_QUOTES = re.compile(
+    r"^(-{2,} ?(original message|ursprüngliche nachricht|message d'origine)|_{10,}$|-- $"
+    r"|(on|am|le|il|el) .{8,}(wrote|schrieb|a écrit|ha scritto|escribió).{0,200}:$"
+    r"|.{8,}\b(пише|написав|написала|написав\(ла\)):$|(from|von|de|від) ?: .+@)",
+    re.I,
+)
+"""A line from which on a mail is not its writer's words."""
+
+
+class MailTooLarge(Exception):
+    """Its header is larger than any that a person's mail program writes."""
+
+
+def main() -> None:
+    """Read a mail from standard input, and write its answer as JSON: the members of a
+    `ContactAnswer` that stand in it, or null. The argument is the hub's own address."""
+    _bound()
+    answer = read(sys.stdin.buffer.read(), sys.argv[1])
+    json.dump(answer, sys.stdout)
+
+
+def _bound() -> None:
+    """Limit what this process may take. A service that may set no limits keeps the timer."""
+    signal.setitimer(signal.ITIMER_PROF, CPU_MAX)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CPU, (ceil(CPU_MAX), ceil(CPU_MAX) + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+    with suppress(OSError):
+        os.nice(10)
+
+
+def read(raw: bytes, own_address: str) -> dict[str, Any] | None:
+    """Return sender, text and message that a mail answers; None where it is no answer, or a
+    machine's. Raises MailTooLarge."""
+    mail: EmailMessage = message_from_bytes(_slimmed(raw), policy=policy.default)
+    sender = parseaddr(_header(mail, "From"))[1]
+    # Of an encoded word it may hold anything, also a NUL, which PostgreSQL does not take.
+    is_address = bool(sender) and sender.isprintable()
+    if _is_automatic(mail) or not is_address or sender == own_address:
+        return None
+    message_id = _answers(mail)
+    if message_id is None:
+        return None
+    words = words_of(_text(mail), _header(mail, "Subject"))
+    return {"sender": sender, "text": words, "answers": message_id}
+
+
+def _slimmed(raw: bytes) -> bytes:
+    """Return a mail with the header fields that are needed alone: relays add many kilobytes of
+    others. Raises MailTooLarge."""
+    end = re.search(rb"\r?\n\r?\n", raw)
+    head, body = (raw[: end.start()], raw[end.start() :]) if end else (raw, b"")
+    kept: list[bytes] = []
+    is_needed = False
+    for line in head.split(b"\n"):
+        if line[:1] not in (b" ", b"\t"):
+            is_needed = line.partition(b":")[0].strip().lower() in _NEEDED
+        if is_needed:
+            kept.append(line)
+    slim = b"\n".join(kept)
+    if len(slim) > HEADER_MAX:
+        raise MailTooLarge(f"its header has {len(slim)} bytes, of which {HEADER_MAX} are read")
+    return slim.rstrip(b"\r") + body
+
+
+def _header(mail: EmailMessage, name: str) -> str:
+    """Return all fields of that name; strangers wrote them, and some cannot be read."""
+    try:
+        return ", ".join(str(each) for each in mail.get_all(name, []))
+    except (ValueError, IndexError, AttributeError, TypeError):
+        return ""
+
+
+def _is_automatic(mail: EmailMessage) -> bool:
+    """Return whether a machine sent it by itself (RFC 3834, 5; RFC 3464)."""
+    submitted = _header(mail, "Auto-Submitted").strip().lower()
+    precedence = _header(mail, "Precedence").strip().lower()
+    bounced = _header(mail, "Return-Path").strip() == "<>"
+    report = mail.get_content_type() == "multipart/report"
+    return submitted not in ("", "no") or precedence in _BULK or bounced or report
+
+
+def _answers(mail: EmailMessage) -> str | None:
+    for name in ("To", "Cc", "Delivered-To", "X-Original-To"):
+        if match := _ADDRESSED.search(_header(mail, name)):
+            return match[1].lower()
+    for name in ("In-Reply-To", "References"):
+        if ids := _REPLIED.findall(_header(mail, name)):
+            return str(ids[-1]).lower()
+    return None
+
+
+def _text(mail: EmailMessage) -> str:
+    try:
+        part = mail.get_body(("plain", "html"))
+        if part is None:
+            return ""
+        text = str(part.get_content())
+    except (KeyError, LookupError, ValueError, AttributeError):
+        return ""  # a coding that nobody knows
+    if part.get_content_type() != "text/html":
+        return text
+    reader = _Html()
+    with suppress(AssertionError):  # `<![x[`: what stands before it counts
+        reader.feed(text)
+    return "".join(reader.texts)
+
+
+class _Html(HTMLParser):
+    """Reads the text of a mail in HTML, without what it quotes."""
+
+    _BREAKS = frozenset(("br", "p", "div", "li", "tr"))
+    _SKIPPED = frozenset(("blockquote", "style", "script", "head"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self._skipping = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in self._SKIPPED:
+            self._skipping += 1
+        elif tag in self._BREAKS:
+            self.texts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._SKIPPED and self._skipping:
+            self._skipping -= 1
+
+    def handle_data(self, data: str) -> None:
+        if not self._skipping:
+            self.texts.append(data)
+
+
+def words_of(text: str, subject: str = "") -> str:
+    """Return the writer's own words: those before the quote and the signature."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(_own_lines(lines)).strip()
+
+
+def _own_lines(lines: list[str]) -> Iterator[str]:
+    for place, line in enumerate(lines):
+        if line.startswith(">") or _QUOTES.match(line):
+            return
+        if _introduces(lines, place):
+            return
+        yield line
+
+
+def _introduces(lines: list[str], place: int) -> bool:
+    """Return whether the quote is introduced from that line on: in up to three lines, which a mail
+    program has broken one into."""
+    for size in range(1, 4):
+        block = lines[place : place + size]
+        behind = [each for each in lines[place + size : place + size + 2] if each.strip()]
+        if all(block) and behind and behind[0].startswith(">") and _QUOTES.match(" ".join(block)):
+            return True
+    return False
