@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -40,21 +41,70 @@ new Promise(heard => {
 WITH_WORKER: dict[str, Any] = {"service_workers": "allow"}
 
 
-@contextmanager
-def browser() -> Iterator[Any]:
-    """Start Debian's Chromium."""
-    driver = import_module("playwright.sync_api")
-    program = tool("chromium", "chromium")
-    with driver.sync_playwright() as playwright:
+class Chromium:
+    """Debian's Chromium, one for all tests of this process: a start costs seconds of a processor.
+
+    Playwright leaves its event loop running in this thread between two calls. Other users of
+    asyncio would find it there, so it is put away while no test uses the browser.
+    """
+
+    def __init__(self) -> None:
+        self._ends = ExitStack()
+        driver = import_module("playwright.sync_api")
+        with pytest.MonkeyPatch.context() as unmarked:
+            # Otherwise the driver would count as left running by the test that starts it.
+            unmarked.delenv(leftovers.MARK, raising=False)
+            playwright = self._ends.enter_context(driver.sync_playwright())
+        program = tool("chromium", "chromium")
         how: dict[str, Any] = {"executable_path": program, "env": leftovers.unmarked()}
         if os.geteuid() == 0:
             # Chromium's sandbox refuses to be root's.
             how["args"] = ["--no-sandbox"]
-        opened = playwright.chromium.launch(**how)
+        self.opened = playwright.chromium.launch(**how)
+        self._loop = asyncio._get_running_loop()
+        self._ends.callback(self.opened.close)
+
+    @contextmanager
+    def used(self) -> Iterator[Any]:
+        asyncio._set_running_loop(self._loop)
         try:
-            yield opened
+            yield self.opened
         finally:
-            opened.close()
+            for context in self.opened.contexts:
+                context.close()
+            asyncio._set_running_loop(None)
+
+    def close(self) -> None:
+        asyncio._set_running_loop(self._loop)
+        self._ends.close()
+
+
+_kept: list[Chromium | None] = []
+
+
+def keep_open() -> None:
+    """Let all uses of `browser` in this process share one Chromium, until `close_kept`."""
+    _kept.append(None)
+
+
+def close_kept() -> None:
+    while _kept:
+        if chromium := _kept.pop():
+            chromium.close()
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Yield Debian's Chromium, with no context open."""
+    chromium = _kept[0] if _kept else None
+    if chromium is None or not chromium.opened.is_connected():
+        chromium = Chromium()
+    if _kept:
+        _kept[0] = chromium
+    with chromium.used() as opened:
+        yield opened
+    if not _kept:
+        chromium.close()
 
 
 @contextmanager

@@ -24,7 +24,7 @@ import trio
 import trio.testing
 from hypothesis import HealthCheck, settings
 
-from tests import autojump, disk, durations, fork_server, leftovers, offline
+from tests import autojump, browser, disk, durations, fork_server, leftovers, offline
 from tests.processes import PATIENCE
 from tests.started import loopback
 
@@ -73,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
         offline.hold_what_is_started()
     if not config.getoption("--cold"):
         fork_server.use()
+    browser.keep_open()
     autojump.install()
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Recorder())
@@ -84,6 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     leftovers.end(os.getpid())
+    browser.close_kept()
     fork_server.close()
     offline.forget()
 
