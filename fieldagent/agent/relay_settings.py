@@ -26,7 +26,7 @@ KEYS = (
         "radio-relay-credits-per-day",
         whole(0, 1_000_000, "credits"),
         10,
-        "most satellite credits a UTC day that neighbours may cost, an SOS aside (10)",
+        "most satellite credits a UTC day that neighbours may cost; an SOS has 5 more (10)",
     ),
     Key(
         "radio-relay-down",

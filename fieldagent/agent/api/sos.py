@@ -131,8 +131,8 @@ class IncidentApi:
         told. One that has not come here is answered with 404."""
         by, text = _name_and_text(required_body(request))
         wanted = _number(station), _number(number)
-        heard = incident.heard(self._journal, incident_status.HEARD_SHOWN)
-        if wanted[0] == OWN or wanted not in [(each.station, each.number) for each in heard]:
+        heard = incident_status.heard_json(self._journal, wanted[1])
+        if wanted[0] not in [each["station"] for each in heard]:
             raise Problem(
                 404,
                 sentence(
@@ -144,10 +144,12 @@ class IncidentApi:
         word = IncidentWord(wanted[1], Said.SEEN, wanted[0], by, text)
         at = self._journal.clock.date(now := self._journal.clock.now())
         # It is said here: this kit rings for it no more.
+        is_here = wanted[0] == OWN
         await self._journal.commit(
-            lambda db: incident.note_word(db, word, at, now, proved=True, counts=False)
+            lambda db: incident.note_word(db, word, at, now, proved=True, counts=is_here)
         )
-        await self._say_once(word)
+        if not is_here:
+            await self._say_once(word)
         return json_response(self._status(), 202)
 
     async def _say_once(self, word: IncidentWord) -> None:
@@ -242,4 +244,4 @@ def _refuse(faults: list[Fault]) -> None:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else OWN
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

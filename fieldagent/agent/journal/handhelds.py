@@ -328,6 +328,7 @@ def join_sos(incident: int, handle: str, *, raised: bool) -> Operation[None]:
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
+            # What the raising has written stays.
             "INSERT INTO handheld_sos VALUES (?, ?, ?, 0) ON CONFLICT DO UPDATE SET called_off = 0",
             (incident, handle, int(raised)),
         )

@@ -4,6 +4,9 @@ At most one of this kit's is open. It is named by the number of the Package that
 positions and whatever else is posted as an SOS join it while it is open. What others say of it, and
 the incidents of other kits that came here, are kept beside it.
 
+A handheld whose owner nobody has proved opens an incident of its own: anybody can send an SOS by
+radio, and what ends a false one must not end the kit's.
+
     open      raised; nobody is known to have seen it
     seen      a person has it
     closed    a person at the hub has closed it
@@ -29,6 +32,14 @@ OWN = 0
 
 AGE_SHOWN_S = 6 * 3600
 """Seconds that an SOS is behind a trusted clock before people see what its own clock says."""
+
+
+RAISED_UNPROVED = 2
+"""In `handheld_sos.raised`: nobody has proved who has that radio, and the incident is its own."""
+_OF_OTHERS = (
+    "EXISTS (SELECT 1 FROM handheld_sos WHERE incident = incident.number"
+    f" AND raised = {RAISED_UNPROVED}"
+)
 
 
 class IncidentOver(Exception):
@@ -76,15 +87,29 @@ def shown_age(heard: HeardIncident, clock: LivedTime) -> int | None:
     return age if was_dated and age > AGE_SHOWN_S else None
 
 
-def join(db: sqlite3.Connection, sequence: int, now: float, only: int | None = None) -> int:
-    """Let a Package join the open incident, or raise one; return the incident's number. With `only`
-    it joins that one and raises none. Raises IncidentOver where that is not open any more."""
-    row = db.execute("SELECT number FROM incident WHERE ended IS NULL").fetchone()
-    if only is not None and row != (only,):
+def join(
+    db: sqlite3.Connection, sequence: int, now: float, only: int | None = None, unproved: str = ""
+) -> int:
+    """Let a Package join the kit's open incident, or raise one; return the incident's number. With
+    `only` it joins that one and raises none. `unproved` is the handheld whose own incident it is.
+    Raises IncidentOver where the incident is not open any more."""
+    values: tuple[int | str, ...] = ()
+    if only is not None:
+        sql, values = "SELECT number FROM incident WHERE number = ? AND ended IS NULL", (only,)
+    elif unproved:
+        sql = f"SELECT number FROM incident WHERE ended IS NULL AND {_OF_OTHERS} AND handle = ?)"
+        values = (unproved,)
+    else:
+        sql = f"SELECT number FROM incident WHERE ended IS NULL AND NOT {_OF_OTHERS})"
+    row = db.execute(sql, values).fetchone()
+    if only is not None and row is None:
         raise IncidentOver
     number = sequence if row is None else int(row[0])
     if row is None:
         db.execute("INSERT INTO incident VALUES (?, ?, 'open', NULL)", (number, now))
+        if unproved:
+            raised = (number, unproved, RAISED_UNPROVED)
+            db.execute("INSERT INTO handheld_sos VALUES (?, ?, ?, 0)", raised)
     db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, number))
     return number
 
@@ -164,9 +189,37 @@ _COLUMNS = "SELECT number, raised, state, ended FROM incident"
 
 
 def open_one(journal: Journal) -> Incident | None:
-    """Return the incident that is open, if one is."""
-    incidents = _incidents(journal.read(f"{_COLUMNS} WHERE ended IS NULL"))
+    """Return the incident of the kit's own people that is open, if one is."""
+    sql = f"{_COLUMNS} WHERE ended IS NULL AND NOT {_OF_OTHERS})"
+    incidents = _incidents(journal.read(sql))
     return incidents[0] if incidents else None
+
+
+def all_open(journal: Journal) -> list[Incident]:
+    """Return every incident that is open here, the kit's own and those of unproved handhelds."""
+    return _incidents(journal.read(f"{_COLUMNS} WHERE ended IS NULL ORDER BY number"))
+
+
+def open_of(journal: Journal, handle: str) -> Incident | None:
+    """Return the open incident that an unproved handheld has raised for itself, if there is one."""
+    sql = f"{_COLUMNS} WHERE ended IS NULL AND {_OF_OTHERS} AND handle = ?)"
+    incidents = _incidents(journal.read(sql, handle))
+    return incidents[0] if incidents else None
+
+
+def unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
+    """Return the incidents of unproved handhelds, each with the handle, the last first; those that
+    are open are among them if there are more than `limit`."""
+    rows = journal.read(
+        "SELECT * FROM (SELECT number, incident.raised, state, ended, handle FROM incident"
+        f" JOIN handheld_sos ON incident = number AND handheld_sos.raised = {RAISED_UNPROVED}"
+        " ORDER BY ended IS NOT NULL, number DESC LIMIT ?) ORDER BY number DESC",
+        limit,
+    )
+    return [
+        (Incident(number, raised, state, ended), handle)
+        for number, raised, state, ended, handle in rows
+    ]
 
 
 CARRIED_FOR = 86_400.0
@@ -188,8 +241,9 @@ def awaits_answer(journal: Journal, now: float) -> bool:
 
 
 def last(journal: Journal) -> Incident | None:
-    """Return the one that was raised last, whether or not it is over."""
-    incidents = _incidents(journal.read(f"{_COLUMNS} ORDER BY number DESC LIMIT 1"))
+    """Return the one that the kit's own people raised last, whether or not it is over."""
+    sql = f"{_COLUMNS} WHERE NOT {_OF_OTHERS}) ORDER BY number DESC LIMIT 1"
+    incidents = _incidents(journal.read(sql))
     return incidents[0] if incidents else None
 
 

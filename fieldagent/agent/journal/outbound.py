@@ -12,6 +12,7 @@ from fieldagent.agent.channels.contract import Intent, Transmission
 from fieldagent.agent.journal import check_in as asked
 from fieldagent.agent.journal import dating, incident
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
+from fieldagent.agent.journal.incident import RAISED_UNPROVED
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.records import (
     DAMAGED,
@@ -38,7 +39,8 @@ ONLY_PEER = 0
 _COLUMNS = (
     "sequence, id, body, digest, idempotency_key, accepted, expires, dated, crc, status, ended,"
     " origin, origin_sequence, sequence IN (SELECT sequence FROM undated),"
-    " coalesce(back, sequence - incident, 0)"
+    " coalesce(back, sequence - incident, 0), EXISTS (SELECT 1 FROM handheld_sos"
+    f" WHERE handheld_sos.incident = incident_item.incident AND raised = {RAISED_UNPROVED})"
 )
 _PACKAGES = (
     "FROM package LEFT JOIN carried USING (sequence) LEFT JOIN incident_item USING (sequence)"
@@ -54,7 +56,7 @@ _ALIKE = (
 
 def _accepted(row: Sequence[Any]) -> Accepted:
     """Raises DamagedPackage."""
-    *values, crc, status, ended, origin, origin_sequence, undated, back = row
+    *values, crc, status, ended, origin, origin_sequence, undated, back, is_unproved = row
     sequence, id_, body, digest, key, *times = values
     accepted, expires, dated = times
     try:
@@ -67,7 +69,8 @@ def _accepted(row: Sequence[Any]) -> Accepted:
     known = read_status(status)
     whose = (origin or 0, origin_sequence or 0)
     life = (accepted, expires, known, ended)
-    return Accepted(sequence, id_, package, digest, key, *life, *whose, dated, bool(undated), back)
+    marks = (dated, bool(undated), back, bool(is_unproved))
+    return Accepted(sequence, id_, package, digest, key, *life, *whose, *marks)
 
 
 def package(journal: Journal, sequence: int) -> Accepted | None:
@@ -313,6 +316,8 @@ class NewPackage(NamedTuple):
     is_sos: bool = False
     joins: int | None = None
     """The incident that an SOS belongs to."""
+    unproved: str = ""
+    """The handheld whose own SOS it is, as nobody has proved who has it."""
     calls_off: int | None = None
     """The incident of this kit's that it ends."""
     check_in: CheckIn | None = None
@@ -352,7 +357,7 @@ def accept(new: NewPackage) -> Operation[int]:
         if new.undated:
             dating.mark(db, sequence)
         if new.is_sos:
-            incident.join(db, sequence, new.accepted, new.joins)
+            incident.join(db, sequence, new.accepted, new.joins, new.unproved)
         if new.calls_off is not None:
             incident.call_off(db, new.calls_off, new.accepted)
         if new.check_in is not None:

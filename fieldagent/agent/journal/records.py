@@ -113,6 +113,13 @@ class Accepted(NamedTuple):
     """That date is a doubtful clock's and may be corrected yet (`journal.dating`)."""
     back: int = 0
     """Of an item of an incident: see `envelope.Entry.back`."""
+    is_unproved: bool = False
+    """It is of an SOS that an unproved handheld has raised for itself."""
+
+    @property
+    def is_of_others(self) -> bool:
+        """Return whether it is not of the kit's own people."""
+        return bool(self.origin) or self.is_unproved
 
 
 @dataclass(frozen=True, slots=True)

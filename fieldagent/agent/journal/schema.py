@@ -373,7 +373,7 @@ CREATE TABLE handheld_spent ( -- by packet of theirs
 CREATE TABLE handheld_sos ( -- who is in an incident of this kit's
     incident INTEGER NOT NULL,
     handle TEXT NOT NULL,
-    raised INTEGER NOT NULL,
+    raised INTEGER NOT NULL, -- 1: they raised it; 2: the same, and nobody has proved who they are
     called_off INTEGER NOT NULL,
     PRIMARY KEY (incident, handle)
 ) STRICT, WITHOUT ROWID;

@@ -11,9 +11,10 @@ import sqlite3
 from collections.abc import Collection
 
 from fieldagent.agent.journal import inbound, outbound, spending
-from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import RELAYED, Accepted, Spent
 from fieldagent.agent.journal.spending import BudgetDay
+from fieldagent.agent.outbound import others_sos
 from fieldagent.agent.outbound.budget import day_at
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import (
@@ -49,8 +50,9 @@ class _Unpaid(NamedTuple):
 class Relay:
     """`channels` lead to the hub, and the user lets others go over them.
 
-    `credits_per_day` bounds what neighbours cost, an SOS aside; an item waits for `time_to_live`
-    seconds. `clock` is the journal's.
+    `credits_per_day` bounds what neighbours cost. An SOS that is over it takes the budget that it
+    shares with every SOS of senders whom nobody has proved (`others_sos`). An item waits for
+    `time_to_live` seconds. `clock` is the journal's.
     """
 
     def __init__(
@@ -76,15 +78,20 @@ class Relay:
             return False
         day = day_at(spending.known_day(journal), now, self._clock)
         left = self._credits_per_day - spending.spent_on(journal, FOR_OTHERS, day).credits
-        return min(each.credits for each in self.waiting.values()) <= left
+        for_sos = max(left, others_sos.left(journal))
+        return any(
+            each.credits <= (for_sos if _is_urgent(each.entry) else left)
+            for each in self.waiting.values()
+        )
 
     def retry(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
         """Enter what waits and can be paid by now."""
-        left = self._left(db, now)
         results = [
             self.store(db, station, each.entry, now)
-            for (station, _), each in [*self.waiting.items()]
-            if each.credits <= left
+            for (station, _), each in sorted(
+                self.waiting.items(), key=lambda waiting: not _is_urgent(waiting[1].entry)
+            )
+            if self._purse(db, each.entry, each.credits, now)
         ]
         return [accepted for accepted in results if accepted is not None]
 
@@ -93,7 +100,8 @@ class Relay:
             return
         self.waiting[station, entry.sequence] = _Unpaid(entry, _cost(entry))
         while len(self.waiting) > WAITING_MAX:
-            del self.waiting[next(iter(self.waiting))]
+            # The oldest, and an SOS last.
+            del self.waiting[min(self.waiting, key=lambda key: _is_urgent(self.waiting[key].entry))]
         if self._over_budget.note():
             log.warning("%s", self.notice())
 
@@ -101,10 +109,12 @@ class Relay:
         """Return a notice for people; empty where nothing waits."""
         if not self.waiting:
             return ""
-        return (
+        text = (
             f"{len(self.waiting)} that neighbours ask us to bring to the hub wait until midnight"
-            " UTC: radio-relay-credits-per-day is spent; an SOS goes all the same"
+            " UTC: radio-relay-credits-per-day is spent"
         )
+        urgent = sum(_is_urgent(each.entry) for each in self.waiting.values())
+        return f"{text}; {urgent} of them belong to an SOS" if urgent else text
 
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
@@ -143,16 +153,25 @@ class Relay:
         return entered._replace(origin=station, origin_sequence=entry.sequence, back=entry.back)
 
     def _affordable(self, db: sqlite3.Connection, entry: Entry, now: float) -> list[Channel]:
-        urgent = entry.sos or isinstance(entry.content, IncidentWord)
         channels: list[Channel] = []
         if Channel.CELLULAR in self._channels:
             channels.append(Channel.CELLULAR)
         if Channel.SATELLITE in self._channels and not isinstance(entry.content, Parcel):
             cost = _cost(entry)
-            if urgent or cost <= self._left(db, now):
-                spending.spend(FOR_OTHERS, self._day(db, now), Spent(0, cost))(db)
+            if pay := self._purse(db, entry, cost, now):
+                pay(db)
                 channels.append(Channel.SATELLITE)
         return channels
+
+    def _purse(
+        self, db: sqlite3.Connection, entry: Entry, cost: int, now: float
+    ) -> Operation[None] | None:
+        """Return what pays for it today; None if nothing does."""
+        if cost <= self._left(db, now):
+            return spending.spend(FOR_OTHERS, self._day(db, now), Spent(0, cost))
+        if _is_urgent(entry) and cost <= others_sos.left_in(db, now, self._clock):
+            return others_sos.spend(cost, now, self._clock)
+        return None
 
     def _left(self, db: sqlite3.Connection, now: float) -> int:
         """Return the credits that others may cost today yet."""
@@ -161,6 +180,10 @@ class Relay:
 
     def _day(self, db: sqlite3.Connection, now: float) -> BudgetDay:
         return day_at(spending.known_day_in(db), now, self._clock)
+
+
+def _is_urgent(entry: Entry) -> bool:
+    return entry.sos or isinstance(entry.content, IncidentWord)
 
 
 def _cost(entry: Entry) -> int:

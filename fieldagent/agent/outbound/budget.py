@@ -117,25 +117,28 @@ class Budget:
     def _reserve(self) -> int:
         return self._limits.get(self._tariff().unit, NO_LIMIT).reserve
 
-    def left(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
+    def left(
+        self, *, urgent: bool = False, mailbox: bool = False, half: bool = False
+    ) -> int | None:
         """Return what may still be spent today, in the tariff's units; None without a budget.
 
         `urgent` may use the reserve. A check of the `mailbox` leaves half of the day's credits to
         what the kit itself has to say; an `urgent` one, for the answer to an SOS, half of the
-        reserve. What may have been paid counts as paid: a budget is what the bill may come to.
+        reserve, and so does an `urgent` one of which `half` is asked: an SOS of others. What may
+        have been paid counts as paid: a budget is what the bill may come to.
         """
         if self._limit is None:
             return None
-        kept = 0 if urgent else self._reserve
+        kept = -(-self._reserve // 2) if half else 0 if urgent else self._reserve
         if mailbox:
             kept = -(-self._reserve // 2) if urgent else max(kept, -(-self._limit // 2))
         spent = self.spent()
         used = spent.bytes if self._tariff().unit == "byte" else spent.credits + spent.doubtful
         return max(0, self._limit - kept - used)
 
-    def affordable(self, capacity: int, *, urgent: bool = False) -> int:
+    def affordable(self, capacity: int, *, urgent: bool = False, half: bool = False) -> int:
         """Return how many bytes of `capacity` what is left pays for."""
-        left = self.left(urgent=urgent)
+        left = self.left(urgent=urgent, half=half)
         return capacity if left is None else min(capacity, self._tariff().affordable(left))
 
     def in_words(self) -> str:

@@ -61,7 +61,7 @@ class Cancellation:
     async def call_off(self, number: int) -> list[trio.Event]:
         """End the open incident: what of it has not left is withdrawn, nothing is repeated any
         more. Return what is set once it is known of the rest whether it left."""
-        if incident.open_one(self._journal) is not None:
+        if any(each.number == number for each in incident.all_open(self._journal)):
             # Else the word of it has ended it, in its own commit.
             await self._end(number)
         # From here on nothing joins it.
@@ -92,8 +92,8 @@ class Cancellation:
         """
         await self._all_is_back()
         waiting = {key: None for queue in self._of(channel) for key in queue.waiting()}
-        if (own := incident.open_one(self._journal)) is not None:
-            for sequence in incident.items(self._journal, own.number):
+        for each in incident.all_open(self._journal):
+            for sequence in incident.items(self._journal, each.number):
                 waiting.pop(sequence, None)
         sequences = list(waiting)
         # The newest first: they are the last of their heaps, which need not be swept then.

@@ -110,7 +110,7 @@ class ChannelQueue:
             self.gathering.add(sequence)
         replaced = self._queue.add(
             sequence,
-            priority=max(package.priority, SOS_PRIORITY) if package.urgent else package.priority,
+            priority=_priority(accepted),
             collapse_key=package.collapse_key,
             sos=package.sos,
             expires=expires,
@@ -248,6 +248,19 @@ class ChannelQueue:
         # One whose time ran out while it was taken ends now.
         self._sooner.set()
         self.wake()
+
+
+def is_of_others(queue: ChannelQueue, sequence: int) -> bool:
+    """Return whether it is an SOS, and not of the kit's own people."""
+    return -queue._queue.place(sequence)[0] == SOS_PRIORITY
+
+
+def _priority(accepted: Accepted) -> int:
+    """Return the place in the queue: an SOS of the kit's own people goes before one of others."""
+    package = accepted.package
+    if not package.urgent:
+        return package.priority
+    return SOS_PRIORITY if accepted.is_of_others else max(package.priority, SOS_PRIORITY) + 1
 
 
 def gather(queue: ChannelQueue) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fieldagent.agent.journal import inbound, incident, outbound
+from fieldagent.agent.journal import handhelds, inbound, incident, outbound
 from fieldagent.agent.journal.history import with_names
 from fieldagent.agent.journal.incident import HeardIncident, Incident, Word
 from fieldagent.agent.journal.journal import Journal
@@ -67,12 +67,22 @@ def incident_status(
 
 
 def heard_json(journal: Journal, number: int | None = None) -> list[dict[str, Any]]:
-    """Return the incidents of other kits that came here, the last first; those of that number."""
+    """Return the incidents of unproved handhelds, which are this kit's by station 0, and then those
+    of other kits that came here, the last first; those of that number."""
     names = inbound.station_names(journal)
+    earliest = journal.clock.now() - OVER_SHOWN
+    handhelds_own = [
+        _of_handheld(journal, each, handle)
+        for each, handle in incident.unproved(journal, HEARD_SHOWN)
+        if each.ended is None or each.ended > earliest
+    ]
     return [
-        _heard(journal, each, names)
-        for each in incident.heard(journal, HEARD_SHOWN)
-        if number in (None, each.number)
+        each
+        for each in (
+            *handhelds_own,
+            *(_heard(journal, heard, names) for heard in incident.heard(journal, HEARD_SHOWN)),
+        )
+        if number in (None, each["number"])
     ]
 
 
@@ -183,6 +193,22 @@ def _next_try(
             if name in queues and sequence not in queues[name]
         ]
     return max(date(now), min(moments)) if moments else None
+
+
+def _of_handheld(journal: Journal, its: Incident, handle: str) -> dict[str, Any]:
+    items = [_item(journal, each) for each in incident.items(journal, its.number)[:1]]
+    raised = journal.clock.date(its.raised)
+    return {
+        "station": incident.OWN,
+        "name": handhelds.handheld(journal, handle).name or handle,
+        "number": its.number,
+        "state": its.state,
+        "raised": raised,
+        "came": raised,
+        "age": None,
+        "text": next((each["text"] for each in items if "text" in each), ""),
+        "steps": [_said(word) for word in incident.words(journal, its.number)],
+    }
 
 
 def _heard(journal: Journal, heard: HeardIncident, names: Mapping[int, str]) -> dict[str, Any]:

@@ -69,11 +69,17 @@ class Intake:
         self._accepting: dict[Claim, trio.Event] = {}
 
     async def accept(
-        self, package: Package, idempotency_key: str | None = None, *, joins: int | None = None
+        self,
+        package: Package,
+        idempotency_key: str | None = None,
+        *,
+        joins: int | None = None,
+        unproved: str = "",
     ) -> Standing:
         """Store and queue it, or join the one that the same caller posted before.
 
-        An SOS that `joins` an incident raises no other. Raises Conflict, IncidentOver, and what the
+        An SOS that `joins` an incident raises no other; one of an `unproved` handheld joins or
+        raises that one's own. Raises Conflict, IncidentOver, and what the
         journal raises.
         """
         claims: list[Claim] = [c for c in (package.id, idempotency_key) if c is not None]
@@ -83,7 +89,7 @@ class Intake:
                 # What it replaces must be there, and has a place in the queue for it.
                 await self._resumed.wait()
         if not claims:
-            return await self._store(package, None, joins)
+            return await self._store(package, None, joins, unproved)
         # Two posts of one id or collapseKey at one moment: the second waits until the first is on
         # disk.
         while busy := [self._accepting[claim] for claim in claims if claim in self._accepting]:
@@ -94,7 +100,7 @@ class Intake:
             known = self._earlier(package, idempotency_key)
             if known is not None:
                 return standing_of(self._journal, known.sequence)
-            return await self._store(package, idempotency_key, joins)
+            return await self._store(package, idempotency_key, joins, unproved)
         finally:
             for claim in claims:
                 del self._accepting[claim]
@@ -122,7 +128,9 @@ class Intake:
             )
         return known
 
-    async def _store(self, package: Package, key: str | None, joins: int | None) -> Standing:
+    async def _store(
+        self, package: Package, key: str | None, joins: int | None, unproved: str
+    ) -> Standing:
         if not package.urgent:
             self._journal.require_room()
         now = self._endings.clock()
@@ -150,6 +158,7 @@ class Intake:
             status=status,
             is_sos=package.sos,
             joins=joins,
+            unproved=unproved,
             calls_off=_called_off_by(package),
             check_in=package.item if isinstance(package.item, CheckIn) else None,
         )
@@ -159,7 +168,9 @@ class Intake:
             operation = _with_reasons(outbound.accept(new), begins, now)
             sequence = await commit(outbound.with_ends(operation, replaced, now))
             accepted = Accepted(
-                sequence, id_, stamped, identity, key, now, expires, None, None, dated=dated
+                *(sequence, id_, stamped, identity, key, now, expires, None, None),
+                dated=dated,
+                is_unproved=bool(unproved),
             )
             late = [each for each in self.enqueue(accepted, legs, life) if each not in replaced]
         self._endings.tell(replaced)

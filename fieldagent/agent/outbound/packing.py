@@ -18,7 +18,7 @@ from fieldagent.agent.journal.records import DAMAGED, DamagedPackage, Piece
 from fieldagent.agent.outbound.acknowledgement import AwaitedAcks
 from fieldagent.agent.outbound.capacity import Capacity, TooLarge
 from fieldagent.agent.outbound.channel_limits import ChannelLimits
-from fieldagent.agent.outbound.channel_queue import ChannelQueue
+from fieldagent.agent.outbound.channel_queue import ChannelQueue, is_of_others
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.item_identity import entry_of, numbered
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
@@ -162,7 +162,9 @@ class Packing:
             if alone and not urgent:
                 passed.append(key)
                 break
-            most = capacity if urgent else self._beside(draft, capacity, ordinary)
+            # Beside the kit's own SOS one of others pays for itself.
+            own = urgent and not (pieces and is_of_others(self.queue, key))
+            most = capacity if own else self._beside(draft, capacity, ordinary)
             if candidate.undated:
                 # It was accepted since the dates of the others were fixed: it goes next.
                 passed.append(key)

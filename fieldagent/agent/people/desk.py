@@ -4,7 +4,7 @@
 |----------------------------|------------------------------|------------------------|
 | direct text                | Package of that person       | told once a day why not|
 | text on a channel          | only behind the kit's word   | nothing                |
-| `SOS …`, `MAYDAY …`, alert | SOS of that person           | the same               |
+| `SOS …`, `MAYDAY …`, alert | the kit's SOS, by their name | an SOS of their own    |
 | `SOS CANCEL`               | their own SOS is called off  | the same               |
 | position                   | kept, the newest             | the same               |
 | waypoint                   | Package                      | nothing                |
@@ -19,7 +19,7 @@ Where nothing proves who somebody is (`Desk.caveat`), it stands beside all that 
 | heard                      | known person                 | guest                  |
 |----------------------------|------------------------------|------------------------|
 | `SOS …`, `MAYDAY …`, alert | a message, and a notice      | a notice               |
-| the same, of `mesh-sos`    | SOS of that person           | the same               |
+| the same, of `mesh-sos`    | an SOS of their own          | the same               |
 | position                   | a tracker's at the hub       | kept, the newest       |
 | whatever                   | costs nothing, or one budget has it for all           |
 """
@@ -88,6 +88,10 @@ KM_A_DEGREE = 111.2
 RAISED = (
     "Your SOS is on this kit's disk and goes out on every channel that it has. SOS CANCEL takes it"
     " back."
+)
+WITHHELD = (
+    "Your SOS is on this kit's disk and rings here. It takes the channels that cost nothing: the"
+    " satellite credits for radios that this kit does not know are spent for today."
 )
 AGAIN = "This is added to the SOS that is open here. `SOS CANCEL` takes yours back."
 NO_SOS = "No SOS of yours is open on this kit."
@@ -329,7 +333,9 @@ class Desk:
         return (package if not price or spent + price <= self._credits else None), price
 
     async def _raise(self, heard: FromHandheld, said: Spoken) -> None:
-        person = self.who(heard.handle)
+        person = self.who(heard.handle, said.key if said.direct else None)
+        # Anybody can send what nothing proves: it opens an incident of its own.
+        unproved = "" if person.is_known and not self.caveat else heard.handle
         handheld = handhelds.handheld(self.journal, heard.handle)
         text = DISTRESS.sub("", said.text, count=1).strip()
         radio = ", ".join(filter(None, (in_short(heard.handle), self.caveat)))
@@ -338,23 +344,38 @@ class Desk:
         who_and_where = f"{person.name} ({radio}){place}"
         content = f"SOS from {who_and_where}: {text}" if text else f"SOS from {who_and_where}"
         package = Package(Message(content), priority=SOS_PRIORITY, author=person.author)
-        standing = await self.intake.accept(package, _key(heard))
+        withheld = ""
+        if unproved:
+            package, withheld = await self._afford_sos(package)
+        standing = await self.intake.accept(package, _key(heard), unproved=unproved)
         number = incident.incident_of(self.journal, standing.sequence)
         assert number is not None, "an SOS belongs to an incident"
         is_first = number == standing.sequence
         if (where := _exactly(handheld)) is not None:
             position = _placed(person, where, priority=SOS_PRIORITY)
+            if unproved:
+                position, _ = await self._afford_sos(position)
             # Taken back meanwhile, it is over: a position alone raises no other.
             with suppress(IncidentOver):
                 await self.intake.accept(position, f"{_key(heard)} position", joins=number)
         joined = handhelds.join_sos(number, heard.handle, raised=is_first)
         await self.journal.persist(joined)
         log.warning("an SOS of %s has come by radio: %s", who_and_where, text)
-        await self._reply(heard, RAISED if is_first else AGAIN)
+        if withheld:
+            log.warning("the SOS of %s goes by other channels alone: %s", who_and_where, withheld)
+        await self._reply(heard, WITHHELD if withheld else RAISED if is_first else AGAIN)
         await self._know(heard, standing.sequence if said.direct else None)
 
+    async def _afford_sos(self, package: Package) -> tuple[Package, str]:
+        """Return it on the channels that the budget of an SOS of others pays for, and why it may
+        not take the others."""
+        plan = self.toll.afford_sos(package)
+        await self.toll.take_sos(plan.price)
+        return plan.package, plan.why
+
     async def _call_off(self, heard: FromHandheld, said: Spoken) -> None:
-        open_incident = incident.open_one(self.journal)
+        own_incident = incident.open_of(self.journal, heard.handle)
+        open_incident = own_incident or incident.open_one(self.journal)
         there = (
             [] if open_incident is None else handhelds.in_sos(self.journal, open_incident.number)
         )

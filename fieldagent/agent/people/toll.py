@@ -8,10 +8,13 @@ from math import inf
 
 from fieldagent.agent.journal import handhelds
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound import others_sos
 from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
+
+SOS_LIMIT = "an SOS of unproved radios and of neighbours may cost"
 
 
 class Toll:
@@ -60,6 +63,20 @@ class Toll:
         )
         now = self._journal.clock.date(self._journal.clock.now())
         return affordable(package, self._outboxes, now, limits)
+
+    def afford_sos(self, package: Package) -> Affordable:
+        """Return an SOS of somebody whom nobody has proved on the channels that it may take."""
+        limits = SpendingLimits(
+            "", others_sos.left(self._journal), others_sos.CREDITS_PER_DAY, SOS_LIMIT, False
+        )
+        now = self._journal.clock.date(self._journal.clock.now())
+        return affordable(package, self._outboxes, now, limits)
+
+    async def take_sos(self, price: int) -> None:
+        """Book what such an SOS costs before it is accepted."""
+        if price:
+            clock = self._journal.clock
+            await self._journal.persist(others_sos.spend(price, clock.now(), clock))
 
     async def take(self, handle: str, number: int, price: int) -> None:
         """Book it before the Package is accepted: power that fails in between makes a person's day

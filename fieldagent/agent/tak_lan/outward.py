@@ -119,7 +119,8 @@ def alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
     ringing = [LanAlert(own)] if mine is not None and mine["state"] == "open" else []
     for each in status["heard"]:
         if each["state"] == "open":
-            station = str(each["station"])
+            # Station 0 is this kit: handhelds that it does not know have numbers alone.
+            station = str(each["station"] or f"0-{each['number']}")
             name = str(each.get("name") or f"kit {station}")
             ringing.append(LanAlert(TakUnit(f"{PREFIX}S-{station}", name)))
     return ringing

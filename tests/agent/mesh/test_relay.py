@@ -11,11 +11,14 @@ import pytest
 from fieldagent.agent.journal import outbound
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.mesh.relay import Relay
-from fieldagent.package.package import Channel, Location
+from fieldagent.agent.outbound import others_sos
+from fieldagent.package.package import Channel, IncidentWord, Location, Message, Said
+from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, decode, encode
 from tests.running import running
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+AT_S = int(AT.timestamp())
 
 
 @pytest.mark.parametrize(
@@ -41,4 +44,50 @@ async def test_an_sos_whose_height_or_speed_cannot_be_is_brought_without_it(
         sequence = await journal.commit(store(heard))
         record = outbound.package(journal, sequence)
         assert record is not None and record.package.item == Location(46.5, 7.9, AT)
+    journal.close()
+
+
+OWN_LIMIT, OTHERS = 10, others_sos.CREDITS_PER_DAY
+
+
+@pytest.mark.parametrize("kind", ["an SOS", "a word of one"])
+@pytest.mark.parametrize("count", [1, 40])
+async def test_forty_names_cost_no_more_than_the_budgets_of_others(
+    tmp_path: Path, count: int, kind: str
+) -> None:
+    journal = Journal(tmp_path / "journal.sqlite3")
+    limits = {"credits_per_day": OWN_LIMIT, "time_to_live": 3600.0, "clock": journal.clock}
+    relay = Relay({Channel.SATELLITE}, **limits)  # type: ignore[arg-type]
+
+    def heard(station: int) -> Entry:
+        word = IncidentWord(7, Said.SEEN, 9, f"Eve {station}", "y" * 80)
+        sos = kind == "an SOS"
+        return Entry(station, Message("help " + "y" * 80) if sos else word, AT_S, sos=sos)
+
+    async with running(journal):
+        entered = [
+            await journal.commit(
+                lambda db, n=n: relay.store(db, n, heard(n), journal.clock.now())  # type: ignore[misc]
+            )
+            for n in range(1, count + 1)
+        ]
+        taken = [each for each in entered if each is not None]
+        assert len(taken) > 0 and len(taken) + len(relay.waiting) == count, "none is dropped"
+        cost = sum(credits_for(len(encode([heard(n)], packed=True))) for n in range(len(taken)))
+        assert cost <= OWN_LIMIT + OTHERS
+        assert ("of them belong to an SOS" in relay.notice()) == (count > len(taken))
+    journal.close()
+
+
+@pytest.mark.parametrize("is_sos", [False, True])
+async def test_an_sos_has_credits_that_other_items_cannot_take(
+    tmp_path: Path, is_sos: bool
+) -> None:
+    journal = Journal(tmp_path / "journal.sqlite3")
+    limits = {"credits_per_day": 0, "time_to_live": 3600.0, "clock": journal.clock}
+    relay = Relay({Channel.SATELLITE}, **limits)  # type: ignore[arg-type]
+    entry = Entry(7, Message("help"), AT_S, sos=is_sos)
+    async with running(journal):
+        accepted = await journal.commit(lambda db: relay.store(db, 5, entry, journal.clock.now()))
+        assert (accepted is not None) == is_sos
     journal.close()

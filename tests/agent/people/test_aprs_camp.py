@@ -132,7 +132,7 @@ def test_a_setting_lets_one_call_sign_ring(tmp_path: Path) -> None:
         (ada,) = there.kit.people
         ada.type(f"from {ADA} {EMERGENCY[0]} {EMERGENCY[1]}")
         ada.type(f"from {ROVER} {EMERGENCY[0]} {EMERGENCY[1]}")
-        until(lambda: there.kit.kit.call("GET", "/api/sos").body["incident"])
+        until(lambda: there.kit.kit.call("GET", "/api/sos").body["heard"])
         until(lambda: len(there.kit.packages()) >= 2)
         (said,) = [each for each in there.kit.packages() if each["kind"] == "message"]
         assert said["text"].startswith(f"SOS from Rover ({ROVER.lower()}, {CAVEAT}), at ")

@@ -281,15 +281,19 @@ def test_an_sos_is_the_persons_and_only_they_take_it_back(
         kit.restart()
         kit.await_radio()
         insists(ada, f"text {kit.number} SOS CANCEL", "No SOS of yours is open on this kit.")
-        assert kit.kit.call("GET", "/api/sos").body["incident"]["state"] == "open"
+        assert [each["state"] for each in kit.kit.call("GET", "/api/sos").body["heard"]] == ["open"]
         ben.type(f"text {kit.number} sos cancel")
         hears(ben, "Your SOS is called off")
-        assert kit.kit.call("GET", "/api/sos").body["incident"]["state"] == "called off"
+        status = kit.kit.call("GET", "/api/sos").body
+        assert [each["state"] for each in status["heard"]] == ["called off"]
+        assert status["incident"] is None, "it was never the kit's own"
 
 
 def test_one_of_two_who_call_theirs_off_ends_it_for_nobody_else(tmp_path: Path) -> None:
-    with sky(tmp_path), camp(tmp_path, by_satellite(tmp_path), people=2) as kit:
+    settings = by_satellite(tmp_path, **{"mesh-join-code": "edelweiss"})
+    with sky(tmp_path), camp(tmp_path, settings, people=2) as kit:
         ada, ben = kit.people
+        insists(ben, f"text {kit.number} join edelweiss", "You are known to this kit now")
         ben.type("alert avalanche")
         assert learn(ben, "heard")["text"].startswith("Your SOS is on this kit's disk")
         ada.type(f"text {kit.number} mayday buried to the waist")

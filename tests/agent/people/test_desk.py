@@ -247,8 +247,8 @@ async def test_one_that_is_taken_back_as_it_is_raised_is_not_raised_by_its_posit
 async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -> None:
     async with bench(tmp_path) as there:
         await there.kit.post(message={"content": "SOS of the hut"}, priority=100)
-        await there.say("SOS me too", EVE)
-        await there.say("SOS CANCEL", EVE)
+        await there.say("SOS me too")
+        await there.say("SOS CANCEL")
         assert incident.open_one(there.kit.journal) is not None
         assert "it is not yours alone" in there.answers()[-1]
 

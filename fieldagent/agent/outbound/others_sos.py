@@ -1,0 +1,42 @@
+"""The small budget that every SOS shares whose sender nobody has proved, or that is relayed.
+
+Anybody with a radio can send one. So it never spends what the kit keeps for an SOS of its own
+people: it takes a few credits of a day, and half of the day's reserve stays out of its reach
+(`Budget.left`). Over channels that cost nothing it goes as any SOS does.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from fieldagent.agent.journal import spending
+from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.records import Spent
+from fieldagent.agent.outbound.budget import day_at
+from fieldagent.system.lived_time import LivedTime
+
+OTHERS_SOS = "an SOS of others"
+"""The channel under which the journal books those credits."""
+CREDITS_PER_DAY = 5
+
+
+def left_in(db: sqlite3.Connection, now: float, clock: LivedTime) -> int:
+    """Return today's remaining credits. `now` is lived time."""
+    day = day_at(spending.known_day_in(db), now, clock)
+    return max(0, CREDITS_PER_DAY - spending.spent_in(db, OTHERS_SOS, day).credits)
+
+
+def left(journal: Journal) -> int:
+    """Return today's remaining credits."""
+    day = day_at(spending.known_day(journal), journal.clock.now(), journal.clock)
+    return max(0, CREDITS_PER_DAY - spending.spent_on(journal, OTHERS_SOS, day).credits)
+
+
+def spend(credit: int, now: float, clock: LivedTime) -> Operation[None]:
+    """Return an operation that books so many credits under today."""
+
+    def store(db: sqlite3.Connection) -> None:
+        day = day_at(spending.known_day_in(db), now, clock)
+        spending.spend(OTHERS_SOS, day, Spent(0, credit))(db)
+
+    return store
