@@ -14,7 +14,7 @@ import re
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import suppress
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -41,12 +41,23 @@ _ADDRESSED = re.compile(rf"\+{_ID}@", re.I)
 _REPLIED = re.compile(rf"<{_ID}@", re.I)
 _BULK = ("bulk", "junk", "list", "auto_reply")
 _QUOTES = re.compile(
-    r"^(-{2,} ?(original message|ursprüngliche nachricht|message d'origine)|_{10,}$|-- $"
+    r"^(-{2,} ?(original message|ursprüngliche nachricht|message d'origine)|_{10,}$"
     r"|(on|am|le|il|el) .{8,}(wrote|schrieb|a écrit|ha scritto|escribió).{0,200}:$"
     r"|.{8,}\b(пише|написав|написала|написав\(ла\)):$|(from|von|de|від) ?: .+@)",
     re.I,
 )
 """A line from which on a mail is not its writer's words."""
+_SIGNATURE = "-- "
+_REPLY_TO = re.compile(r"^(?:\s*(?:re|aw|antw|sv|rép|rv|tr|wg|fw|fwd|від)\s*:)+", re.I)
+"""What mail programs put before a subject."""
+_FROM = re.compile(r"(from|von|de|від) ?:", re.I)
+_SENT = re.compile(
+    r"(sent|date|gesendet|datum|envoyé( le)?|enviado( el)?|fecha|надіслано|дата) ?:", re.I
+)
+_ALARM = re.compile(r"[^\W\d][\w ]{1,30} [0-9]{1,18}(:| of | von | de ).")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}")
+TITLE_MIN = 5
+"""Characters of a title by which the hub's text is recognised."""
 
 
 class MailTooLarge(Exception):
@@ -162,12 +173,14 @@ class _Html(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in self._SKIPPED:
             self._skipping += 1
+            self.texts.append("\n>\n" if tag == "blockquote" else "")
         elif tag in self._BREAKS:
             self.texts.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self._SKIPPED and self._skipping:
             self._skipping -= 1
+            self.texts.append("\n")
 
     def handle_data(self, data: str) -> None:
         if not self._skipping:
@@ -175,26 +188,60 @@ class _Html(HTMLParser):
 
 
 def words_of(text: str, subject: str = "") -> str:
-    """Return the writer's own words: those before the quote and the signature."""
+    """Return the writer's own words: those before the quote and the signature, or else those below
+    the quote. `subject` is that of the mail, which names the alarm."""
     lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join(_own_lines(lines)).strip()
+    lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+    title = _REPLY_TO.sub("", subject).strip()
+    end = _end_of_own(lines, title)
+    words = "\n".join(lines[:end]).strip()
+    if words:
+        return words
+    quoted = (place for place in range(end, len(lines)) if _is_quoted(lines[place]))
+    below = [line for line in lines[next(quoted, len(lines)) :] if not _is_quoted(line)]
+    return "\n".join(below[: _end_of_own(below, title)]).strip()
 
 
-def _own_lines(lines: list[str]) -> Iterator[str]:
+def _end_of_own(lines: Sequence[str], title: str) -> int:
+    """Return the place of the first line that is not the writer's own."""
     for place, line in enumerate(lines):
-        if line.startswith(">") or _QUOTES.match(line):
-            return
-        if _introduces(lines, place):
-            return
-        yield line
+        plain = line.strip("* \t")
+        if _is_quoted(line) or line == _SIGNATURE or _QUOTES.match(plain):
+            return place
+        if _introduces(lines, place) or _is_header(lines, place):
+            return place
+        if _is_of_the_hub(lines, place, title):
+            return place
+    return len(lines)
 
 
-def _introduces(lines: list[str], place: int) -> bool:
+def _is_quoted(line: str) -> bool:
+    return line.lstrip().startswith(">")
+
+
+def _is_header(lines: Sequence[str], place: int) -> bool:
+    """Return whether a quote begins there by the sender and the date of what it quotes."""
+    if not _FROM.match(lines[place].strip("* \t")):
+        return False
+    return any(_SENT.match(line.strip("* \t")) for line in lines[place + 1 : place + 4])
+
+
+def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
+    """Return whether the text of the hub begins there: a line with the title of its mail, or one
+    like `SOS 2 of kit-ada` before a line with a time."""
+    line = lines[place].strip()
+    if len(title) >= TITLE_MIN and line.startswith(title):
+        return True
+    behind = [each for each in lines[place + 1 : place + 4] if each.strip()]
+    return bool(_ALARM.match(line) and behind and _TIME.search(behind[0]))
+
+
+def _introduces(lines: Sequence[str], place: int) -> bool:
     """Return whether the quote is introduced from that line on: in up to three lines, which a mail
     program has broken one into."""
     for size in range(1, 4):
         block = lines[place : place + size]
         behind = [each for each in lines[place + size : place + size + 2] if each.strip()]
-        if all(block) and behind and behind[0].startswith(">") and _QUOTES.match(" ".join(block)):
+        if all(block) and behind and _is_quoted(behind[0]) and _QUOTES.match(" ".join(block)):
             return True
     return False

@@ -399,6 +399,67 @@ def test_only_what_stands_before_the_quote_counts(behind: str, end: str) -> None
     assert mail_reading.words_of(text) == "On our way: two people.\n\nOn foot."
 
 
+TITLE = "SOS 2 of kit-ada"
+SENT = (
+    f"{TITLE}: broken leg\nRaised 2026-11-29T08:57:17Z, and nobody has answered yet.\n"
+    "Position: 47.10000 8.20000, 2026-11-29T08:57:17Z\n"
+)
+QUOTED = "".join(f"> {line}\n" for line in SENT.splitlines())
+WROTE = "On 29.11.26 at 09:57 sos@example.org wrote:\n"
+OUTLOOK = "From: SOS Alps\nSent: Sunday, November 29, 2026 9:57 AM\nTo: Contact\nSubject: SOS 2\n\n"
+FRENCH = (
+    "    De : Alpes <sos@example.org>\n    Envoyé le : dimanche 29 novembre 2026 09:57\n"
+    "    À : contact@example.org\n    Objet : SOS 2\n\n"
+)
+
+
+@pytest.mark.parametrize("subject", [f"Re: {TITLE}", f"AW: WG: {TITLE}", "Re: hurry", ""])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"{WROTE}{QUOTED}> \n\nOK, two of us are coming\n", "OK, two of us are coming"),
+        (f"{QUOTED}\nOK\n> more\ntwo of us\n-- \nOlga\n", "OK\ntwo of us"),
+        (f"\n\n  {QUOTED}\nOK\n", "OK"),
+        (f"OK, we go\n\n{WROTE}{QUOTED}\nThis mail is confidential.\n", "OK, we go"),
+        (f"Stay where you are.\n\n{OUTLOOK}{SENT}", "Stay where you are."),
+        (
+            f"Stay where you are.\n\n*From:* SOS Alps\n*Date:* today\n\n{SENT}",
+            "Stay where you are.",
+        ),
+        (
+            f"Restez sur place, nous arrivons ce soir.\n\n{FRENCH}{SENT}",
+            "Restez sur place, nous arrivons ce soir.",
+        ),
+        (f"Restez sur place.\n\n{FRENCH.replace(' :', chr(160) + ':')}{SENT}", "Restez sur place."),
+        (f"We go.\n\nDe: Alpes\nEnviado el: domingo\n\n{SENT}", "We go."),
+        (f"We go.\n\nVon: Alpen\nGesendet: Sonntag\n\n{SENT}", "We go."),
+        (f"We go.\n\nВід: Альпи\nНадіслано: неділя\n\n{SENT}", "We go."),
+        # Nothing introduces it.
+        (f"We go.\n\n{SENT}", "We go."),
+        ("We go.\n\n\tSOS 2 von kit-ada: Bein\n\nAusgelöst 2026-11-29T08:57:17Z\n", "We go."),
+        # It says nothing of its own.
+        (f"{OUTLOOK}{SENT}", ""),
+        (SENT, ""),
+        (f"{WROTE}{QUOTED}", ""),
+        # Words that look like a quote, and are none.
+        ("From: the hut we see you\nGo down.", "From: the hut we see you\nGo down."),
+        ("SOS 2: two of us are coming\nStay there.", "SOS 2: two of us are coming\nStay there."),
+    ],
+)
+def test_the_own_words_of_a_mail_are_found(subject: str, text: str, words: str) -> None:
+    assert mail_reading.words_of(text, subject) == words
+    assert mail_reading.words_of(text.replace("\n", "\r\n"), subject) == words
+
+
+def test_an_answer_below_the_quote_of_a_mail_in_html_is_read() -> None:
+    mail = mail_from("bw@example.org", "", to=f"sos+{ID}@example.org")
+    mail.set_content(
+        f"<div>{WROTE}</div><blockquote><p>{TITLE}</p></blockquote><p>OK, we go</p>", subtype="html"
+    )
+    answer = read(mail)
+    assert answer is not None and answer.text == "OK, we go"
+
+
 def test_a_mail_in_html_alone_is_read_without_its_quote() -> None:
     mail = mail_from("bw@example.org", "", to=f"sos+{ID}@example.org")
     mail.set_content(
