@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 import trustme
 
 from tests import browser
-from tests.hub.push_service import PushService, push_service, vapid_claims
+from tests.hub.push_service import Browser, PushService, push_service, vapid_claims
 from tests.hub.test_console import call, console, settle_in, sign_in, sign_in_as_olga
 from tests.hub.test_contacts import changed, kit_of, timeline
 from tests.processes import Hub, administer, agent, hub, until
@@ -25,8 +27,12 @@ pytest.importorskip("cryptography", reason="needs extra `push`")
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from fieldagent.hub.escalation import web_push
+from fieldagent.hub.escalation.browser import subject_of
+from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.web_push import Subscription, encrypt
 from fieldagent.hub.store.opening import open_store
+from fieldagent.webhook.delivery import HandoverOutcome
 
 
 def test_it_is_encrypted_as_the_example_of_its_rfc() -> None:
@@ -58,7 +64,8 @@ def served(home: Path, database: str, **settings: str) -> Iterator[tuple[Hub, Pu
     (home / "ca.pem").write_bytes(authority.cert_pem.bytes())
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
-    more = {"database": database, "webhook-allow": "127.0.0.0/8", **settings}
+    mail = {"smtp-host": "127.0.0.1", "mail-from": "sos@example.org"}
+    more = {"database": database, "webhook-allow": "127.0.0.0/8", **mail, **settings}
     with (
         push_service(tls) as service,
         hub(home, more, SSL_CERT_FILE=str(home / "ca.pem")) as running,
@@ -141,6 +148,59 @@ def test_a_browser_whose_address_is_damaged_keeps_no_other_from_ringing(
             until(lambda: [each for each in timeline(database) if each[0] == "not told"])
         known = {"endpoint": laptop.subscription["endpoint"]}
         assert call(running, "DELETE", "/console/push", known, **mine)[0] == 204
+
+
+@pytest.mark.parametrize(
+    ("desk", "mail_from", "subject"),
+    [
+        ("https://hub.example.org", None, "https://hub.example.org"),
+        ("https://hub.example.org", "sos@example.org", "https://hub.example.org"),
+        ("", "sos@example.org", "mailto:sos@example.org"),
+        ("http://hub.example.org", "sos@example.org", "mailto:sos@example.org"),
+        ("https://localhost:9443", "sos@example.org", "mailto:sos@example.org"),
+        ("https://127.0.0.1:9443", None, ""),
+        ("", None, ""),
+    ],
+)
+def test_a_push_service_finds_who_runs_the_hub(
+    desk: str, mail_from: str | None, subject: str
+) -> None:
+    assert subject_of(desk, mail_from) == subject
+
+
+def test_a_hub_that_no_push_service_would_know_takes_no_browser(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    with hub(tmp_path, {"database": database}) as running:
+        mine, one = olga(running), Browser("https://push.example.org/1").subscription
+        for method, body in (("GET", None), ("POST", one)):
+            status, _, text = call(running, method, "/console/push", body, **mine)
+            assert status == 409 and b"set console-address or mail-from" in text
+        assert administer(database, "contact", "list") == []
+
+
+async def test_the_reason_of_a_push_service_is_shown() -> None:
+    reason = b'{"reason":\x00"BadJwtToken"}' + b" " * 9_000
+
+    async def refuse(*_: Any) -> Any:
+        head = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(reason)
+        stream, far = trio.testing.memory_stream_pair()
+        await far.send_all(head + reason)
+        return stream
+
+    notice = Notice("id", "SOS 1", "words")
+    subscription = {**Browser("http://push.example.org/1").subscription}
+    result = await web_push.send(
+        json.dumps(subscription),
+        notice,
+        key=ec.generate_private_key(ec.SECP256R1()),
+        subject="mailto:sos@example.org",
+        clock=lambda: 0.0,
+        open_stream=refuse,
+    )
+    assert result.outcome is HandoverOutcome.FAILED
+    assert result.reason.startswith("the receiver answered 403 Forbidden: {")
+    assert "BadJwtToken" in result.reason and result.reason.isprintable()
 
 
 def test_who_may_let_a_browser_ring(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from fieldagent.hub.access.caller import ADMINISTRATOR, Caller, Purpose
 from fieldagent.hub.console import passkeys
 from fieldagent.hub.console.passkeys import PasskeyRoutes
 from fieldagent.hub.console.push import PushRoutes
+from fieldagent.hub.escalation.browser import subject_of
 from fieldagent.hub.operator.known import operators
 from fieldagent.hub.settings import HubSettings, is_behind_tls
 from fieldagent.hub.store.contract import Db, Store
@@ -104,12 +105,13 @@ class Console:
             settings.map_tiles, settings.map_attribution or ""
         )
         pictures_of = tiles.origin() if tiles else ""
+        subject = subject_of(settings.console_address or "", settings.contact_own.get("mail-from"))
         return [
             *files.routes(PAGES, "/console/file", __name__, NAMES, pictures_of, SUBJECTS),
             files.alone("/console/worker.js", __name__, "worker.js"),
             *map_tiles.routes(CarriedMap(settings.map_file), signed_in, tiles or None),
             *self._passkey_routes(),
-            *PushRoutes(self._store, self._authentication, self._clock).routes(),
+            *PushRoutes(self._store, self._authentication, self._clock, subject).routes(),
             Route("GET", "/", leads_to("/console")),
             Route("GET", "/console/session", self.who, judge=signed_in),
             Route("POST", "/console/session", self.sign_in, body=4_096),

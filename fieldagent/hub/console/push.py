@@ -11,7 +11,7 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import Caller, Purpose
 from fieldagent.hub.escalation import contacts
-from fieldagent.hub.escalation.browser import NO_PUSH
+from fieldagent.hub.escalation.browser import NO_PUSH, NO_SUBJECT
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.page.language import ENGLISH, LANGUAGES
@@ -24,12 +24,15 @@ _MEMBERS = ("endpoint", "p256dh", "auth")
 
 
 class PushRoutes:
-    """`clock` is Unix time."""
+    """`clock` is Unix time; `subject` tells push services who runs the hub, and may be empty."""
 
-    def __init__(self, store: Store, authentication: Authentication, clock: Any) -> None:
+    def __init__(
+        self, store: Store, authentication: Authentication, clock: Any, subject: str
+    ) -> None:
         self._store = store
         self._authentication = authentication
         self._clock = clock
+        self._subject = subject
 
     def routes(self) -> list[Route]:
         """Return the routes of browsers that ring, for those who may answer an SOS."""
@@ -41,14 +44,17 @@ class PushRoutes:
         ]
 
     async def key(self, request: Request, caller: Caller) -> Response:
-        """Return the hub's public key, by which a browser knows who may push to it."""
+        """Return the hub's public key, by which a browser knows who may push to it. Raises Problem
+        409."""
+        self._check_subject()
         web_push = _library()
         key = await self._store.commit(web_push.hub_key)
         return json_response({"key": web_push.public_text(key)})
 
     async def subscribe(self, request: Request, caller: Caller) -> Response:
         """Keep a browser's push subscription as a contact of its dispatcher's, and answer its
-        number with 201. Raises Problem 422."""
+        number with 201. Raises Problem 409, 422."""
+        self._check_subject()
         members = _members(request, _MEMBERS, ("language",))
         language = members.pop("language", ENGLISH)
         if language not in LANGUAGES:
@@ -71,6 +77,11 @@ class PushRoutes:
             )
 
         return json_response({"id": await self._store.commit(keep)}, 201)
+
+    def _check_subject(self) -> None:
+        """Raises Problem 409 where a push service would refuse all that this hub posts."""
+        if not self._subject:
+            raise Problem(409, NO_SUBJECT)
 
     async def unsubscribe(self, request: Request, caller: Caller) -> Response:
         """Send no more to this browser."""

@@ -3,6 +3,8 @@ subscription that it gave at the console, as JSON."""
 
 from __future__ import annotations
 
+import re
+
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Send
 from fieldagent.hub.records.alarm import PUSH
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_members
@@ -11,11 +13,27 @@ from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 NO_PUSH = sentence("web push needs cryptography at the hub: pip install fieldagent[push]")
 
+NO_SUBJECT = sentence(
+    "a push service wants to know who runs the hub: set console-address or mail-from in the hub's"
+    " settings"
+)
+_LOCAL = re.compile(r"https://(localhost|127\.|\[::1\])")
+
+
+def subject_of(desk: str, mail_from: str | None) -> str:
+    """Return where a push service finds who runs the hub (RFC 8292 2.1); empty if no setting says
+    so. Apple's service refuses an address of this machine."""
+    if desk.startswith("https://") and not _LOCAL.match(desk):
+        return desk
+    return f"mailto:{mail_from}" if mail_from else ""
+
 
 def _sender(host: ContactHost) -> Send:
-    subject = host.desk or f"mailto:{host.own['mail-from'] or 'nobody@localhost'}"
+    subject = subject_of(host.desk, host.own["mail-from"])
 
     async def send(address: str, notice: Notice) -> HandoverResult:
+        if not subject:
+            return HandoverResult(HandoverOutcome.FAILED, NO_SUBJECT)
         try:
             from fieldagent.hub.escalation import web_push
         except ImportError:

@@ -12,6 +12,7 @@ import base64
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fieldagent.http.client import Opener, RequestFailed, request
 from fieldagent.hub.access.known_devices import signing_key
 from fieldagent.hub.escalation.contract import Notice
+from fieldagent.hub.escalation.notice import visible
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_members
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -43,6 +45,9 @@ RECORD = 4_096
 """Bytes of the one record (RFC 8188 2)."""
 WORDS = 2_000
 """Characters of what is said: a push service takes 4 096 bytes (RFC 8030 7.2)."""
+REASON_MAX, REASON_SHOWN = 1_024, 200
+"""Bytes that are read of an answer, and characters of its reason, such as
+`{"reason":"BadJwtToken"}`."""
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Of P-256 (SEC 2, 2.4.2)."""
 _GONE = (404, 410)
@@ -123,14 +128,18 @@ async def send(
             headers=headers,
             body=encrypt(_written(notice), subscription),
             deadline=DEADLINE,
-            max_body=0,
+            max_body=REASON_MAX,
             open_stream=open_stream,
         )
     except RequestFailed as failure:
         return HandoverResult(HandoverOutcome.FAILED, failure.reason)
     if reply.status in _GONE:
         return HandoverResult(HandoverOutcome.GONE, "the browser takes no more push messages")
-    return judge(reply, clock(), "let the browser ask for it anew")
+    result = judge(reply, clock(), "let the browser ask for it anew")
+    said = visible(reply.body.decode("utf-8", "replace"))[:REASON_SHOWN]
+    if result.outcome is HandoverOutcome.FAILED and said:
+        return replace(result, reason=f"{result.reason}: {said}")
+    return result
 
 
 def _written(notice: Notice) -> bytes:
