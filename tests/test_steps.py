@@ -57,6 +57,7 @@ def children_of(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "with a worker"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped(tmp_path: Path, number: int, workers: list[str]) -> None:

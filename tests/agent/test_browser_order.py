@@ -89,6 +89,7 @@ def test_what_comes_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
         shown.locator("#conversation", has_text="while a finger is down").wait_for()
 
 
+@pytest.mark.full
 def test_a_conversation_is_not_longer_however_long_it_was_open(chromium: Any, kit: Agent) -> None:
     """Each look brings forty that are new, until there are a thousand; who reads earlier ones keeps
     them."""

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.browser import browser, faults, keep, page
 from tests.processes import Agent, agent, sky, until
 
@@ -29,6 +31,7 @@ def report(kit: Agent, **more: object) -> None:
     assert kit.call("POST", "/api/track/tracker", body).status == 200
 
 
+@pytest.mark.full
 def test_the_track_of_a_day_has_gaps_and_its_pace_a_price(tmp_path: Path) -> None:
     settings: dict[str, str | None] = {"satellite-credit-price": "0.10 EUR"}
     with browser() as opened, sky(tmp_path), agent(tmp_path, settings) as kit:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from fieldagent.agent.radios.kiss import DESTINATION
@@ -125,6 +126,7 @@ async def ended(agent: Agent, id_: int) -> str:
     return str(status)
 
 
+@pytest.mark.full
 async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -> None:
     home = tmp_path / "kit"
     with trio.fail_after(60):
@@ -156,6 +158,7 @@ async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -
                 assert await ended(agent, second) == "Delivered"
 
 
+@pytest.mark.full
 async def test_a_word_about_another_item_of_that_number_confirms_nothing(tmp_path: Path) -> None:
     """As of a cloned kit: the same station, the same journal, another SOS."""
     home = tmp_path / "kit"

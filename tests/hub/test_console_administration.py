@@ -23,6 +23,8 @@ from tests.hub.test_console import SECRET, console, settle_in
 from tests.hub.test_journey import receiver
 from tests.processes import administer, hub
 
+pytestmark = pytest.mark.full
+
 IMEI = "300234010000077"
 SUBJECTS = (
     *(

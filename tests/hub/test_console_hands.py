@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from fieldagent.wire.command import VERBS, read_words, verb_of
 from tests.browser import browser
 from tests.hub.alps import Alps
@@ -11,6 +13,8 @@ from tests.hub.test_console import SECRET, console
 from tests.hub.test_console_administration import sign_in
 from tests.hub.test_journey import IMEI, behind_directip, folder, sky
 from tests.processes import administer, agent, free_port, hub, until
+
+pytestmark = pytest.mark.full
 
 
 def test_a_kit_is_asked_for_a_price_that_is_said_first(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def is_red(shown: Any, mark: str, name: str = "stroke") -> bool:
     return browser.look_of(shown, mark, name) == [red]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("screen", ["390-dark", "1280-light"])
 def test_its_trail_is_on_the_map_and_what_is_called_off_is_not_red(
     tmp_path: Path, screen: str

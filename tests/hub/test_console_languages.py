@@ -29,6 +29,7 @@ def choose(shown: Any, language: str) -> None:
     shown.wait_for_function("code => document.documentElement.lang === code", arg=language)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("locale", "words"),
     [("uk-UA", "травма"), pytest.param("de-DE", "Verletzung", marks=pytest.mark.full)],

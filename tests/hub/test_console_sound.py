@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import browser
 from tests.hub.test_console import console, settle_in, sign_in_as_olga
 from tests.hub.test_contacts import kit_of
 from tests.processes import agent, hub, until
+
+pytestmark = pytest.mark.full
 
 HEARD = """
 window.heard = 0;

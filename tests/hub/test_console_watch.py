@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests import browser
 from tests.hub.test_console import SECRET, console, settle_in, sign_in_as_olga
 from tests.hub.test_console_administration import sign_in
@@ -12,6 +14,7 @@ from tests.hub.test_contacts import kit_of
 from tests.processes import administer, agent, hub, until
 
 
+@pytest.mark.full
 def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)

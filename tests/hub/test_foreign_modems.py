@@ -11,6 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.breaking import Put, environment
 from tests.hub.test_cluster import contents, push
 from tests.hub.test_journey import behind_directip, folder, message_to, receiver
@@ -23,7 +25,14 @@ PACKAGES, PUSHES = 4, 2
 PEER = Path(__file__).parents[1] / "peers/sbd.py"
 
 
-def test_every_package_arrives_through_foreign_modems(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "modems",
+    [TOGETHER, pytest.param((*TRAITS, *TOGETHER), marks=pytest.mark.full)],
+    ids=["several traits each", "each trait"],
+)
+def test_every_package_arrives_through_foreign_modems(
+    tmp_path: Path, modems: tuple[str, ...]
+) -> None:
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -31,7 +40,7 @@ def test_every_package_arrives_through_foreign_modems(tmp_path: Path) -> None:
     lines = folder(tmp_path / "lines")
     users: dict[str, int] = {}
     described: list[str] = []
-    for number, traits in enumerate([*TRAITS, *TOGETHER]):
+    for number, traits in enumerate(modems):
         imei = f"30123401{number:07}"
         user = administer(database, "user", "add", traits)["id"]
         administer(database, "device", "add", traits, "--user", str(user), "--imei", imei)

@@ -11,11 +11,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from tests.hub.alps import Alps
 from tests.hub.test_cluster import contents
 from tests.postgres import ACCOUNT, AS_ACCOUNT, binaries, new_database, server
 from tests.processes import MODULE, PATIENCE, administer, free_port, hub, until
+
+pytestmark = pytest.mark.full
 
 PAGE = Path(__file__).parents[2] / "docs/postgresql.md"
 

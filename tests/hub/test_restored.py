@@ -22,6 +22,7 @@ from tests.hub.test_journey import IMEI, behind_directip, folder, message_to
 from tests.processes import Running, administer, agent, free_port, hub, until
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("by", ["a late receipt", "the command"])
 def test_a_restored_database_gives_no_number_again(tmp_path: Path, by: str) -> None:
     """Real processes: hub, a gateway of another make, and a kit that is tagged."""

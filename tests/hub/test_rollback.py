@@ -62,6 +62,7 @@ COMMANDS: Sequence[Sequence[str]] = [
 ]
 
 
+@pytest.mark.full
 def test_every_hub_command_refuses_a_later_versions_tables_as_the_docs_say(
     database: str, tmp_path: Path
 ) -> None:

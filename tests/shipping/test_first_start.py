@@ -65,6 +65,7 @@ def first_start(tmp_path: Path, disk_library: Path) -> Iterator[tuple[dict[str, 
     yield before, tmp_path / "record"
 
 
+@pytest.mark.full
 def test_power_may_fail_anywhere_in_the_first_start(
     first_start: tuple[dict[str, bytes], Path], tmp_path: Path
 ) -> None:

@@ -80,6 +80,7 @@ def status_of(port: int, path: str) -> int:
     return answer.status
 
 
+@pytest.mark.full
 def test_agent_and_hub_serve_every_page_that_they_had(
     replace: tuple[Path, Callable[[], None]], tmp_path: Path
 ) -> None:

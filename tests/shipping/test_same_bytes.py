@@ -92,6 +92,7 @@ def _files(folder: Path) -> dict[str, tuple[str, int, int, bytes]]:
     return entries
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "what",
     [pytest.param(each, marks=[pytest.mark.full] if each in LONG else []) for each in MAKES],

@@ -57,6 +57,7 @@ def afar(zipapp: Path, tmp_path: Path) -> Iterator[Afar]:
         yield Afar(made, database, tmp_path)
 
 
+@pytest.mark.full
 def test_settings_go_to_a_kit_and_come_back_where_the_link_does_not(afar: Afar) -> None:
     number = afar.set("sos-repeat=900")["number"]
     afar.kit.take_settings()

@@ -22,6 +22,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_every_document_is_a_page_and_nothing_comes_from_elsewhere(site: Path) -> None:
     documents = [
         path.relative_to(ROOT).with_suffix(".html")

@@ -6,6 +6,8 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
+
 from tests.simulator.people_air import client, learn, people_air
 
 
@@ -45,6 +47,7 @@ def test_a_position_comes_by_an_advert(tmp_path: Path) -> None:
         assert learn(ada, "nodes")["places"][BEN] == [46.5475, 7.985]
 
 
+@pytest.mark.full
 def test_nobody_acknowledges_who_is_out_of_earshot(tmp_path: Path) -> None:
     with companions(tmp_path) as (air, ports), person(ports[0]) as ada:
         air.type("away 3")

@@ -47,6 +47,7 @@ def test_gammu_takes_it_for_a_modem(tmp_path: Path) -> None:
         assert "simulated GSM modem" in said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("text", ["Camp reached, grüezi €", "нога сломана", "long " * 50])
 def test_what_gammu_sends_is_read(tmp_path: Path, text: str) -> None:
     with gsm(tmp_path) as (modem, port):
@@ -67,6 +68,7 @@ def test_what_gammu_sends_is_read(tmp_path: Path, text: str) -> None:
         assert "elivered" in said, said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("text", ["Come back, grüezi €[]", "нога 12", "long " * 50])
 def test_gammu_reads_what_comes_and_deletes_it(tmp_path: Path, text: str) -> None:
     with gsm(tmp_path) as (modem, port):

@@ -74,6 +74,7 @@ class Team:
         return sorted(self.at[number].messages()) == sorted(others)
 
 
+@pytest.mark.full
 async def test_kit_by_kit_nothing_is_lost_and_nothing_comes_twice(
     tmp_path: Path, clock: Any
 ) -> None:

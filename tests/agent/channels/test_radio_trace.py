@@ -114,6 +114,7 @@ def heard(running: Agent) -> list[Any]:
     return [each["body"]["payloads"][0]["events"][0].get("content") for each in payloads]
 
 
+@pytest.mark.full
 def test_a_kit_that_is_played_a_trace_hears_what_the_kit_of_the_trace_heard(
     tmp_path: Path, recorded: str
 ) -> None:

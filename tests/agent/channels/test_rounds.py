@@ -866,6 +866,7 @@ async def test_who_hears_others_repeat_an_sos_leaves_it_to_them(
         assert known.tries == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("topology", "count"),
     [(A_C_B, 3), (LINE, 4), (LINE_OF_6, 6), (GRID_OF_9, 9)],

@@ -650,6 +650,7 @@ async def test_a_network_that_is_back_is_left_in_peace_as_long_as_it_asked(
         assert trio.current_time() - began >= 170
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("mo_status", "most"), [(0, 8), (1, 3)], ids=["an error at the gateway", "one too large"]
 )

@@ -108,6 +108,7 @@ async def test_what_is_half_sent_when_the_packets_shrink_comes_whole_and_once(
     assert "a confirmation of number" not in caplog.text
 
 
+@pytest.mark.full
 def test_a_small_node_says_what_to_set(tmp_path: Path) -> None:
     key = {"radio-key": "0b" * 32}
     small = {**key, "radio-packet-bytes": str(SMALL)}

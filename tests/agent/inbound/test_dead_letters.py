@@ -101,6 +101,7 @@ def test_a_setting_hands_them_to_the_hook_as_data_with_their_source(tmp_path: Pa
         assert len(letters(kit)) == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("ours", "theirs", "reason"),
     [
@@ -153,6 +154,7 @@ def test_a_message_whose_sum_stays_wrong_is_kept_unread(tmp_path: Path) -> None:
         assert payloads(kit) == []
 
 
+@pytest.mark.full
 def test_what_the_agent_always_fails_at_does_not_hold_up_its_channel(tmp_path: Path) -> None:
     broken = Break("fieldagent.agent.inbound.reception:Inbox._spool", times=0)
     with (

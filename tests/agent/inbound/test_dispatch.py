@@ -86,6 +86,7 @@ async def test_an_sos_waits_for_nothing_that_the_hook_has_put_off(
         assert hook.order == ["a", "a", "sos", "later"]
 
 
+@pytest.mark.full
 async def test_an_sos_is_tried_every_five_minutes_for_an_hour_and_for_three_days(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
@@ -173,6 +174,7 @@ async def test_postponed_senders_do_not_take_the_places_of_those_due(
         assert len(hook.calls) == 51
 
 
+@pytest.mark.full
 async def test_the_schedule_ends_in_a_dead_letter_that_can_be_replayed(
     tmp_path: Path, clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -203,6 +205,7 @@ async def test_what_is_refused_is_dead_at_once_and_the_next_goes_on(
         assert s.reason("a") == "exit 1"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("asked", "waited"), [(0.0, 5), (60.0, 60), (2.0, 5), (10 * 24 * HOUR, 24 * HOUR)]
 )

@@ -132,6 +132,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("what", COMMANDS)
 def test_a_damaged_command_holds_up_none_that_came_after_it(tmp_path: Path, what: str) -> None:
     accepted(tmp_path, "first")

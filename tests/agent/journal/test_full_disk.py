@@ -60,6 +60,7 @@ def test_an_sos_is_taken_and_leaves_on_a_disk_without_a_byte_of_room(
         assert agent.stop() == 0
 
 
+@pytest.mark.full
 def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) -> None:
     fill(disk, leave=NO_RESERVE)
     with sky(tmp_path) as above, agent_on(disk, tmp_path) as agent:

@@ -56,6 +56,7 @@ async def asked(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:
     return questions
 
 
+@pytest.mark.full
 async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -79,6 +80,7 @@ async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> 
         assert questions[-1][1] == {1, 2}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jump", [-30 * 86_400.0, 30 * 86_400.0])
 async def test_a_clock_that_is_set_changes_nothing(tmp_path: Path, clock: Any, jump: float) -> None:
     set_by = 0.0
@@ -93,6 +95,7 @@ async def test_a_clock_that_is_set_changes_nothing(tmp_path: Path, clock: Any, j
         assert [at for at, _ in questions] == [20, 50, 170, 650, 2570]
 
 
+@pytest.mark.full
 async def test_what_an_earlier_life_asked_for_in_vain_is_not_asked_for_anew(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -104,6 +107,7 @@ async def test_what_an_earlier_life_asked_for_in_vain_is_not_asked_for_anew(
         assert await asked(k, SATELLITE, 5) == []
 
 
+@pytest.mark.full
 async def test_what_has_come_whole_is_not_asked_for(tmp_path: Path, clock: Any) -> None:
     async with kit(tmp_path) as k:
         k.nursery.start_soon(partial(gaps.keep_asking, k.journal, k.outboxes, clock=now))
