@@ -121,6 +121,17 @@ def test_presses_and_retries_raise_one(tmp_path: Path) -> None:
         assert [each["text"] for each in incident(kit)["items"]] == ["help"]
 
 
+def test_other_words_under_the_same_key_are_not_refused(tmp_path: Path) -> None:
+    key = {"Idempotency-Key": "one press"}
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        answers = [
+            kit.call("POST", "/api/sos", {"text": text}, **key)
+            for text in ("leg broken", "two are hurt")
+        ]
+        assert [each.status for each in answers] == [201, 200]
+        assert [each["text"] for each in incident(kit)["items"]] == ["leg broken", "two are hurt"]
+
+
 def test_a_retry_after_it_was_taken_back_raises_none(tmp_path: Path) -> None:
     """Its words are known by the key; the last position, which goes with them, has none."""
     key = {"Idempotency-Key": "one press"}

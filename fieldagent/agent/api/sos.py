@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import trio
@@ -17,6 +18,7 @@ from fieldagent.agent.journal import incident, outbound, places
 from fieldagent.agent.journal.incident import OWN, Incident, IncidentOver
 from fieldagent.agent.outbound import incident_status
 from fieldagent.agent.outbound.incident_end import call_off, has_own_words, may_be_known
+from fieldagent.agent.outbound.intake import KeyReused
 from fieldagent.agent.refusals import unread_member
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
@@ -87,7 +89,12 @@ class IncidentApi:
         """Return the incident that has it now: the open one, or a new one, unless it `joins` one.
         Raises IncidentOver, and what the intake raises."""
         package = Package(item, priority=SOS_PRIORITY)
-        standing = await self._parts.intake.accept(package, key, joins=joins)
+        accept = partial(self._parts.intake.accept, package, joins=joins)
+        try:
+            standing = await accept(key)
+        except KeyReused:
+            # The key marks a repeat of other words. These are new ones, and an SOS all the same.
+            standing = await accept(None)
         return incident.incident_of(self._journal, standing.sequence)
 
     async def words(self, request: Request) -> Response:

@@ -134,19 +134,14 @@ export function setUpSos(sent) {
     const latitude = by("sos-latitude").value.trim(), longitude = by("sos-longitude").value.trim();
     const body = { text: unworded(by("sos-text").value.trim()) };
     if (latitude || longitude) body.position = { latitude, longitude, ...whenOf(latitude, longitude) };
-    const raise = insist("confirm", "sos-fault", "POST", "/api/sos", key);
-    try {
-      await raise(body);
-    } catch (error) {
-      // A position that is wrong must not keep the words.
-      if (!body.position || !error.faults?.length) throw error;
-      delete body.position;
-      await raise(body);
-      sent();
-      throw new Error(say("The SOS is raised; its position is not read: {why}", {
-        why: error.faults.map(each => each.detail).join("; "),
-      }));
-    }
+    const { unread } = await insist("confirm", "sos-fault", "POST", "/api/sos", key)(body);
+    if (!unread) return;
+    // The words have left, and name the position: the dialog stays open for another one.
+    key = crypto.randomUUID();
+    sent();
+    throw new Error(say("The SOS is raised; its position is not read: {why}", {
+      why: unread.map(each => each.detail).join("; "),
+    }));
   }, sent);
   once("answer", "answer-send", "answer-fault", async () => {
     const text = unworded(by("answer-text").value.trim());
