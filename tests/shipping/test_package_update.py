@@ -12,6 +12,8 @@ from fieldagent.agent.journal.schema import JOURNAL
 from tests.shipping.conftest import built_version
 from tests.shipping.debian import on_debian, repacked, signed_repository
 
+pytestmark = pytest.mark.full
+
 PROGRAM = "usr/lib/fieldagent/fieldagent"
 WORKS, UNWELL, BROKEN = "9.1.0", "9.0.1", "9.0.2"
 LATER = {
@@ -59,7 +61,7 @@ def now(repository: Path) -> str:
     return version
 
 
-@pytest.mark.parametrize("release", ["trixie", pytest.param("bookworm", marks=pytest.mark.full)])
+@pytest.mark.parametrize("release", ["trixie", "bookworm"])
 def test_newer_packages_take_over_and_those_that_do_not_do_give_way(
     repository: Path, release: str
 ) -> None:
@@ -67,7 +69,6 @@ def test_newer_packages_take_over_and_those_that_do_not_do_give_way(
     on_debian(release, repository, *script)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("release", "every"), [("trixie", "1"), ("bookworm", "5")])
 def test_power_fails_while_dpkg_works(repository: Path, release: str, every: str) -> None:
     script = ["tests/shipping/package_power.sh", now(repository), WORKS, UNWELL, every]
