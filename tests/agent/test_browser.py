@@ -366,6 +366,7 @@ def test_an_sos_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path
             assert not shown.locator("#call-off-open").count()
 
 
+@pytest.mark.full
 def test_a_message_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path: Path) -> None:
     """What each of the two sees, at each moment, while Ben's kit is away and comes back."""
     with (
@@ -432,6 +433,7 @@ def time_out(shown: Any) -> None:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fate", [ask_nobody, refuse, find_nothing, time_out])
 def test_a_browser_without_a_position_holds_no_sos_up(
     chromium: Any, tmp_path: Path, fate: Any
@@ -452,6 +454,7 @@ def test_a_browser_without_a_position_holds_no_sos_up(
         assert position == {**LAST, "source": "last posted"}
 
 
+@pytest.mark.full
 def test_the_position_of_the_browser_goes_from_the_finger_to_the_desk(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -503,6 +506,7 @@ def test_the_position_of_the_browser_goes_from_the_finger_to_the_desk(
             assert abs(datetime.fromisoformat(place["timestamp"]).timestamp() - time.time()) < 300
 
 
+@pytest.mark.full
 def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> None:
     settings: dict[str, str | None] = {"satellite-port": str(tmp_path / "nobody")}
     with agent(tmp_path, settings) as kit, page(chromium, kit.port) as shown:
@@ -554,6 +558,7 @@ def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
         until(lambda: sos_texts(kit) == ["leg broken"])
 
 
+@pytest.mark.full
 def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_back(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -674,6 +679,7 @@ def sos_texts(kit: Agent) -> list[str]:
     return [each["text"] for each in incident["items"] if "text" in each] if incident else []
 
 
+@pytest.mark.full
 def test_a_queue_of_a_thousand(chromium: Any, tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         with ThreadPoolExecutor(16) as callers:
@@ -719,6 +725,7 @@ new Promise(found => {
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("others", ["lost", "broken", "slow for ever"])
 def test_an_sos_needs_nothing_else_of_the_page(chromium: Any, tmp_path: Path, others: str) -> None:
     """No other script can stop it: not by its absence, nor by what it does."""
@@ -750,6 +757,7 @@ def test_an_sos_needs_nothing_else_of_the_page(chromium: Any, tmp_path: Path, ot
         close(context, shown)
 
 
+@pytest.mark.full
 def test_at_six_kilobytes_a_second_the_button_acts_within_a_second_of_being_seen(
     chromium: Any, tmp_path: Path
 ) -> None:

@@ -132,6 +132,7 @@ def test_with_large_text_on_the_narrowest_screen_nothing_is_scrolled_sideways(
     kit.call("DELETE", "/api/sos")
 
 
+@pytest.mark.full
 def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
     """Whatever of the page sends."""
 

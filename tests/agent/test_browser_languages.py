@@ -45,6 +45,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield running
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("locale", "word", "state"),
     [("de-CH", "Lawine", "ausgelöst"), ("uk-UA", "лавина", "подано")],
@@ -219,6 +220,7 @@ def test_an_sos_waits_for_no_catalogue(chromium: Any, tmp_path: Path, fate: str)
         close(context, shown)
 
 
+@pytest.mark.full
 def test_the_language_is_there_while_the_agent_is_away(chromium: Any, tmp_path: Path) -> None:
     texts = catalogue("uk")["texts"]
     settings: dict[str, str | None] = {"satellite-port": None}

@@ -177,6 +177,7 @@ FOR_GOOD = [
 """At work; the first before anything was written down but tables."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fault", FOR_GOOD, ids=str)
 def test_a_commit_that_fails_leaves_an_sos_its_way_out(
     tmp_path: Path, disk_library: Path, fault: Fault

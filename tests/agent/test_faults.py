@@ -161,6 +161,7 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
         works_on(ada, "Radio", *broken)
 
 
+@pytest.mark.full
 def test_a_hook_that_fails_by_our_mistake_gets_what_it_should(tmp_path: Path) -> None:
     broken = [
         Break(f"{INBOUND}.script:run_script"),

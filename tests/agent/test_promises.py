@@ -32,6 +32,7 @@ def steps(kit: Agent) -> list[str]:
     return [each["state"] for each in entries if not each.get("unauthenticated")]
 
 
+@pytest.mark.full
 def test_an_sos_goes_again_until_somebody_has_it_though_the_first_connection_failed(
     tmp_path: Path,
 ) -> None:

@@ -237,6 +237,7 @@ class Gpsd:
         self._thread.join(PATIENCE)
 
 
+@pytest.mark.full
 def test_a_date_is_corrected_by_what_gpsd_tells(tmp_path: Path) -> None:
     """Which ranks before the modem; and is not asked where the system's clock is trusted."""
     with closing(Gpsd()) as gpsd, sky(tmp_path) as above:

@@ -88,6 +88,7 @@ def test_whoever_says_ok_is_no_hub_for_that() -> None:
     assert done.stderr.startswith(f"fieldagent: what answers at {inn} is no hub: ")
 
 
+@pytest.mark.full
 def test_a_hub_that_is_down_is_given_up_with_what_to_do() -> None:
     hub = f"http://127.0.0.1:{free_port()}"
     done = push(hub, "--patience", "11")

@@ -114,6 +114,7 @@ def test_nobody_is_there(tmp_path: Path) -> None:
     assert "nothing is not there" in text
 
 
+@pytest.mark.full
 def test_a_tnc_says_nothing_and_neither_does_a_dead_line() -> None:
     with serial_device() as device:
         code, text = shown(device.port)
@@ -158,6 +159,7 @@ def test_a_radio_that_is_unplugged_while_it_is_asked() -> None:
         assert "went away" in text
 
 
+@pytest.mark.full
 def test_a_radio_that_stops_in_the_middle() -> None:
     """It says which it is, and nothing more."""
     answered = rnode.say(rnode.RnodeCommand.DETECT, rnode.DETECTED)
@@ -168,6 +170,7 @@ def test_a_radio_that_stops_in_the_middle() -> None:
         assert "BAD it says that it is an RNode, and nothing more" in text
 
 
+@pytest.mark.full
 def test_a_board_that_starts_as_its_port_is_opened_misses_the_first_question() -> None:
     ping = meshcore.ask(meshcore.MeshcoreCommand.PING)
     pong = kiss.encode(bytes([meshcore.MeshcoreCommand.PING | meshcore.ANSWER]), kiss.SET_HARDWARE)

@@ -163,6 +163,7 @@ def test_what_works_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "agent.properties").read_text() == before
 
 
+@pytest.mark.full
 def test_the_kind_is_set_right_where_the_port_stays(tmp_path: Path) -> None:
     with imt_sky(tmp_path):
         begin(tmp_path, **{"satellite-port": str(tmp_path / "modem")})

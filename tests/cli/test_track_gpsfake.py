@@ -127,6 +127,7 @@ def telling(*lines: bytes) -> Callable[[socket.socket], None]:
     return serve
 
 
+@pytest.mark.full
 def test_a_gpsd_that_is_away_is_told_once_and_waited_for() -> None:
     port = free_port()
     with scripted_agent() as agent, tracking(port, agent.server_port) as track:
@@ -152,6 +153,7 @@ def test_garbage_and_an_end_are_told_and_what_is_good_is_posted(tmp_path: Path) 
         assert sum("not understood" in line for line in track.output()) == 1
 
 
+@pytest.mark.full
 def test_an_agent_that_is_away_gets_the_newest_position_once_it_is_there() -> None:
     port, there = free_port(), threading.Event()
 

@@ -86,6 +86,7 @@ async def test_blank_lines_do_not_keep_a_connection_open(clock: trio.testing.Moc
         assert await drip(client, b"\r\n" * 99) <= 20 / PACE + 1
 
 
+@pytest.mark.full
 async def test_a_handler_may_take_its_time(clock: trio.testing.MockClock) -> None:
     async def slow(request: Request) -> Response:
         await trio.sleep(3600)

@@ -175,6 +175,7 @@ def long_silent(db: Db) -> None:
     db.execute("UPDATE check_in SET due = 1, warned = 2")
 
 
+@pytest.mark.full
 def test_a_hub_that_was_away_raises_it_when_it_is_back(tmp_path: Path, database: str) -> None:
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")

@@ -112,6 +112,7 @@ def test_both_ways_with_every_trait(tmp_path: Path, traits: str) -> None:
         assert kit.call("GET", "/api/status").body["channels"]["Satellite"]["modem"] == "imt"
 
 
+@pytest.mark.full
 def test_the_modem_loses_power_and_the_hub_is_down(tmp_path: Path) -> None:
     with journey(tmp_path, "slow") as trip:
         kit = trip.kit()

@@ -128,6 +128,7 @@ def test_a_restart_is_answered_by_the_agent_that_begins_anew(tmp_path: Path) -> 
             assert "2 starts of the agent" in asked(database, "status")["answer"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tagged", [True, False])
 def test_over_satellite_the_price_of_both_is_agreed_to_first(tmp_path: Path, tagged: bool) -> None:
     signer = Signer(tmp_path / "operator")

@@ -143,6 +143,7 @@ def test_a_push_waits_as_long_as_the_hub_asks(pushing: Any) -> None:
     assert re.search("too often; .*trying again in [0-9]+ s", done.stderr)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "environment", "code", "message"),
     [

@@ -284,6 +284,7 @@ window.setInterval = (act, wait) => every(act, wait === 60000 ? 500 : wait);
 NEVER_BY_ITSELF = EACH_MINUTE.replace("500", "1e9")
 
 
+@pytest.mark.full
 def test_who_has_read_an_item_is_shown_without_a_reload(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     pushing = administer(database, "init", "Alps")
@@ -392,6 +393,7 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         assert not shown.locator("#desk").is_visible()
 
 
+@pytest.mark.full
 def test_an_sos_that_was_closed_while_the_hub_was_away_rings_no_more(tmp_path: Path) -> None:
     """A proxy before a hub that is away answers in its place, and the browser then gives up the
     stream of events: the console begins a new one, in which nothing of before is told."""
@@ -462,6 +464,7 @@ def test_what_comes_before_the_stream_has_begun_rings(tmp_path: Path) -> None:
             shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
 
 
+@pytest.mark.full
 def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Path) -> None:
     """No connection ends, as where a network is gone between the two: no sign of life comes."""
     database = str(tmp_path / "hub.sqlite3")

@@ -117,6 +117,7 @@ def subject(shown: Any, name: str) -> None:
     shown.get_by_role("heading", name=f"Administration: {name}").wait_for()
 
 
+@pytest.mark.full
 def test_what_is_written_at_the_desk_outlives_what_comes(
     world: World, desk: Any, incident: str
 ) -> None:
@@ -290,6 +291,7 @@ def test_who_has_gone_on_is_told_no_falsehood_and_keeps_the_secret(
     assert not office.locator("#away").is_visible()
 
 
+@pytest.mark.full
 def test_a_stream_that_is_refused_takes_nothing_from_who_is_at_it(
     world: World, office: Any
 ) -> None:
@@ -381,6 +383,7 @@ SUBJECTS = {
 """How many controls of each subject send, at the least."""
 
 
+@pytest.mark.full
 def test_two_presses_send_once_in_the_administration(world: World, office: Any) -> None:
     administer(world.database, "contact", "add", "Pager", "pager@example.org")
     administer(world.database, "key", "add", "relay", "--read")
@@ -425,6 +428,7 @@ def test_two_presses_send_once_at_the_desk(world: World, desk: Any, incident: st
         twice.press(desk.locator(button))
 
 
+@pytest.mark.full
 def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
     world: World, incident: str
 ) -> None:

@@ -195,6 +195,7 @@ def lose_the_next_answer(shown: Any, path: str) -> None:
     shown.route(path, lose, times=1)
 
 
+@pytest.mark.full
 def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
     """Each word of the kit draws its card anew, while somebody writes in it."""
     database = str(tmp_path / "hub.sqlite3")

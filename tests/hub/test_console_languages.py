@@ -147,6 +147,7 @@ def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> No
         assert shown.locator("#field-latitude").input_value().startswith("47.3755")
 
 
+@pytest.mark.full
 def test_why_nobody_was_told_is_said_at_the_desk_in_ones_own_language(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)

@@ -175,6 +175,7 @@ def test_a_card_that_was_closed_meanwhile_does_not_come_back(world: World, desk:
     desk.get_by_text("No SOS is open.").wait_for()
 
 
+@pytest.mark.full
 def test_one_stream_is_listened_to_however_slowly_it_was_begun_anew(
     world: World, desk: Any
 ) -> None:
@@ -236,6 +237,7 @@ def lose(shown: Any, which: str, method: str = "GET") -> Callable[[], None]:
     return lambda: shown.unroute(which, meet)
 
 
+@pytest.mark.full
 def test_a_hub_that_answers_again_is_no_longer_said_to_be_away(world: World, desk: Any) -> None:
     """One look that failed, while the stream of events went on."""
     again = lose(desk, "**/api/devices?*")
@@ -246,6 +248,7 @@ def test_a_hub_that_answers_again_is_no_longer_said_to_be_away(world: World, des
     desk.locator("#away").wait_for(state="hidden")
 
 
+@pytest.mark.full
 def test_a_press_that_nobody_answered_is_not_said_to_be_tried_again(
     world: World, desk: Any
 ) -> None:
@@ -274,6 +277,7 @@ async ([first, many]) => {
 """
 
 
+@pytest.mark.full
 def test_a_conversation_is_not_longer_however_long_it_was_open(world: World, desk: Any) -> None:
     world.kit.post("again and again")
     desk.locator("#items", has_text="again and again").wait_for()
@@ -443,6 +447,7 @@ VECTORS = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 def test_a_map_whose_library_did_not_load_says_so_and_no_more(world: World) -> None:
     """Whoever was where is shown all the same, and what comes later fails at nothing."""
     with console(world.opened, world.hub, "1280-light") as shown:
@@ -457,6 +462,7 @@ def test_a_map_whose_library_did_not_load_says_so_and_no_more(world: World) -> N
         assert shown.locator("#away").inner_text() == ""
 
 
+@pytest.mark.full
 def test_an_sos_that_the_address_names_shows_once_the_hub_answers(world: World, desk: Any) -> None:
     with sos(world, "long ago") as incident:
         pass

@@ -330,6 +330,7 @@ def in_view(shown: Any, mark: str) -> bool:
     return bool(box and 0 <= box["y"] < shown.viewport_size["height"])
 
 
+@pytest.mark.full
 def test_an_address_of_an_sos_leads_to_its_card_also_once_it_is_closed(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle(database, 12)
@@ -450,6 +451,7 @@ def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> No
         assert sorted(said) == ["Storm at noon"] * 2 + ["Storm at noon. St"]
 
 
+@pytest.mark.full
 def test_a_map_that_was_not_told_what_it_shows_is_asked_for_again(tmp_path: Path) -> None:
     """What failed once is not said for ever after, as of a hub that answers again."""
     database = str(tmp_path / "hub.sqlite3")

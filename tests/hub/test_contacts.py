@@ -218,6 +218,7 @@ def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Pa
             assert listed["failingSince"] is None
 
 
+@pytest.mark.full
 def test_an_answer_ends_what_others_would_be_told(tmp_path: Path) -> None:
     """Somebody is told at once, and so is reached: the others' wait stands."""
     database = str(tmp_path / "hub.sqlite3")
@@ -254,6 +255,7 @@ def changed(database: str, sql: str) -> Any:
         store.close()
 
 
+@pytest.mark.full
 def test_a_link_ends_after_its_days_and_when_it_is_raised_again(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)

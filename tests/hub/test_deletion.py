@@ -32,6 +32,7 @@ def kit_of(home: Path, name: str, token: str, address: str) -> Agent:
     return Agent(home / name, settings)
 
 
+@pytest.mark.full
 def test_a_user_is_deleted_with_all_that_is_theirs(database: str, tmp_path: Path) -> None:
     administer(database, "init", "Alps")
     for name in ("Ada", "Ben"):

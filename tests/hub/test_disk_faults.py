@@ -190,6 +190,7 @@ SOME = [
 """In the start, at work and in the end of a run."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fault", SOME, ids=str)
 def test_a_disk_that_fails_costs_nothing_that_was_answered(
     tmp_path: Path, disk_library: Path, fault: Fault

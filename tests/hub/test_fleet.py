@@ -67,6 +67,7 @@ def reported(running: Running) -> Any:
     return report
 
 
+@pytest.mark.full
 def test_all_that_is_confirmed_is_at_the_hub(database: str, tmp_path: Path) -> None:
     made = Made(database, tmp_path)
     with made.hub() as running, Running(made.command(running)) as kits:
@@ -81,6 +82,7 @@ def test_all_that_is_confirmed_is_at_the_hub(database: str, tmp_path: Path) -> N
     assert report["tool"]["memoryPerKitBytes"] < 128 * 1024
 
 
+@pytest.mark.full
 def test_a_hub_that_is_killed_costs_links_and_nothing_that_was_confirmed(
     database: str, tmp_path: Path
 ) -> None:
@@ -137,6 +139,7 @@ def test_it_does_not_begin_at_a_strangers_hub(tmp_path: Path) -> None:
     assert "no kit was emulated: 127.0.0.1: connection refused" in kits.lines[0]
 
 
+@pytest.mark.full
 def test_what_the_hub_sends_is_counted_and_one_command_takes_all_away(tmp_path: Path) -> None:
     made = Made(str(tmp_path / "hub.sqlite3"), tmp_path, kits=5)
     inside = ("--workspace", "Load test")

@@ -216,6 +216,7 @@ def test_a_satellite_message_leaves_after_its_grace_though_nobody_looks(tmp_path
         running.expect("the hub has no settings for the operator 'directip'")
 
 
+@pytest.mark.full
 def test_a_post_that_failed_is_made_again_though_nobody_looks(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)

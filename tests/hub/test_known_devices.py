@@ -134,6 +134,7 @@ def hubs(home: Path, database: str) -> Iterator[list[Hub]]:
         yield made
 
 
+@pytest.mark.full
 def test_a_browser_is_known_at_another_process_meanwhile(tmp_path: Path, postgres: str) -> None:
     database = new_database(postgres)
     dispatcher(database)

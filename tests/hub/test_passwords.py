@@ -108,6 +108,7 @@ async def test_without_a_key_of_ours_no_password_is_looked_at(store: Store, scry
         assert scrypt.tried == []
 
 
+@pytest.mark.full
 async def test_who_was_right_before_passes_while_strangers_guess(
     store: Store, scrypt: Scrypt
 ) -> None:

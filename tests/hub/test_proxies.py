@@ -169,6 +169,7 @@ PASSAGES: dict[str, tuple[SetUp, dict[str, str]]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PASSAGES)
 def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
     (tmp_path / "kit").mkdir()

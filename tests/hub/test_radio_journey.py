@@ -68,6 +68,7 @@ def events(kit: Agent, sent: dict[str, Any]) -> list[str]:
     return [line["event"] for line in story]
 
 
+@pytest.mark.full
 def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) -> None:
     team = Team(tmp_path, "Ada", "Ben")
     with ExitStack() as stack:
@@ -109,6 +110,7 @@ def cheapest(team: Team, head_start: int) -> dict[str, Any]:
     return team.radio("Ada", 1, **own, **{"fan-out-head-start": str(head_start)})
 
 
+@pytest.mark.full
 def test_satellite_goes_on_though_a_neighbour_without_a_link_heard_it(tmp_path: Path) -> None:
     """Headquarters is to have it all the same."""
     team = Team(tmp_path, "Ada", "Ben")

@@ -174,6 +174,7 @@ def test_it_tells_where_it_stops_and_goes_on(database: str, tmp_path: Path) -> N
         assert running.stop() == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
 def test_it_tells_that_the_disk_is_full(engine: str, tmp_path: Path) -> None:
     with ExitStack() as stack:

@@ -126,6 +126,7 @@ def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, databas
             ]
 
 
+@pytest.mark.full
 def test_a_browser_whose_address_is_damaged_keeps_no_other_from_ringing(
     tmp_path: Path, database: str
 ) -> None:
@@ -229,6 +230,7 @@ def test_who_may_let_a_browser_ring(tmp_path: Path) -> None:
         assert administer(database, "contact", "list") == []
 
 
+@pytest.mark.full
 def test_an_escalation_rings_again_and_who_is_no_dispatcher_any_more_hears_nothing(
     tmp_path: Path,
 ) -> None:
@@ -254,6 +256,7 @@ def test_an_escalation_rings_again_and_who_is_no_dispatcher_any_more_hears_nothi
         assert paths == ["/", "/push/olga", "/push/olga"]
 
 
+@pytest.mark.full
 def test_who_is_asked_to_take_an_sos_over_is_rung_for_and_nobody_else(
     tmp_path: Path, database: str
 ) -> None:

@@ -71,6 +71,7 @@ def _enter(db: Db, members: list[int], now: float) -> None:
     enter_from_kits(db, postings, now=now, grace=60)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("batch", [0, 10])
 def test_what_two_hubs_post_comes_whole_and_in_order_though_one_is_killed(
     postgres: str, tmp_path: Path, batch: int

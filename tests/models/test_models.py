@@ -27,6 +27,7 @@ def clock() -> trio.testing.MockClock:
     return trio.testing.MockClock(0.0, autojump_threshold=0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("model", spin.MODELS)
 @pytest.mark.parametrize("cycles", [False, True], ids=["claims", "ends"])
 def test_every_run_keeps_what_is_claimed(tmp_path: Path, model: str, cycles: bool) -> None:

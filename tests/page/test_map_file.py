@@ -106,6 +106,7 @@ def nothing(path: Path) -> None:
     pass
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("make", "why"),
     [

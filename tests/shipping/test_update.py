@@ -141,6 +141,7 @@ def linked(zipapp: Path, tmp_path: Path) -> Iterator[tuple[Kit, str]]:
         yield linked
 
 
+@pytest.mark.full
 def test_one_that_does_not_start_gives_way_to_the_one_before_and_the_hub_lists_why(
     linked: tuple[Kit, str], zipapp: Path, programs: Path
 ) -> None:
@@ -204,6 +205,7 @@ def test_an_sos_that_was_accepted_on_trial_goes_out_after_it(
     assert not [*(ready.home / "state").glob("*.before*")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "refusal"),
     [

@@ -96,6 +96,7 @@ def code(source: str) -> list[tuple[str, object]]:
     ]
 
 
+@pytest.mark.full
 def test_its_sources_are_ours_without_comments(zipapp: Path) -> None:
     with zipfile.ZipFile(zipapp) as archive:
         names = [each for each in archive.namelist() if each.startswith("fieldagent/")]

@@ -6,6 +6,8 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from fieldagent.system.exit_codes import MISSING, SETTINGS
 from tests.processes import MODULE
 from tests.simulator.people_air import client, learn, people_air
@@ -47,6 +49,7 @@ def test_a_big_mesh_is_told_at_the_start(tmp_path: Path) -> None:
         assert len(learn(ada, "nodes")["nodes"]) == 203
 
 
+@pytest.mark.full
 def test_nobody_hears_who_is_out_of_earshot(tmp_path: Path) -> None:
     with mesh(tmp_path) as (air, ports), person(ports[0]) as ada:
         air.type("away 3")

@@ -170,6 +170,7 @@ def test_ours_and_theirs_are_the_same_bytes(name: str, data: st.DataObject) -> N
     assert schema.decode(kind.FromString(encoded).SerializeToString()) == message
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["ToRadio", "FromRadio"])
 @given(data=st.data())
 def test_of_what_radio_and_host_say_one_thing_is_said(name: str, data: st.DataObject) -> None:

@@ -15,6 +15,8 @@ from fieldagent.agent.channels.air_pace import AGAIN_MAX
 from tests.dire_wolf import PORTS, Wolves, wolves
 from tests.processes import PATIENCE, started, until
 
+pytestmark = pytest.mark.full
+
 SETTINGS = """
 radio-port=tcp://127.0.0.1:{tnc}
 radio-protocol=kiss
@@ -79,7 +81,6 @@ def test_packages_of_every_size_go_both_ways_through_real_tncs(tmp_path: Path) -
         assert "confirmed: stored by Kit 2" in shown
 
 
-@pytest.mark.full
 def test_a_team_of_three_has_everything(tmp_path: Path) -> None:
     """Each posts a few messages, and one an SOS."""
     with (

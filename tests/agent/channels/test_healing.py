@@ -130,6 +130,7 @@ async def test_what_was_taken_is_on_disk_before_it_is_taken(tmp_path: Path) -> N
 # On real processes.
 
 
+@pytest.mark.full
 def test_a_hung_modem_is_brought_back_by_a_command_and_the_sos_leaves(tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     quick = environment(

@@ -51,6 +51,7 @@ def test_check_tells_the_speed(tmp_path: Path, kind: str, above: Sky, baud: int)
         assert done.returncode == 0, output
 
 
+@pytest.mark.full
 def test_a_speed_that_is_set_is_the_only_one(tmp_path: Path) -> None:
     with sky(tmp_path) as simulator:
         simulator.type("baud 9600")

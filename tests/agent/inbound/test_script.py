@@ -227,6 +227,7 @@ async def test_an_overdue_command_may_clear_up() -> None:
     assert printed == ["cleared"]
 
 
+@pytest.mark.full
 async def test_a_child_may_clear_up_though_its_shell_ended_at_once() -> None:
     child = "trap 'sleep 0.3; echo cleared; exit' TERM; while :; do sleep 0.05; done"
     result, printed = await run(f"({child}); true", deadline=0.5)
@@ -319,6 +320,7 @@ async def test_stopping_the_agent_ends_the_command_and_all_of_its_children(brief
     await until_async(lambda: not alive(pids[0]))
 
 
+@pytest.mark.full
 async def test_an_ended_command_counts_though_the_agent_stops_while_its_child_lingers() -> None:
     """Or it would be run once more for the same payload after the restart."""
     finished: list[HandoverResult] = []

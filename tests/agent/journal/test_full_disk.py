@@ -81,6 +81,7 @@ def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) 
         assert agent.stop() == 0
 
 
+@pytest.mark.full
 def test_an_sos_for_which_there_is_no_room_is_sent_from_memory(disk: Path, tmp_path: Path) -> None:
     """And what waited for room goes on with it: the modem is free for the SOS."""
     fill(disk, leave=NO_RESERVE)

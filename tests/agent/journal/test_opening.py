@@ -185,6 +185,7 @@ def test_in_every_state_of_the_disk_an_sos_has_a_way_out(
         assert kit.call("GET", "/api/health").status == 200
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "hindrance", [newer, folder_instead, read_only, full], ids=lambda v: v.__name__
 )

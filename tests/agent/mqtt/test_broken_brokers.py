@@ -94,6 +94,7 @@ def test_a_broker_that_dies_before_its_connack_is_tried_again(kit: Kit) -> None:
     until(lambda: kit.mqtt()["state"] == "ready")
 
 
+@pytest.mark.full
 def test_what_comes_in_is_handed_over_once_the_broker_says_so_and_not_before(kit: Kit) -> None:
     with kit.broker.visit() as visit:
         ready(visit)
@@ -119,6 +120,7 @@ def test_what_comes_in_is_handed_over_once_the_broker_says_so_and_not_before(kit
         assert text_in(visit.until(is_inbound)) == "and bring rope"
 
 
+@pytest.mark.full
 def test_a_command_whose_acknowledgement_was_lost_is_carried_out_once(kit: Kit) -> None:
     said = b'{"message":{"content":"once"}}'
     with kit.broker.visit() as visit:
@@ -156,6 +158,7 @@ def test_a_command_with_a_key_is_carried_out_once_though_the_agent_died(kit: Kit
     assert kit.mqtt()["creditsToday"] == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -182,6 +185,7 @@ def test_a_broker_that_greets_as_none_should_is_told_and_tried_again(
 LONG = f"{BASE}/send/house".encode()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "garbled",
     [

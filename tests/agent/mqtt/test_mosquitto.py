@@ -141,6 +141,7 @@ NEEDED = {
 }
 
 
+@pytest.mark.full
 def test_home_assistant_gets_what_its_documentation_asks_for(camp: Camp) -> None:
     camp.begin()
     configuration = camp.other.await_one(CONFIG)
@@ -278,6 +279,7 @@ def test_an_sms_costs_as_a_credit_does(camp: Camp) -> None:
     assert refused(camp.send(message("x" * 400)), "Cellular: it takes", "of the 2 left of 3")
 
 
+@pytest.mark.full
 def test_bytes_that_are_paid_for_count_as_credits(tmp_path: Path) -> None:
     with (
         imt_sky(tmp_path),

@@ -51,6 +51,7 @@ def by_satellite(home: Path, **more: str) -> dict[str, str | None]:
     return {"satellite-port": str(home / "modem"), **more}
 
 
+@pytest.mark.full
 def test_a_message_goes_to_the_webhook_and_its_sender_sees_each_step(tmp_path: Path) -> None:
     """Over satellite to a hub, its webhook and another user's kit; an answer comes back to the
     handheld, and its reading to whoever wrote."""
@@ -97,6 +98,7 @@ def test_a_message_goes_to_the_webhook_and_its_sender_sees_each_step(tmp_path: P
         assert kit.mesh()["texts"] == {"read": 1}
 
 
+@pytest.mark.full
 def test_who_the_hub_knows_speaks_in_their_own_name_also_while_it_was_away(
     tmp_path: Path, firmware: Firmware
 ) -> None:
@@ -136,6 +138,7 @@ def test_who_the_hub_knows_speaks_in_their_own_name_also_while_it_was_away(
         assert {*kit.signs(0, first), *kit.signs(0, second)} == {KEPT}
 
 
+@pytest.mark.full
 def test_a_push_to_a_user_reaches_their_handheld(tmp_path: Path, firmware: Firmware) -> None:
     """Of one who has a radio and no device: by the kit that heard them last. It is on their radio
     once that says so."""
@@ -178,6 +181,7 @@ def test_no_sign_is_shown_before_it_is_true(tmp_path: Path, firmware: Firmware) 
         until(lambda: kit.sees(0, message, KEPT, LEFT))
 
 
+@pytest.mark.full
 def test_what_is_given_up_says_why(tmp_path: Path, firmware: Firmware) -> None:
     with sky(tmp_path) as above:
         above.type("service 0")
@@ -189,6 +193,7 @@ def test_what_is_given_up_says_why(tmp_path: Path, firmware: Firmware) -> None:
             hears(ada, f"{GIVEN_UP} given up: expired")
 
 
+@pytest.mark.full
 def test_killed_and_started_again_it_goes_on_where_it_was(
     tmp_path: Path, firmware: Firmware
 ) -> None:
@@ -207,6 +212,7 @@ def test_killed_and_started_again_it_goes_on_where_it_was(
         ]
 
 
+@pytest.mark.full
 def test_a_radio_that_is_unplugged_costs_nothing(tmp_path: Path, firmware: Firmware) -> None:
     """Who writes meanwhile has it on the kit's radio, which brings it when it is back. A sign whose
     acknowledgement was cut off is shown again, which shows nobody anything new."""
@@ -252,6 +258,7 @@ def test_a_text_waits_for_who_is_out_of_range(tmp_path: Path, firmware: Firmware
         until(lambda: kit.mesh()["texts"] == {"on radio": 1})
 
 
+@pytest.mark.full
 def test_a_long_text_comes_in_parts(tmp_path: Path, firmware: Firmware) -> None:
     words = " ".join(f"word{number}" for number in range(firmware.text_bytes * 2 // 7))
     with sky(tmp_path) as above, camp(tmp_path, by_satellite(tmp_path), firmware=firmware) as kit:
@@ -289,6 +296,7 @@ def test_an_sos_is_the_persons_and_only_they_take_it_back(
         assert status["incident"] is None, "it was never the kit's own"
 
 
+@pytest.mark.full
 def test_one_of_two_who_call_theirs_off_ends_it_for_nobody_else(tmp_path: Path) -> None:
     settings = by_satellite(tmp_path, **{"mesh-join-code": "edelweiss"})
     with sky(tmp_path), camp(tmp_path, settings, people=2) as kit:
@@ -326,6 +334,7 @@ def test_a_guest_is_told_once_and_known_by_the_code(tmp_path: Path, firmware: Fi
         ]
 
 
+@pytest.mark.full
 def test_a_channels_talk_costs_nothing_but_behind_the_word(
     tmp_path: Path, firmware: Firmware
 ) -> None:

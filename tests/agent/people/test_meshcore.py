@@ -374,6 +374,7 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", SPOILT)
 async def test_a_first_answer_that_cannot_be_read_is_asked_for_again(
     tmp_path: Path, hasty: None, how: str

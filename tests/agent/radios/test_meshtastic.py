@@ -189,6 +189,7 @@ async def test_people_and_strangers_on_the_radio_are_not_heard_as_kits(tmp_path:
             assert (await one.receive()).body == b"a kit"
 
 
+@pytest.mark.full
 def test_two_kits_reach_each_other(tmp_path: Path) -> None:
     radio = {"radio-protocol": "meshtastic"}
     with (

@@ -480,6 +480,7 @@ async def test_an_sos_whose_status_is_lost_goes_again(tmp_path: Path, clock: Any
         assert sky.contents == ["help"]
 
 
+@pytest.mark.full
 async def test_an_sos_whose_status_is_lost_goes_again_late_where_no_modem_tells(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -524,6 +525,7 @@ async def test_a_modem_that_was_reset_and_whose_word_of_it_is_lost_is_noticed(
         assert sky.contents == ["help"]
 
 
+@pytest.mark.full
 async def test_what_is_no_sos_is_given_up_for_now(tmp_path: Path, clock: Any) -> None:
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)

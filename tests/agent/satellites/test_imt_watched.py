@@ -12,6 +12,8 @@ import pytest
 from tests.breaking import Break, Put, environment
 from tests.processes import MODULE, Agent, Running, agent, imt_sky, until
 
+pytestmark = pytest.mark.full
+
 IMT = {"satellite-modem": "imt"}
 DRIVER, MODEM = "fieldagent.agent.satellites.imt.driver", "fieldagent.agent.satellites.imt.modem"
 OUTBOX = "fieldagent.agent.outbound.outbox:ChannelOutbox"
@@ -47,7 +49,6 @@ FAULTS = (
 )
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("priority", "faults"), [(None, FAULTS), (100, ("lose-status", "reset-at told"))]
 )
@@ -77,7 +78,6 @@ KILLS = {
 }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("power", ["kept", "lost"])
 @pytest.mark.parametrize("step", KILLS)
 def test_an_agent_that_is_killed_at_a_step(tmp_path: Path, step: str, power: str) -> None:

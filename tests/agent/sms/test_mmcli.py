@@ -23,6 +23,7 @@ from tests.agent.test_agent import HOOK
 from tests.processes import until
 
 
+@pytest.mark.full
 def test_it_sends_and_takes_in_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         with network.kit(**{"inbound-hook": HOOK}) as kit:
@@ -104,6 +105,7 @@ def test_what_is_wrong_is_told(tmp_path: Path, fault: str, about: str, reason: s
             reaches(kit, reason)
 
 
+@pytest.mark.full
 def test_a_modem_that_comes_back_is_used(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         assert isinstance(network.modem, Managed)
@@ -149,6 +151,7 @@ def test_what_the_network_refuses_costs_nothing_and_goes_later(tmp_path: Path) -
             arrives(kit, place)
 
 
+@pytest.mark.full
 def test_an_answer_that_says_nothing_is_doubtful_and_comes_once(tmp_path: Path) -> None:
     with country(tmp_path, managed=True) as network:
         assert isinstance(network.modem, Managed)
@@ -162,6 +165,7 @@ def test_an_answer_that_says_nothing_is_doubtful_and_comes_once(tmp_path: Path) 
             assert contents(network.database) == ["who knows"]
 
 
+@pytest.mark.full
 def test_one_that_hangs_with_the_message_may_have_sent_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

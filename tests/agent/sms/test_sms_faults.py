@@ -46,6 +46,7 @@ def test_a_kit_that_loses_power_after_the_network_has_it_sends_it_again_and_the_
         assert contents(network.database) == ["one alone", "and another"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fault", ["lose", "garble"])
 def test_a_reply_that_is_lost_is_doubtful_and_comes_once(tmp_path: Path, fault: str) -> None:
     with country(tmp_path) as network, network.kit() as kit:
@@ -143,6 +144,7 @@ def test_an_sms_that_comes_twice_is_one_item(tmp_path: Path) -> None:
         assert contents(network.database) == ["twice", "then"]
 
 
+@pytest.mark.full
 def test_what_noise_on_the_line_garbles_is_read_again(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
         assert kit.post("where are you?").body["status"] == "Delivered"

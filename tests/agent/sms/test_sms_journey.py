@@ -20,6 +20,7 @@ def contents(database: str) -> list[str]:
     return [words for (words,) in changed(database, "SELECT words FROM item ORDER BY id")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_delivered_is_what_the_hub_has_on_disk(tmp_path: Path, name: str) -> None:
     with country(tmp_path, name) as network, network.kit() as kit:
@@ -54,6 +55,7 @@ def test_an_sos_goes_and_its_answer_comes(tmp_path: Path) -> None:
         until(lambda: "Olga" in str(kit.call("GET", "/api/sos").body))
 
 
+@pytest.mark.full
 def test_what_waits_for_the_kit_comes_by_sms_and_once(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
         assert kit.post("where are you?").body["status"] == "Delivered"
@@ -95,6 +97,7 @@ def test_a_long_one_comes_in_several_sms(tmp_path: Path, name: str) -> None:
         until(lambda: changed(network.database, states) == [("stored", "sms", "")])
 
 
+@pytest.mark.full
 def test_a_long_one_goes_in_fragments_and_a_lost_one_goes_again(tmp_path: Path) -> None:
     text = " ".join(f"word{number}" for number in range(40))
     with country(tmp_path) as network, network.kit() as kit:

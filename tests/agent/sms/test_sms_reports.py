@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.agent.sms.network import Country, country, facts, reaches
 from tests.agent.sms.test_sms_faults import accepted, arrives, story
 from tests.agent.sms.test_sms_journey import contents
@@ -55,6 +57,7 @@ def test_a_report_of_one_that_the_hub_has_answered_changes_nothing(tmp_path: Pat
         assert len(network.up) == 1
 
 
+@pytest.mark.full
 def test_a_report_that_never_comes_is_not_missed(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit() as kit:
         reaches(kit, "ready")

@@ -227,6 +227,7 @@ def test_what_a_service_has_not_signed_is_refused(tmp_path: Path, name: str) -> 
             assert post(running, changed_of(true, **{"X-Timestamp": "1000"})) == 401
 
 
+@pytest.mark.full
 def test_a_failure_that_the_service_tells_makes_the_step_red(tmp_path: Path) -> None:
     adapter, database = ADAPTERS["sms"], str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
