@@ -24,7 +24,7 @@ from tests import leftovers, machine, touched
 
 BIN = Path(sys.executable).parent
 PYTHON = "python"
-WORKERS = str(2 * (os.cpu_count() or 1))
+WORKERS = str(5 * (os.cpu_count() or 1) // 2)
 """Tests wait for half of their time. A worker takes whole files: their tests share fixtures."""
 PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
 FULL = ("-m", "not soak")
