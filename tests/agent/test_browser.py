@@ -167,6 +167,7 @@ def what_comes_in_shows_by_itself(shown: Any, world: World, text: str) -> None:
     assert not shown.locator("#conversation b", has_text="turns").count()
 
 
+@pytest.mark.full
 def test_the_first_that_ever_comes_is_said(chromium: Any, tmp_path: Path) -> None:
     """To who does not see the page, as any other."""
     with sky(tmp_path, 0) as above, agent(tmp_path) as kit, page(chromium, kit.port) as shown:
@@ -223,6 +224,7 @@ def the_map_shows_who_is_where(shown: Any, world: World) -> None:
     assert saved.value.suggested_filename == "fieldagent.gpx"
 
 
+@pytest.mark.full
 def test_what_a_person_sees_while_the_journal_is_in_memory(
     chromium: Any, tmp_path: Path, disk_library: Path
 ) -> None:
@@ -251,6 +253,7 @@ def test_what_a_person_sees_while_the_journal_is_in_memory(
         keep(shown, "journal-in-memory")
 
 
+@pytest.mark.full
 def test_the_map_that_the_kit_carries(chromium: Any, tmp_path: Path) -> None:
     place = tmp_path / "alps.mbtiles"
     write_map(place)
@@ -600,6 +603,7 @@ def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_ba
             shown.locator("#map .degree").first.wait_for(state="attached")
 
 
+@pytest.mark.full
 def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) -> None:
     with (
         agent(tmp_path, {"satellite-port": None}) as kit,
@@ -625,6 +629,7 @@ def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) 
         assert {each["errorId"] for each in answer} <= private
 
 
+@pytest.mark.full
 def test_what_is_said_often_takes_two_presses(chromium: Any, tmp_path: Path) -> None:
     settings: dict[str, str | None] = {"canned-messages": "All well; Storm, <b>we stay</b>"}
     with sky(tmp_path), agent(tmp_path, settings) as kit, page(chromium, kit.port) as shown:
@@ -638,6 +643,7 @@ def test_what_is_said_often_takes_two_presses(chromium: Any, tmp_path: Path) -> 
         assert not faults(shown)
 
 
+@pytest.mark.full
 def test_a_position_is_put_in_by_a_press_and_never_by_itself(chromium: Any, tmp_path: Path) -> None:
     here: dict[str, Any] = {
         "geolocation": {"latitude": 46.5, "longitude": 7.9, "accuracy": 12},

@@ -13,6 +13,8 @@ from tests.hub.test_console import Held
 from tests.hub.test_console_in_use import DRAWN, Twice
 from tests.processes import Agent, agent, until
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
@@ -132,7 +134,6 @@ def test_with_large_text_on_the_narrowest_screen_nothing_is_scrolled_sideways(
     kit.call("DELETE", "/api/sos")
 
 
-@pytest.mark.full
 def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
     """Whatever of the page sends."""
 

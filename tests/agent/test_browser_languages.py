@@ -17,6 +17,8 @@ from tests.agent.test_browser import hold, raise_sos, sos_texts
 from tests.browser import SCREENS, WITH_WORKER, close, faults, keep, page
 from tests.processes import Agent, agent, sky, until
 
+pytestmark = pytest.mark.full
+
 LEFT_IN_ENGLISH = """
 english => {
   const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -45,7 +47,6 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield running
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("locale", "word", "state"),
     [("de-CH", "Lawine", "ausgelöst"), ("uk-UA", "лавина", "подано")],
@@ -197,7 +198,6 @@ def test_the_button_is_held_though_the_page_moves_below_the_pointer(
         shown.locator("#confirm[open]").wait_for(state="detached")
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("fate", ["lost", "broken", "never there"])
 def test_an_sos_waits_for_no_catalogue(chromium: Any, tmp_path: Path, fate: str) -> None:
     with sky(tmp_path, 0), agent(tmp_path) as kit:
@@ -220,7 +220,6 @@ def test_an_sos_waits_for_no_catalogue(chromium: Any, tmp_path: Path, fate: str)
         close(context, shown)
 
 
-@pytest.mark.full
 def test_the_language_is_there_while_the_agent_is_away(chromium: Any, tmp_path: Path) -> None:
     texts = catalogue("uk")["texts"]
     settings: dict[str, str | None] = {"satellite-port": None}
@@ -378,7 +377,6 @@ def test_utm_and_mgrs_are_typed_where_degrees_are(chromium: Any, kit: Agent) -> 
         assert shown.locator("#sos-longitude").input_value().startswith("8.541")
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("locale", "said"), [("en-GB", "9 of 10: 1 minute at most"), ("de-CH", "9 von 10: höchstens 1")]
 )

@@ -6,9 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.browser import WITH_WORKER, faults, keep, look_of, page
 from tests.page.test_map_file import write_vectors
 from tests.processes import Agent, agent, until
+
+pytestmark = pytest.mark.full
 
 
 def be_at(kit: Agent, latitude: float, longitude: float) -> None:

@@ -18,6 +18,8 @@ from tests.hub.test_console import Held
 from tests.hub.test_console_in_use import DRAWN
 from tests.processes import PATIENCE, Agent, agent, free_port, frozen, until
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
@@ -89,7 +91,6 @@ def test_what_comes_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
         shown.locator("#conversation", has_text="while a finger is down").wait_for()
 
 
-@pytest.mark.full
 def test_a_conversation_is_not_longer_however_long_it_was_open(chromium: Any, kit: Agent) -> None:
     """Each look brings forty that are new, until there are a thousand; who reads earlier ones keeps
     them."""

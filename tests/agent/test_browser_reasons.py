@@ -13,6 +13,8 @@ from tests.browser import page
 from tests.page.texts import places
 from tests.processes import Agent, agent
 
+pytestmark = pytest.mark.full
+
 BECAUSE = "texts => import('/page/reasons.js').then(all => texts.map(all.because))"
 ADJACENT = "{1} answered {2}{3}"
 """Where one place ends and the next begins, nothing tells."""

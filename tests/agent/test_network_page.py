@@ -196,6 +196,7 @@ def test_what_keeps_it_from_beginning_takes_nothing_else_down(tmp_path: Path) ->
             until(partial(answers, Camp(kit, port, tmp_path)))
 
 
+@pytest.mark.full
 def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
     with camp(tmp_path) as there, browser.browser() as opened:
         until(lambda: answers(there))
@@ -326,6 +327,7 @@ PROBES = {
 }
 
 
+@pytest.mark.full
 def test_a_phone_that_joins_the_kits_network_is_led_to_the_page(tmp_path: Path) -> None:
     portal = free_port()
     with camp(tmp_path, more={"page-portal-port": str(portal)}) as there:

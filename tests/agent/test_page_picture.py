@@ -11,9 +11,13 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fieldagent.package.picture import picture_type
 from tests.browser import faults, page
 from tests.processes import Agent, agent, imt_sky, until
+
+pytestmark = pytest.mark.full
 
 
 def photograph(width: int, height: int) -> bytes:

@@ -24,6 +24,7 @@ def status(method: str, address: str, **headers: str) -> int:
     return answer.status
 
 
+@pytest.mark.full
 def test_sos_on_the_kits_page_rings_at_the_console_that_the_link_opens() -> None:
     kit, desk = str(free_port()), str(free_port())
     command = [*MODULE, "demo", "--hub", "--port", kit, "--hub-port", desk, "--latency", "0.2"]

@@ -421,6 +421,7 @@ def test_an_sos_that_was_closed_while_the_hub_was_away_rings_no_more(tmp_path: P
                 assert shown.title() == "fieldagent console"
 
 
+@pytest.mark.full
 def test_an_sos_that_another_has_is_taken_over(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
@@ -446,6 +447,7 @@ def test_an_sos_that_another_has_is_taken_over(tmp_path: Path) -> None:
             until(lambda: last() == "Olga")
 
 
+@pytest.mark.full
 def test_what_comes_before_the_stream_has_begun_rings(tmp_path: Path) -> None:
     """The desk was looked at, and nothing tells yet what comes after that."""
     database = str(tmp_path / "hub.sqlite3")
@@ -567,6 +569,7 @@ def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None
         shown.locator("#sos li.open .words", has_text="lost in fog").wait_for()
 
 
+@pytest.mark.full
 def test_two_looks_at_all_sos_lose_none_that_comes_between(tmp_path: Path) -> None:
     """The first comes to its end last, and was asked before there was an SOS."""
     database = str(tmp_path / "hub.sqlite3")

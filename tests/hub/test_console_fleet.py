@@ -85,6 +85,7 @@ def opened() -> Iterator[Any]:
         yield instance
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
 def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: str) -> None:
     with console(opened, fleet, screen) as shown:

@@ -16,6 +16,8 @@ from tests.hub.test_console_administration import sign_in
 from tests.hub.test_contacts import kit_of
 from tests.processes import Agent, Hub, administer, agent, hub, until
 
+pytestmark = pytest.mark.full
+
 DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
 """Until what an answer has changed is drawn."""
 
@@ -117,7 +119,6 @@ def subject(shown: Any, name: str) -> None:
     shown.get_by_role("heading", name=f"Administration: {name}").wait_for()
 
 
-@pytest.mark.full
 def test_what_is_written_at_the_desk_outlives_what_comes(
     world: World, desk: Any, incident: str
 ) -> None:
@@ -291,7 +292,6 @@ def test_who_has_gone_on_is_told_no_falsehood_and_keeps_the_secret(
     assert not office.locator("#away").is_visible()
 
 
-@pytest.mark.full
 def test_a_stream_that_is_refused_takes_nothing_from_who_is_at_it(
     world: World, office: Any
 ) -> None:
@@ -383,7 +383,6 @@ SUBJECTS = {
 """How many controls of each subject send, at the least."""
 
 
-@pytest.mark.full
 def test_two_presses_send_once_in_the_administration(world: World, office: Any) -> None:
     administer(world.database, "contact", "add", "Pager", "pager@example.org")
     administer(world.database, "key", "add", "relay", "--read")
@@ -428,7 +427,6 @@ def test_two_presses_send_once_at_the_desk(world: World, desk: Any, incident: st
         twice.press(desk.locator(button))
 
 
-@pytest.mark.full
 def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
     world: World, incident: str
 ) -> None:
@@ -465,7 +463,6 @@ def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
         assert shown.locator("button:visible, input:visible").count() == 0
 
 
-@pytest.mark.full
 def test_two_presses_sign_in_once(world: World) -> None:
     with console(world.opened, world.hub, "1280-light") as shown:
         shown.locator("[name=username]").fill("olga@example.org")

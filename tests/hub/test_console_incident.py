@@ -17,6 +17,8 @@ from tests.hub.test_console import call, console, settle_in, sign_in, sign_in_as
 from tests.hub.test_contacts import kit_of
 from tests.processes import administer, agent, hub, until
 
+pytestmark = pytest.mark.full
+
 TRAIL = ((46.5, 7.25), (46.51, 7.26), (46.52, 7.27))
 
 
@@ -30,7 +32,6 @@ def is_red(shown: Any, mark: str, name: str = "stroke") -> bool:
     return browser.look_of(shown, mark, name) == [red]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("screen", ["390-dark", "1280-light"])
 def test_its_trail_is_on_the_map_and_what_is_called_off_is_not_red(
     tmp_path: Path, screen: str
@@ -195,7 +196,6 @@ def lose_the_next_answer(shown: Any, path: str) -> None:
     shown.route(path, lose, times=1)
 
 
-@pytest.mark.full
 def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
     """Each word of the kit draws its card anew, while somebody writes in it."""
     database = str(tmp_path / "hub.sqlite3")

@@ -16,6 +16,8 @@ from tests.hub.test_console import SECRET, Held, console, settle_in
 from tests.hub.test_contacts import BEHIND, LINK, kit_of
 from tests.processes import PATIENCE, Hub, administer, agent, hub, until
 
+pytestmark = pytest.mark.full
+
 
 def catalogue(language: str) -> dict[str, dict[str, Any]]:
     path = files("fieldagent.hub.console").joinpath(f"{language}.json")
@@ -29,7 +31,6 @@ def choose(shown: Any, language: str) -> None:
     shown.wait_for_function("code => document.documentElement.lang === code", arg=language)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("locale", "words"),
     [("uk-UA", "травма"), pytest.param("de-DE", "Verletzung", marks=pytest.mark.full)],
@@ -147,7 +148,6 @@ def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> No
         assert shown.locator("#field-latitude").input_value().startswith("47.3755")
 
 
-@pytest.mark.full
 def test_why_nobody_was_told_is_said_at_the_desk_in_ones_own_language(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)

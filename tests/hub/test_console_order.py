@@ -13,6 +13,8 @@ from tests.hub.test_console_administration import sign_in
 from tests.hub.test_console_in_use import DRAWN, World, inside, settled, subject
 from tests.processes import administer, until
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:

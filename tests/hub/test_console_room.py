@@ -30,6 +30,8 @@ from tests.hub.test_console import (
 from tests.hub.test_console_order import lose
 from tests.processes import administer, hub, until
 
+pytestmark = pytest.mark.full
+
 NOW = 1_800_000_000.0
 WELL: dict[str, Any] = {
     "id": 7,
@@ -218,7 +220,6 @@ SCREENS_HIGH = 6
 """What a phone's page may be, however many kits there are."""
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("screen", "kits"),
     [
@@ -330,7 +331,6 @@ def in_view(shown: Any, mark: str) -> bool:
     return bool(box and 0 <= box["y"] < shown.viewport_size["height"])
 
 
-@pytest.mark.full
 def test_an_address_of_an_sos_leads_to_its_card_also_once_it_is_closed(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle(database, 12)
@@ -451,7 +451,6 @@ def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> No
         assert sorted(said) == ["Storm at noon"] * 2 + ["Storm at noon. St"]
 
 
-@pytest.mark.full
 def test_a_map_that_was_not_told_what_it_shows_is_asked_for_again(tmp_path: Path) -> None:
     """What failed once is not said for ever after, as of a hub that answers again."""
     database = str(tmp_path / "hub.sqlite3")

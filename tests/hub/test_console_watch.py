@@ -13,8 +13,9 @@ from tests.hub.test_console_administration import sign_in
 from tests.hub.test_contacts import kit_of
 from tests.processes import administer, agent, hub, until
 
+pytestmark = pytest.mark.full
 
-@pytest.mark.full
+
 def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)

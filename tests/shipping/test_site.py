@@ -35,6 +35,7 @@ def test_every_document_is_a_page_and_nothing_comes_from_elsewhere(site: Path) -
         assert [each for each in LOADED.findall(path.read_text()) if "//" in each] == [], path
 
 
+@pytest.mark.full
 def test_it_is_searched_from_a_folder_by_a_browser_without_a_network(site: Path) -> None:
     with browser() as opened:
         shown = opened.new_context(offline=True).new_page()

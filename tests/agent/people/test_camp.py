@@ -369,6 +369,7 @@ def test_without_a_region_the_status_says_so(tmp_path: Path) -> None:
         assert kit.mesh()["reason"].startswith("no region is set on the radio")
 
 
+@pytest.mark.full
 def test_the_page_shows_who_is_around(tmp_path: Path) -> None:
     with (
         sky(tmp_path),

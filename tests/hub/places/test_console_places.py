@@ -17,6 +17,8 @@ from tests import browser
 from tests.hub.test_console import SECRET, console, settle_in
 from tests.processes import administer, hub
 
+pytestmark = pytest.mark.full
+
 FIJI = [[[179, -18], [-179, -18], [-179, -16], [179, -16], [179, -18]]]
 
 
