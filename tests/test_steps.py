@@ -68,6 +68,7 @@ def test_a_run_that_is_stopped(tmp_path: Path, number: int, workers: list[str]) 
         assert leftovers.left(run.pid, set()) == {}
 
 
+@pytest.mark.full
 def test_steps_that_are_stopped(tmp_path: Path) -> None:
     command = [sys.executable, "-c", STEPS, *pytest_of(tmp_path, SLOW)]
     with started(command, stdout=subprocess.PIPE, text=True) as steps:
@@ -91,6 +92,7 @@ def test_a_run_that_is_killed_among_steps(tmp_path: Path) -> None:
         assert leftovers.left(run, set()) == {}
 
 
+@pytest.mark.full
 def test_what_a_test_leaves_is_ended_and_told(tmp_path: Path) -> None:
     with started(pytest_of(tmp_path, CARELESS), stdout=subprocess.PIPE, text=True) as run:
         output = run.communicate(timeout=PATIENCE)[0]

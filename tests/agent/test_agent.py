@@ -614,6 +614,7 @@ def test_a_journal_that_was_open_to_all_is_closed_to_them(tmp_path: Path) -> Non
         assert stat.S_IMODE(journal.with_name("journal.sqlite3-wal").stat().st_mode) == 0o640
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("umask", UMASKS)
 def test_what_a_hub_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> None:
     database = tmp_path / "of" / "hub" / "hub.sqlite3"

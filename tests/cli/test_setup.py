@@ -150,6 +150,7 @@ def test_each_device_gets_its_place(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.full
 def test_what_works_is_not_replaced(tmp_path: Path) -> None:
     """Another radio is plugged in beside the one that is set."""
     with nodes(tmp_path, "--kind", "node"):

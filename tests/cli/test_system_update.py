@@ -285,6 +285,7 @@ def test_a_power_cut_while_it_is_written_begins_where_it_was(
     assert card.names() == {"system-a.conf", "system-b+1.conf"}
 
 
+@pytest.mark.full
 def test_the_difference_alone_is_fetched(
     card: Card, server: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

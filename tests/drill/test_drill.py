@@ -146,6 +146,7 @@ def test_a_part_that_failed_stops_it(world: World, monkeypatch: pytest.MonkeyPat
         find(world)
 
 
+@pytest.mark.full
 def test_the_same_seed_gives_the_same_report(plan: Path, tmp_path: Path) -> None:
     first, second = (run(plan, hashes=hashes) for hashes in ("1", "2"))
     assert first.returncode == 0, first.stderr

@@ -438,6 +438,7 @@ async def test_connections_that_cannot_be_accepted_do_not_end_the_server(
     assert Refusing.faults == []
 
 
+@pytest.mark.full
 async def test_many_streams_and_a_stop_in_the_middle_of_a_piece(
     clock: trio.testing.MockClock,
 ) -> None:

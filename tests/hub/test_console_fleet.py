@@ -21,6 +21,8 @@ from tests.hub.test_console import SECRET, console, settle_in
 from tests.processes import administer, agent, hub, until
 from tests.wire.test_command import STATUS
 
+pytestmark = pytest.mark.full
+
 OTHERS = ("kit-ben", "kit-cleo", "kit-dan")
 MACHINE = {
     "sys/class/thermal/thermal_zone0/temp": b"84200\n",
@@ -85,7 +87,6 @@ def opened() -> Iterator[Any]:
         yield instance
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("screen", ["390-light", "1280-dark"])
 def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: str) -> None:
     with console(opened, fleet, screen) as shown:

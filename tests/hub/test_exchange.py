@@ -549,6 +549,7 @@ async def test_what_is_missing_costs_no_more_than_the_day_has(store: Store, enou
         assert len(alps.sky.taken) - len(costs) == 2 * enough
 
 
+@pytest.mark.full
 async def test_what_never_comes_is_asked_for_ever_more_seldom_and_then_no_more(
     store: Store,
 ) -> None:

@@ -60,6 +60,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
             yield running.output()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", STEPS)
 def test_each_step_has_a_line_of_its_own(lines: list[str], step: str) -> None:
     (line,) = [each for each in lines if re.search(STEPS[step], each)]

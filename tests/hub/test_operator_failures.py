@@ -121,6 +121,7 @@ async def fails(alps: Field, failure: Failure, outcome: Outcome = Outcome.NOT_SE
     await alps.satellite()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: f"{failure.code}")
 async def test_it_is_kept_tried_again_and_told(store: Store, failure: Failure) -> None:
     async with field_of(store) as alps:

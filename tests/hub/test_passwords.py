@@ -63,6 +63,7 @@ async def push_all(hub: Cloud, calls: list[tuple[str, str]]) -> list[int]:
     return statuses
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["ben@example.org", "3", "nobody@example.org"])
 async def test_of_many_guesses_at_once_no_more_are_made_than_may_fail(
     store: Store, scrypt: Scrypt, name: str
@@ -73,6 +74,7 @@ async def test_of_many_guesses_at_once_no_more_are_made_than_may_fail(
         assert statuses.count(429) == 40 - len(scrypt.tried)
 
 
+@pytest.mark.full
 async def test_an_account_is_guessed_at_from_everywhere_and_its_owner_passes(
     store: Store, scrypt: Scrypt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +152,7 @@ async def test_equal_tries_at_one_moment_are_one(store: Store, scrypt: Scrypt) -
         assert len(scrypt.tried) < 1 + BY_ADDRESS.burst
 
 
+@pytest.mark.full
 async def test_few_wait_for_their_turn(store: Store, scrypt: Scrypt) -> None:
     room = passwords.AT_ONCE + passwords.WAITING
     async with cloud(store, trusted_proxies=PROXY) as hub:

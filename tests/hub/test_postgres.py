@@ -109,6 +109,7 @@ def test_two_hubs_behind_pgbouncer(direct: bool, postgres: str, tmp_path: Path) 
             assert "cannot be used" not in output
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("others", [0, 3], ids=["alone", "beside others"])
 def test_a_pooler_that_the_settings_do_not_name_is_refused(
     others: int, postgres: str, tmp_path: Path

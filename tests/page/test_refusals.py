@@ -156,6 +156,7 @@ def test_no_refusal_is_put_together_past_the_catalogues(folder: str) -> None:
     assert offenders == set()
 
 
+@pytest.mark.full
 def test_each_sentence_fills_its_places() -> None:
     """One that is filled by another name would be read as it stands, with its brackets."""
     calls = {

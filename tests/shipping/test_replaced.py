@@ -15,6 +15,8 @@ from tests.shipping.conftest import ROOT
 from tests.shipping.test_zipapp import MODULES
 from tests.shipping.update_kit import rebuilt, version
 
+pytestmark = pytest.mark.full
+
 LATE = {
     "fieldagent/cli/manual.py": (
         '    print("\\n".join(_page()))\n',
@@ -80,7 +82,6 @@ def status_of(port: int, path: str) -> int:
     return answer.status
 
 
-@pytest.mark.full
 def test_agent_and_hub_serve_every_page_that_they_had(
     replace: tuple[Path, Callable[[], None]], tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_gammu_reads_what_comes_and_deletes_it(tmp_path: Path, text: str) -> Non
         assert text[:9] not in said
 
 
+@pytest.mark.full
 def test_gammu_is_told_what_the_network_refuses(tmp_path: Path) -> None:
     with gsm(tmp_path) as (modem, port):
         modem.type("refuse 38")

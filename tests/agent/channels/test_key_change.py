@@ -92,6 +92,7 @@ async def test_kit_by_kit_nothing_is_lost_and_nothing_comes_twice(
     assert (team.wrong_keys, wrong) == (0, [0, 0, 0])
 
 
+@pytest.mark.full
 async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
     tmp_path: Path, clock: Any
 ) -> None:

@@ -466,6 +466,7 @@ async def test_what_another_has_said_of_a_part_need_not_be_said_again(
         assert (ben.outbox.load(200) is not None) is still_to_say
 
 
+@pytest.mark.full
 async def test_who_says_to_be_many_takes_no_memory(tmp_path: Path, clock: Any) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "node-2") as ben:
         for number in range(10, 1110):

@@ -19,6 +19,8 @@ from fieldagent.wire import kiss, trace
 from fieldagent.wire.trace import CAME, TraceRecord
 from tests.processes import Agent, agent, until
 
+pytestmark = pytest.mark.full
+
 KEY = bytes(range(32)).hex()
 SAID = "the well is at the third pine"
 
@@ -114,7 +116,6 @@ def heard(running: Agent) -> list[Any]:
     return [each["body"]["payloads"][0]["events"][0].get("content") for each in payloads]
 
 
-@pytest.mark.full
 def test_a_kit_that_is_played_a_trace_hears_what_the_kit_of_the_trace_heard(
     tmp_path: Path, recorded: str
 ) -> None:

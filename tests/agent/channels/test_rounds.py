@@ -477,6 +477,7 @@ async def test_a_relay_is_found_behind_one_that_has_no_link(
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spared", [2, 3])
 async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, spared: int

@@ -202,8 +202,19 @@ def test_a_bit_makes_a_refusal_of_no_service() -> None:
     assert {12, 33, 36} <= one_bit_off(32) and 14 in one_bit_off(10)
 
 
-@pytest.mark.parametrize("left", [False, True], ids=["had not left", "had left"])
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    ("number", "left"),
+    [
+        pytest.param(
+            number,
+            left,
+            id=f"{number}, {'had left' if left else 'had not left'}",
+            marks=() if number < 66 and not left else pytest.mark.full,
+        )
+        for number in NUMBERS
+        for left in (False, True)
+    ],
+)
 async def test_no_status_ends_an_sos(tmp_path: Path, clock: Any, number: int, left: bool) -> None:
     """Whatever the modem says, and whatever is true: the SOS arrives once, within a minute, or
     within the three that the network asks for."""
@@ -617,6 +628,7 @@ async def test_the_rest_is_the_links_and_a_success_ends_it_for_all(
         assert trio.current_time() - began >= 170
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("number", "times"), [(32, 8), (33, 1)])
 async def test_a_network_that_is_back_ends_the_rest(
     tmp_path: Path, clock: Any, number: int, times: int
@@ -673,6 +685,7 @@ async def test_a_mailbox_that_gives_nothing_is_asked_ever_more_seldom(
         await until(lambda: not k.outbox.link.reason)
 
 
+@pytest.mark.full
 async def test_mailbox_checks_leave_half_of_the_budget_to_the_kit(
     tmp_path: Path, clock: Any
 ) -> None:

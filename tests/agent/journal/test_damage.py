@@ -306,6 +306,7 @@ def spoil_events(path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("by_the_disk", [True, False])
 def test_what_was_closed_in_good_order_is_looked_through_after_the_start(
     tmp_path: Path, by_the_disk: bool

@@ -126,6 +126,7 @@ def note(text: str) -> Operation[None]:
     return store
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("notes", [0, 700, 3000])
 async def test_the_reserve_of_the_journal_is_nobody_else_s(disk: Path, notes: int) -> None:
     async with journal_on(disk) as journal:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.processes import agent
 
+pytestmark = pytest.mark.full
+
 PAGE = 4096
 
 

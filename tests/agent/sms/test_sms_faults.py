@@ -28,6 +28,7 @@ def story(kit: Agent, place: str) -> str:
     return str(kit.call("GET", place).body["story"])
 
 
+@pytest.mark.full
 def test_a_kit_that_loses_power_after_the_network_has_it_sends_it_again_and_the_hub_has_one(
     tmp_path: Path,
 ) -> None:

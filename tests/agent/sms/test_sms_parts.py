@@ -26,6 +26,7 @@ def test_parts_come_in_any_order_and_twice(tmp_path: Path, order: tuple[int, ...
         assert said(kit, "hook: ") == 1
 
 
+@pytest.mark.full
 def test_a_part_that_is_lost_comes_with_the_next_copy(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**HOOKED) as kit:
         assert kit.post("where are you?").body["status"] == "Delivered"
@@ -38,6 +39,7 @@ def test_a_part_that_is_lost_comes_with_the_next_copy(tmp_path: Path) -> None:
         kit.expect(LONG)
 
 
+@pytest.mark.full
 def test_what_was_begun_and_never_ended_spoils_nothing_under_the_same_number(
     tmp_path: Path,
 ) -> None:

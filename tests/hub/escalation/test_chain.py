@@ -34,6 +34,7 @@ def written(config: Path, settings: dict[str, str]) -> Path:
     return config
 
 
+@pytest.mark.full
 def test_a_step_that_cannot_work_is_red_before_it_is_needed(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")

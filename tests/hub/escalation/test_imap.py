@@ -228,6 +228,7 @@ def tls_before(port: int, tls: ssl.SSLContext) -> Iterator[int]:
         serving.join()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", ["starttls", "tls"])
 async def test_mail_is_read_over_tls_from_who_proves_who_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -259,6 +260,7 @@ async def test_mail_is_read_over_tls_from_who_proves_who_they_are(
         assert [each.text for each in disk.taken] == ["OK"]
 
 
+@pytest.mark.full
 async def test_a_mail_is_seen_once_it_is_on_disk(tmp_path: Path) -> None:
     with mail_server(tmp_path) as (box, settings):
         disk = Disk()
