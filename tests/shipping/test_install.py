@@ -154,7 +154,6 @@ def test_each_line_of_the_first_settings_holds_once_it_is_uncommented(
             assert [each for each in invalid.faults if not needs.fullmatch(each)] == []
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277])
 @pytest.mark.parametrize("before", [False, True])
 def test_the_units_user_may_read_what_was_installed_whatever_the_umask(
