@@ -110,7 +110,7 @@ def test_what_is_looked_up_by_its_words_is_what_the_program_says(symptom: str) -
 
 
 @cache
-def tests_of(file: Path) -> dict[str, bool]:
+def in_each_run(file: Path) -> dict[str, bool]:
     """Map each test of a file to True if `tests/run` runs it, at least with some parameters."""
     source = file.read_text()
     return {
@@ -147,7 +147,9 @@ def test_each_promise_has_tests_and_each_run_has_one_of_them(promise: str) -> No
         where, _, word = arguments.partition(" -k ")
         for path in where.split():
             files = [ROOT / path] if path.endswith(".py") else (ROOT / path).glob("test_*.py")
-            named = [run for file in files for name, run in tests_of(file).items() if word in name]
+            named = [
+                run for file in files for name, run in in_each_run(file).items() if word in name
+            ]
             assert named, path
             runs += named
     assert any(runs) or promise.startswith(ONLY_FULL)
@@ -161,6 +163,6 @@ def test_each_row_of_the_model_of_security_has_tests_that_are_there() -> None:
     for row in rows[:-1]:
         named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
         assert named, row
-        runs = [tests_of(ROOT / path).get(name) for path, name in named]
+        runs = [in_each_run(ROOT / path).get(name) for path, name in named]
         assert None not in runs, row
         assert any(runs), f"`tests/run` runs no test of this row: {row}"

@@ -64,8 +64,9 @@ def _browser(home: Path) -> Iterator[StandIn]:
     authority.issue_cert("127.0.0.1").configure_cert(tls)
     with push_service(tls) as service:
         address = Subscription(**service.browser(SECRET).subscription).as_json()
-        reach = {"webhook-allow": "127.0.0.0/8"}
-        yield StandIn(address, service.got, service.answers, 500, reach, str(ca))
+        settings = {"webhook-allow": "127.0.0.0/8", "smtp-host": "127.0.0.1"}
+        settings["mail-from"] = "sos@example.org"
+        yield StandIn(address, service.got, service.answers, 500, settings, str(ca))
 
 
 @contextmanager
