@@ -44,21 +44,21 @@ WITH_WORKER: dict[str, Any] = {"service_workers": "allow"}
 class Chromium:
     """Debian's Chromium, one for all tests of this process: a start costs seconds of a processor.
 
-    Playwright leaves its event loop running in this thread between two calls. Other users of
-    asyncio would find it there, so it is put away while no test uses the browser.
+    Playwright leaves its event loop running in this thread between two calls, where other asyncio
+    code would find it. `used` therefore removes the loop after each use.
     """
 
     def __init__(self) -> None:
         self._ends = ExitStack()
         driver = import_module("playwright.sync_api")
         with pytest.MonkeyPatch.context() as unmarked:
-            # Otherwise the driver would count as left running by the test that starts it.
+            # With the mark, the driver would be reported as left running by the first test.
             unmarked.delenv(leftovers.MARK, raising=False)
             playwright = self._ends.enter_context(driver.sync_playwright())
         program = tool("chromium", "chromium")
         how: dict[str, Any] = {"executable_path": program, "env": leftovers.unmarked()}
         if os.geteuid() == 0:
-            # Chromium's sandbox refuses to be root's.
+            # Chromium refuses to run as root with its sandbox.
             how["args"] = ["--no-sandbox"]
         self.opened = playwright.chromium.launch(**how)
         self._loop = asyncio._get_running_loop()

@@ -37,10 +37,10 @@ def cut_at(step: int, *calls: tuple[Any, str]) -> Iterator[list[int]]:
 
 
 def cut_everywhere(home: Path, run: Callable[[Path, int], list[int]]) -> int:
-    """Run a procedure once for each of its calls, and return how many calls it makes.
+    """Cut the power at each counted call in turn, then run once without a cut.
 
     `run` gets an empty folder and the number of the call at which power fails. It returns the calls
-    that `cut_at` has counted. The last run is not cut.
+    that `cut_at` has counted. Return the number of calls.
     """
     for step in count():
         folder = home / f"cut-{step}"

@@ -1,6 +1,6 @@
-"""Checks that imports point one way, that pure code does no I/O, and that no wait can be negative.
+"""Checks imports, I/O in pure code, computed waits and calls of `trio.run`.
 
-`tests/run` runs it as a lint step. It prints every fault and exits with 1 if there is one.
+`tests/run` runs it as the step `layers`. It prints every fault and exits with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ TOP = ["simulator", "drill", "kit", "cli", "__main__"]
 
 PURE = {
     "system.clock_bounds",
-    # It reads files of the package, which never change, as an import does.
     "system.data_files",
     "system.lazy_dataclass",
     "system.lazy_named_tuple",
@@ -54,7 +53,8 @@ PURE = {
     "cli.kit.wifi_code",
     "page.pmtiles",
 }
-"""Decisions and protocols. They do no I/O, read no clock, and import only modules of this list."""
+"""Decisions and protocols. Of our modules they import only pure ones. They read no clock and do no
+I/O, except that `system.data_files` reads files of the package."""
 IMPURE = {
     "trio",
     "time",
@@ -133,7 +133,7 @@ INSIDE = {
         *("simulated_arguments", "arguments", "completion", "manual"),
     ],
 }
-"""The rooms of each wing, lowest first. Each may import the rooms before it."""
+"""The rooms inside agent, hub and cli, lowest first. Each may import the rooms before it."""
 
 WAITS_TAKE_S = {"sleep", "move_on_after", "fail_after"}
 """Functions of trio that take seconds and refuse a negative number."""
@@ -163,7 +163,7 @@ class Tree:
         return (names | inits) & self.sources.keys()
 
     def children(self, package: str) -> dict[str, set[str]]:
-        """Map each child of `package` to the children beside it that it imports."""
+        """Map each child of `package` to the siblings that it imports."""
         prefix = f"{package}." if package else ""
 
         def child(name: str) -> str:
@@ -220,7 +220,7 @@ def _rooms_below(room: str) -> set[str]:
 
 
 def circles(tree: Tree) -> Iterator[str]:
-    """Yield circles of imports, of modules or of packages, at any depth."""
+    """Yield import cycles of modules or of packages, at any depth."""
     for package in ["", *sorted(tree.packages - {"__init__"})]:
         try:
             TopologicalSorter(tree.children(package)).prepare()
@@ -235,9 +235,7 @@ def impure_code(tree: Tree) -> Iterator[str]:
     for module in filter(is_pure, tree.sources):
         for name in sorted({each.partition(".")[0] for each in tree.imports[module]} & IMPURE):
             yield f"{module} is pure and imports {name}"
-        for call in re.findall(
-            r"(?<!def )(?<![.\w])open\(|\bnow\(\)|\.today\(", tree.sources[module]
-        ):
+        for call in IMPURE_CALL.findall(tree.sources[module]):
             yield f"{module} is pure and calls {call}"
         ours = {name.removesuffix(".__init__") for name in tree.ours(module) if not is_pure(name)}
         for name in sorted(ours - tree.packages):

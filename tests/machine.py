@@ -1,4 +1,4 @@
-"""What tests need of the machine beside Python."""
+"""What tests need on the machine besides Python."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import NoReturn
 import pytest
 
 COMPLETE = "FIELDAGENT_TESTS_COMPLETE"
-"""If this variable or `CI` is set, a missing program is a failure. `tests/run full` sets it."""
+"""If this variable or `CI` is set, a test without its program fails. `full` and `soak` set it."""
 
 
 NPM = Path(sys.prefix, "npm/node_modules")
-"""Where `tests/run full` installs the packages of build/npm-packages."""
+"""Where `tests/run` installs the packages of build/npm-packages for `full`, `soak` and `ci`."""
 
 
 def is_complete() -> bool:
@@ -40,7 +40,7 @@ def unavailable(why: str) -> NoReturn:
 
 
 def tool(name: str, package: str) -> str:
-    """The path of a program that a package of Debian's brings."""
+    """Return the path of a program of a Debian package. Skip or fail the test if it is missing."""
     return shutil.which(name) or unavailable(f"no {name}: apt-get install {package}")
 
 

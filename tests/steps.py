@@ -1,7 +1,7 @@
-"""The steps of `tests/run`, one after the other. A step that fails does not stop the others.
+"""Runs the steps of `tests/run` in order. A step that fails does not stop the others.
 
-Ctrl-C and SIGTERM end the running step: pytest ends the programs that its tests have started. This
-process adopts orphans, and ends what is left.
+Ctrl-C, SIGTERM and SIGHUP stop the running steps: pytest ends the programs that its tests have
+started. This process adopts orphaned processes and ends them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tests import leftovers, machine, touched
 BIN = Path(sys.executable).parent
 PYTHON = "python"
 WORKERS = str(5 * (os.cpu_count() or 1) // 2)
-"""Tests wait for half of their time. A worker takes whole files: their tests share fixtures."""
+"""Tests often wait, so there are more workers than processors. A worker takes whole files, whose
+tests share fixtures."""
 PYTEST = (PYTHON, "-m", "pytest", "-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
 FULL = ("-m", "not soak")
 ZIPAPP = ("zipapp", "build/zipapp")
@@ -45,7 +46,7 @@ COLLECTED = ("collection", PYTHON, "-m", "pytest", "--collect-only", "-qqq")
 """Compiles the tests once. Without this step each worker compiles all of them. Its output appears
 only if it fails."""
 TYPES = ("types", "mypy", "--scripts-are-modules", "fieldagent", "tests", *SCRIPTS, *MODULES)
-"""Runs beside the following steps: it uses one processor alone."""
+"""Runs in parallel with the steps after it, because mypy uses only one processor."""
 CHECKS = (
     TYPES,
     ZIPAPP,
@@ -68,8 +69,8 @@ NEWER = (
         )
     ),
 )
-"""Tests of TLS, SQLite, subprocesses, Debian's folders and the terminal. They run on Debian 13,
-whose Python is newer."""
+"""Tests of TLS, SQLite, subprocesses, Debian's folders and the terminal. They also run on Debian
+13, which has a newer Python than Debian 12."""
 CARD = (
     "tests/shipping/test_image.py::test_the_first_start_takes_the_settings_from_the_card",
     "tests/shipping/test_image.py::test_a_message_leaves_and_a_hook_gets_one",
@@ -85,14 +86,14 @@ KINDS = {
         ("Debian 13", "build/debian", "trixie", "tests/run", "tests", *NEWER),
         *CHECKS,
         *TESTS,
-        ("a card's start", *PYTEST, *FULL, *CARD),
-        ("what the change touches", *PYTEST, "-m", "full"),
+        ("start from a card", *PYTEST, *FULL, *CARD),
+        ("tests of the change", *PYTEST, "-m", "full"),
     ),
     "tests": (ZIPAPP, *TESTS),
     "fuzz": (("fuzz", PYTHON, "-m", "tests.fuzz"),),
     "bench": (ZIPAPP, ("bench", PYTHON, "-m", "tests.bench")),
 }
-"""The steps called `collection`, `tests` and by the kind's own name take the arguments."""
+"""The steps `collection`, `tests` and the step with the kind's name get the arguments."""
 TOUCHED = KINDS["ci"][-1][0]
 
 NO_TESTS = 5
@@ -100,7 +101,7 @@ NO_TESTS = 5
 CANNOT = 77
 """The exit code of a step that this machine cannot run. The step has printed the reason."""
 GRACE_S = 10.0
-"""Seconds between SIGTERM and SIGKILL for what is left."""
+"""Seconds between SIGTERM and SIGKILL for remaining child processes."""
 SUMMARY = re.compile(r"^=+ (?P<of_pytest>.*) in [\d.]+s.*=+$|^(?P<of_steps>\d+ passed, \d+ failed)")
 COUNT = re.compile(r"(\d+) (passed|failed|errors?)\b")
 
@@ -156,7 +157,7 @@ class Steps:
     def _pass_on(self, process: subprocess.Popen[bytes], output: int) -> None:
         """Print what a step prints and count its tests, until the step has ended.
 
-        Orphans of a killed step can hold its output open, so the end of the file does not count.
+        An orphan of a killed step can hold the output open, so the end of the step ends this, too.
         """
         line = b""
         while True:
@@ -190,7 +191,7 @@ class Steps:
     def _begin(
         self, name: str, command: Sequence[str], output: IO[bytes] | int | None
     ) -> subprocess.Popen[bytes]:
-        # In a group of its own: a terminal's Ctrl-C comes once, and from here.
+        # A process group of its own, so that Ctrl-C reaches the step once, from `stop`.
         how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "process_group": 0}
         if output is not None:
             how |= {"stdout": output, "stderr": subprocess.STDOUT}
@@ -204,7 +205,7 @@ def main(arguments: list[str]) -> int:
     if kind:
         arguments = arguments[1:]
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-    # Tests start the program by thousands: without its compiled code each takes half as long again.
+    # Tests start the program thousands of times. Without bytecode each start takes 50 % longer.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if kind in ("full", "soak"):
         os.environ[machine.COMPLETE] = "1"
@@ -238,7 +239,7 @@ def main(arguments: list[str]) -> int:
     failed = [name for name, code in codes.items() if code not in (0, CANNOT)]
     if skipped:
         print(f"\nSkipped: {', '.join(skipped)}")
-    print(f"\nFailed: {', '.join(failed)}" if failed else "\nChecks and tests passed")
+    print(f"\nFailed: {', '.join(failed)}" if failed else "\nAll steps passed")
     if steps.counts:
         print(f"{steps.counts['passed']} passed, {steps.counts['failed']} failed")
     return 1 if failed else 0

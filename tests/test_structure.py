@@ -62,16 +62,14 @@ def test_a_constant_wait_is_not_reported(source: str) -> None:
     assert layers.waits_of_computed_length(source) == []
 
 
-def test_a_monster_of_each_kind_is_reported() -> None:
+def test_each_kind_of_oversize_is_reported() -> None:
     long_function = "def f():\n" + "    pass\n" * 80
     wide_class = "class C:\n" + "".join(f"    def m{n}(self): ...\n" for n in range(31))
-    assert [*sizes.monsters("a.py", long_function)] == [("a.py:f", "81 lines")]
-    assert [*sizes.monsters("a.py", wide_class)] == [("a.py:C", "31 methods")]
-    assert [*sizes.monsters("a.py", "x = 1\n" * 701)] == [("a.py", "701 lines")]
+    assert [*sizes.oversized("a.py", long_function)] == [("a.py:f", "81 lines")]
+    assert [*sizes.oversized("a.py", wide_class)] == [("a.py:C", "31 methods")]
+    assert [*sizes.oversized("a.py", "x = 1\n" * 701)] == [("a.py", "701 lines")]
 
 
-def test_a_monster_that_has_gone_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outdated_reason_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sizes.ACCEPTED, "a.py", "one table of the standard")
     assert sizes.faults(tmp_path) == ["ACCEPTED names a.py, which is small"]

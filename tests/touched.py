@@ -1,4 +1,6 @@
-"""Chooses the tests of `tests/run full` that belong to a change, for `.ci/run`.
+"""Chooses test files for changed Python modules and changed test files.
+
+`.ci/run` runs their tests that are marked `full`.
 
 The change is all commits of the four hours before the newest one, or all since the commit that the
 variable `CHANGE_BASE` names.
@@ -17,13 +19,13 @@ from tests import durations
 ROOT = Path(__file__).parents[1]
 WINDOW_S = 4 * 3600
 BUDGET_S = 1500.0
-"""Seconds of the chosen files, one after the other: about eight minutes on two processors."""
+"""Largest sum of recorded seconds of the chosen files. Five workers share them."""
 CORE = (
     *("fieldagent/wire/", "fieldagent/package/", "fieldagent/store/", "fieldagent/system/"),
     *("fieldagent/agent/journal/", "fieldagent/agent/outbound/", "fieldagent/agent/inbound/"),
     *("fieldagent/agent/channels/", "fieldagent/hub/store/", "fieldagent/hub/field/"),
 )
-"""Rooms that every Package passes. A change there runs all journeys."""
+"""Folders that process every Package. A change there also selects all `test_*journey*.py` files."""
 
 
 def changed() -> list[str]:
@@ -62,7 +64,7 @@ def belonging(paths: Iterable[str]) -> list[str]:
 
 
 def _mirror(path: str) -> str:
-    """Return the deepest folder of tests for a module, which holds tests of its own."""
+    """Return the closest folder of tests for a module that contains test files."""
     folder = Path("tests", *Path(path).parent.parts[1:])
     while folder != Path("tests") and not [*(ROOT / folder).glob("test_*.py")]:
         folder = folder.parent
@@ -80,5 +82,5 @@ def files() -> list[str]:
     sums = accumulate(costs[file] for file in fastest)
     fit = [file for file, total in zip(fastest, sums, strict=True) if total <= BUDGET_S]
     if left_out := len(costs) - len(fit):
-        print(f"\n{left_out} files are over the budget: `tests/run full` runs them")
+        print(f"\nSkipped {left_out} files over the time budget. `tests/run full` runs them.")
     return fit

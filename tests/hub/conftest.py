@@ -1,7 +1,7 @@
-"""Tests of the store's users run on SQLite and on PostgreSQL.
+"""Runs each test that uses `database` on SQLite and on PostgreSQL.
 
-`tests/run` runs both where the two databases differ: store, claims, lease and ledger. Elsewhere the
-PostgreSQL half is part of `tests/run full`.
+`tests/run` uses PostgreSQL only in the files of `BOTH`, whose subject differs between the two.
+`tests/run full` uses it in all files.
 """
 
 from __future__ import annotations
