@@ -55,7 +55,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files first that take longest: begun last, they would run while workers are idle."""
     known = durations.read()
-    items.sort(key=lambda item: -known.get(os.path.relpath(item.path, ROOT), 0.0))
+    items.sort(key=lambda item: -known.get(os.path.relpath(item.path, ROOT), inf))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).with_suffix(".txt")
-LEAST_S = 1.0
-"""Files that take less are not listed."""
 
 
 def read() -> dict[str, float]:
@@ -34,5 +32,5 @@ class Recorder:
     def pytest_sessionfinish(self) -> None:
         """Replace the figures of the files that have run, and keep the others."""
         known = read() | self._seconds
-        listed = sorted((-seconds, path) for path, seconds in known.items() if seconds >= LEAST_S)
+        listed = sorted((-seconds, path) for path, seconds in known.items())
         FILE.write_text("".join(f"{-seconds:.0f} {path}\n" for seconds, path in listed))

@@ -139,5 +139,7 @@ def test_tests_belong_to_a_change(path: str, file: str, belongs: bool) -> None:
 
 def test_the_tests_of_a_change_stay_within_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(touched, "changed", lambda: ["tests/hub/test_a.py", "tests/hub/test_b.py"])
-    monkeypatch.setattr(durations, "read", lambda: {"tests/hub/test_a.py": 9e9})
+    monkeypatch.setattr(
+        durations, "read", lambda: {"tests/hub/test_a.py": 9e9, "tests/hub/test_b.py": 1.0}
+    )
     assert touched.files() == ["tests/hub/test_b.py"]
