@@ -15,7 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 import pytest
 
+from fieldagent.hub.store.contract import DatabaseOptions
 from fieldagent.hub.store.opening import open_store
+from fieldagent.hub.store.postgres_connections import Connections
 from fieldagent.store.group import StoreUnavailable
 from tests.hub.alps import Alps
 from tests.hub.test_cluster import contents
@@ -295,3 +297,11 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     assert result.returncode == 74
     assert "cannot be written: No such file or directory" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_connection_that_is_opened_after_the_end_does_not_stay_open(postgres: str) -> None:
+    """A thread can still be connecting as the hub stops. Python warns of a connection that stays
+    open in whatever test runs as it is collected."""
+    connections = Connections(new_database(postgres), DatabaseOptions())
+    connections.end_all()
+    assert connections.connect().closed

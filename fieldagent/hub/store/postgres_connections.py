@@ -99,7 +99,7 @@ class Connections:
 
     def connect(self) -> Connection:
         """Open one connection, in which each statement commits by itself unless a transaction is
-        begun. Raises psycopg.OperationalError."""
+        begun. After `end_all` it is closed. Raises psycopg.OperationalError."""
         # A pooler gives each transaction another connection, where nothing is prepared.
         threshold = None if self.pooled else 5
         connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=threshold)
@@ -109,6 +109,9 @@ class Connections:
         connection.adapters.register_dumper(int, Int8Dumper)
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(str, _AnyText)
+        if self._ended:
+            # The hub stopped while this thread was connecting. Nobody else would close it.
+            connection.close()
         return connection
 
     def require_own_sessions(self) -> None:
