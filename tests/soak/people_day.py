@@ -410,8 +410,13 @@ def judge(there: World, day: Day) -> None:
                     day.wrong.append(f"{person.name} cost more than they may: {taken}")
     desk = Counter(each["device"]["name"] for each in administer(there.database, "sos", "list"))
     day.sos = sum(desk.values())
-    if desk != {"Hut": 1, "Pass": 1}:
-        day.wrong.append(f"at the desk are incidents of {dict(desk)}")
+    # The kit's own people share an incident. Each person whom nobody has proved has one apart.
+    expected: Counter[str] = Counter()
+    for name, valley in zip(("Hut", "Pass"), there.valleys, strict=True):
+        raised = [each for each in valley.people if any(said.is_sos for said in each.said)]
+        expected[name] = any(each.known for each in raised) + sum(not each.known for each in raised)
+    if desk != expected:
+        day.wrong.append(f"at the desk are incidents of {dict(desk)}, not {dict(expected)}")
 
 
 def report(day: Day) -> str:
