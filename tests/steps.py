@@ -87,7 +87,7 @@ KINDS = {
         *CHECKS,
         *TESTS,
         ("start from a card", *PYTEST, *FULL, *CARD),
-        ("tests of the change", *PYTEST, "-m", "full"),
+        ("tests of the change", *PYTEST, "-m", "full and not soak"),
     ),
     "tests": (ZIPAPP, *TESTS),
     "fuzz": (("fuzz", PYTHON, "-m", "tests.fuzz"),),
