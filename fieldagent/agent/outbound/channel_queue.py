@@ -189,6 +189,11 @@ class ChannelQueue:
         """Return whether it has the priority of an SOS. Raises KeyError where it does not wait."""
         return -self._queue.place(sequence)[0] >= SOS_PRIORITY
 
+    def is_sos_of_others(self, sequence: int) -> bool:
+        """Return True for an SOS that the kit's own people did not raise. Raises KeyError if it
+        does not wait."""
+        return -self._queue.place(sequence)[0] == SOS_PRIORITY
+
     def next_change(self, now: float) -> float:
         """Return when another may become due, or expires."""
         return self._queue.next_change(now)
@@ -248,11 +253,6 @@ class ChannelQueue:
         # One whose time ran out while it was taken ends now.
         self._sooner.set()
         self.wake()
-
-
-def is_of_others(queue: ChannelQueue, sequence: int) -> bool:
-    """Return whether it is an SOS, and not of the kit's own people."""
-    return -queue._queue.place(sequence)[0] == SOS_PRIORITY
 
 
 def _priority(accepted: Accepted) -> int:

@@ -21,7 +21,7 @@ from fieldagent.agent.journal.journal import Journal, Operation, together
 from fieldagent.agent.journal.records import DAMAGED, EndedLeg, Piece, Spent
 from fieldagent.agent.outbound.budget import Budget
 from fieldagent.agent.outbound.channel_limits import price
-from fieldagent.agent.outbound.channel_queue import ChannelQueue, gather, is_of_others, try_again
+from fieldagent.agent.outbound.channel_queue import ChannelQueue, gather, try_again
 from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked
@@ -143,7 +143,7 @@ class ChannelOutbox:
         urgent = first is not None and self._queue.is_urgent(first)
         ordinary = self.budget.affordable(capacity)
         if first is None or not _is_first(self._journal, self._queue, first):
-            others = first is not None and is_of_others(self._queue, first)
+            others = first is not None and self._queue.is_sos_of_others(first)
             capacity = (
                 self.budget.affordable(capacity, urgent=True, half=others) if urgent else ordinary
             )
@@ -309,7 +309,7 @@ class ChannelOutbox:
 
     def _fits_budget(self, sequence: int) -> bool:
         urgent = self._queue.is_urgent(sequence)
-        others = urgent and is_of_others(self._queue, sequence)
+        others = urgent and self._queue.is_sos_of_others(sequence)
         allowance = self.budget.left(urgent=urgent, half=others)
         if allowance is None or self.packing.costs(sequence) <= allowance:
             return True
@@ -351,7 +351,7 @@ def _refused_due(journal: Journal, queue: ChannelQueue, pieces: list[Piece]) -> 
 def _is_first(journal: Journal, queue: ChannelQueue, sequence: int) -> bool:
     """Return whether it is an SOS of the kit's own people of which nothing has left here: it goes,
     whatever was spent."""
-    if is_of_others(queue, sequence):
+    if queue.is_sos_of_others(sequence):
         return False
     number = incident.incident_of(journal, sequence)
     items = [sequence] if number is None else incident.items(journal, number)

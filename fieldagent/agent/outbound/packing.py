@@ -18,7 +18,7 @@ from fieldagent.agent.journal.records import DAMAGED, DamagedPackage, Piece
 from fieldagent.agent.outbound.acknowledgement import AwaitedAcks
 from fieldagent.agent.outbound.capacity import Capacity, TooLarge
 from fieldagent.agent.outbound.channel_limits import ChannelLimits
-from fieldagent.agent.outbound.channel_queue import ChannelQueue, is_of_others
+from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.agent.outbound.item_identity import entry_of, numbered
 from fieldagent.agent.outbound.piggyback import Piggyback, Piggybacked, Repeat
@@ -163,7 +163,7 @@ class Packing:
                 passed.append(key)
                 break
             # Beside the kit's own SOS one of others pays for itself.
-            own = urgent and not (pieces and is_of_others(self.queue, key))
+            own = urgent and not (pieces and self.queue.is_sos_of_others(key))
             most = capacity if own else self._beside(draft, capacity, ordinary)
             if candidate.undated:
                 # It was accepted since the dates of the others were fixed: it goes next.
