@@ -14,11 +14,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "fieldagent"
 
-GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "webhook", "mqtt"]
+GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "webhook"]
 """Rooms that both programs use, lowest first. Each may import the rooms before it."""
 WINGS = ["agent", "hub"]
 """The two programs. Both import the ground. Neither imports the other."""
-TOP = ["simulator", "drill", "kit", "cli", "__main__"]
+TOP = ["simulator", "drill", "kit", "cli", "extensions", "__main__"]
 """Rooms that may import the ground, both programs and the rooms before them."""
 
 PURE = {
@@ -31,8 +31,8 @@ PURE = {
     "wire",
     "webhook.schedule",
     "hub.webhook.flow",
-    "hub.bridge.mqtt.documents",
-    "hub.bridge.mqtt.topics",
+    "extensions.mqtt.hub.documents",
+    "extensions.mqtt.hub.topics",
     "hub.places.shape",
     "hub.places.crossing",
     "hub.fleet.unlike",
@@ -40,10 +40,14 @@ PURE = {
     "agent.channels.air_pace",
     "agent.sms.arrivals",
     "agent.sms.parts_kept",
-    "mqtt.discovery",
-    "agent.mqtt.documents",
-    "agent.mqtt.topics",
-    "agent.tak_lan.outward",
+    "extensions.mqtt.discovery",
+    "extensions.mqtt.agent.documents",
+    "extensions.mqtt.agent.topics",
+    "extensions.tak.cot",
+    "extensions.tak.events",
+    "extensions.tak.map_events",
+    "extensions.tak.lan.outward",
+    "extensions.mqtt.packets",
     "agent.outbound.idle_time",
     "agent.outbound.collapse",
     "agent.outbound.queue",
@@ -100,8 +104,7 @@ INSIDE = {
             "satellites",
             "sms",
             "people_settings",
-            "mqtt_settings",
-            "tak_lan_settings",
+            "kit_part",
             "air_settings",
             "relay_settings",
             "page_settings",
@@ -114,7 +117,7 @@ INSIDE = {
             "watchdog",
             "clock_offer",
         ),
-        *("outbound", "refusals", "events", "inbound", "mesh", "people", "mqtt", "tak_lan"),
+        *("outbound", "refusals", "events", "inbound", "part_service", "mesh", "people"),
         *("condition", "assembly", "drivers", "commands", "api", "agent"),
     ],
     "cli": [
@@ -135,6 +138,9 @@ INSIDE = {
 }
 """The rooms inside agent, hub and cli, lowest first. Each may import the rooms before it."""
 
+LIST = "extensions.__init__"
+"""The list of extensions. Each room may import it, because it names extensions only in strings."""
+
 WAITS_TAKE_S = {"sleep", "move_on_after", "fail_after"}
 """Functions of trio that take seconds and refuse a negative number."""
 
@@ -153,14 +159,14 @@ class Tree:
         }
 
     def ours(self, module: str) -> set[str]:
-        """Return the modules of this tree that `module` imports."""
+        """Return the modules of this tree that `module` imports, without `LIST`."""
         names = {
             name.removeprefix("fieldagent.")
             for name in self.imports[module]
             if name.startswith("fieldagent.")
         }
         inits = {f"{name}.__init__" for name in names}
-        return (names | inits) & self.sources.keys()
+        return (names | inits) & self.sources.keys() - {LIST}
 
     def children(self, package: str) -> dict[str, set[str]]:
         """Map each child of `package` to the siblings that it imports."""
@@ -209,6 +215,13 @@ def upward_imports(tree: Tree) -> Iterator[str]:
         for room in order:
             for other in sorted(arrows.get(room, set()) - {*order[: order.index(room)]}):
                 yield f"{wing}.{room} imports {wing}.{other}, which is above"
+
+
+def imports_between_extensions(tree: Tree) -> Iterator[str]:
+    """Yield imports of one extension by another: both could not be deleted separately."""
+    for extension, others in sorted(tree.children("extensions").items()):
+        for other in sorted(others):
+            yield f"extensions.{extension} imports extensions.{other}"
 
 
 def _rooms_below(room: str) -> set[str]:
@@ -286,7 +299,14 @@ def runs_outside_signals(tree: Tree) -> Iterator[str]:
             yield f"{module} calls trio.run, and not system.signals"
 
 
-CHECKS = (upward_imports, circles, impure_code, computed_waits, runs_outside_signals)
+CHECKS = (
+    upward_imports,
+    imports_between_extensions,
+    circles,
+    impure_code,
+    computed_waits,
+    runs_outside_signals,
+)
 
 
 def faults(tree: Tree) -> list[str]:

@@ -18,9 +18,6 @@ import pytest
 from fieldagent.agent.api.sos import IncidentApi
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import incident
-from fieldagent.agent.mqtt.door import Door
-from fieldagent.agent.mqtt_settings import MqttSettings
-from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.agent.people.contract import Spoken
 from fieldagent.agent.people.meshcore import MeshcorePeople
 from fieldagent.agent.people.meshtastic import MeshtasticPeople
@@ -29,12 +26,11 @@ from fieldagent.http.target import query_pairs
 from fieldagent.hub.tracker.known import tracker_kinds
 from fieldagent.package.package import Location, Message, Waypoint
 from fieldagent.package.reading import InvalidPackage, parse_package
-from fieldagent.wire import aprs, ax25, cot, tak
+from fieldagent.wire import aprs, ax25
 from fieldagent.wire.aprs import AprsEmergency, AprsMessage, AprsPosition
 from fieldagent.wire.meshcore_companion import CompanionText
 from fieldagent.wire.meshtastic import MeshData, MeshPacket, Port
 from tests.agent.people.test_desk import bench
-from tests.kit import kit
 
 KIT = "HB9ABC-7"
 
@@ -70,17 +66,6 @@ def of_meshcore(text: str) -> bool:
     return isinstance(what, Spoken) and what.text.startswith("SOS")
 
 
-def of_tak(event: str) -> bool:
-    said = tak.read_chat(cot.decode(event.encode()))
-    return said is not None and said.text.startswith("SOS")
-
-
-CHAT = (
-    "<event version='2.0' uid='GeoChat.A.B.7' type='b-t-f' time='2026-11-29T09:00:00Z'"
-    " start='2026-11-29T09:00:00Z' stale='2026-11-30T09:00:00Z' how='h'>{point}<detail>"
-    "<__chat messageId='7' chatroom='B' id='B' senderCallsign='A'><chatgrp uid0='A' uid1='B'"
-    " id='B'/></__chat><remarks>SOS come down at once</remarks></detail></event>"
-)
 TWO_ALARMS = {
     "position": {
         "fixTime": "2026-11-29T09:23:18.000+00:00",
@@ -115,9 +100,6 @@ TWO_ALARMS = {
         lambda: of_meshcore("SOS without a name"),
         lambda: of_meshcore(": SOS with an empty one"),
         lambda: of_meshcore("Eve: SOS on a channel that nobody knows"),
-        lambda: of_tak(CHAT.format(point="<point lat='47' lon='8' hae='NaN' ce='x'/>")),
-        lambda: of_tak(CHAT.format(point="<point lat='north' lon='999'/>")),
-        lambda: of_tak(CHAT.format(point="")),
     ],
 )
 def test_an_alarm_is_read_in_odd_company(is_alarm: Callable[[], bool]) -> None:
@@ -158,19 +140,6 @@ def test_an_sos_of_a_program_goes_without_what_cannot_be_read(body: str, item: A
     assert unread and package.to is None
     with pytest.raises(InvalidPackage):
         parse_package((body % '"priority": 99').encode(), [])
-
-
-async def test_mqtt_raises_an_sos_in_odd_company(tmp_path: Path) -> None:
-    async with kit(tmp_path) as k:
-        purse = DayPurse(k.journal, "mqtt", 0)
-        settings = MqttSettings(senders=frozenset({"panic"}), sos="on")
-        door = Door(settings, k.journal, k.intake, k.outboxes, purse, has_sms=False)
-        for body, _ in PACKAGES:
-            text = (body % SOS).replace("{", '{"key": "a key with blanks", ', 1)
-            answer = await door.take("panic", text.encode())
-            assert answer["accepted"] and answer["key"] is None, answer
-            assert "/key" in [each["pointer"] for each in answer["unread"]]
-        assert incident.open_one(k.journal) is not None
 
 
 PRESSES: list[tuple[bytes, dict[str, str], list[Any]]] = [

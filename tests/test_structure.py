@@ -29,6 +29,14 @@ def tree_of(home: Path, sources: dict[str, str]) -> layers.Tree:
             {"store.a": "from fieldagent.store import b", "store.b": "import fieldagent.store.a"},
             "circle",
         ),
+        (
+            {"extensions.a.b": "", "agent.c": "import fieldagent.extensions.a.b"},
+            "agent.c imports extensions",
+        ),
+        (
+            {"extensions.a.b": "", "extensions.c.d": "import fieldagent.extensions.a.b"},
+            "extensions.c imports extensions.a",
+        ),
         ({"wire.a": "import trio"}, "wire.a is pure and imports trio"),
         ({"wire.a": "stamp = datetime.now()"}, "wire.a is pure and calls now()"),
         ({"hub.b": "trio.run(main)"}, "hub.b calls trio.run"),

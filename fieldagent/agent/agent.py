@@ -35,6 +35,7 @@ from fieldagent.agent.journal import (
 from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
+from fieldagent.agent.kit_part import kit_parts
 from fieldagent.agent.only_one import only_one
 from fieldagent.agent.outbound import check_in, own_position
 from fieldagent.agent.outbound.budget import sos_reserve
@@ -101,7 +102,7 @@ class Agent:
     started: float
 
     def status(self) -> dict[str, Any]:
-        journal = self.parts.journal
+        journal, services = self.parts.journal, self.parts.services
         return {
             "sos": self.parts.incident_status(),
             "checkIn": check_in.standing(journal),
@@ -123,8 +124,10 @@ class Agent:
             "confirmationsRefused": self.parts.inbox.mismatches,
             "faults": self._faults(),
             "mesh": None if self.parts.people is None else self.parts.people.status(),
-            "mqtt": None if self.parts.mqtt is None else self.parts.mqtt.status(),
-            "takLan": None if self.parts.tak_lan is None else self.parts.tak_lan.status(),
+            **{
+                name: service.status() if (service := services.get(name)) is not None else None
+                for name in kit_parts()
+            },
             "track": self.tracking.status(),
         }
 
@@ -373,11 +376,10 @@ async def _run_parts(
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
         if agent.parts.people is not None:
             nursery.start_soon(keep, "people's radio", agent.parts.people.run)
-        if (mqtt := agent.parts.mqtt) is not None:
-            notes = agent.supervisor.notes("MQTT")
-            nursery.start_soon(keep, "MQTT", partial(mqtt.run, agent.status, notes))
-        if agent.parts.tak_lan is not None:
-            nursery.start_soon(keep, "TAK on the network", agent.parts.tak_lan.run)
+        for name, service in agent.parts.services.items():
+            title = kit_parts()[name].title
+            run = partial(service.run, agent.status, agent.supervisor.notes(title))
+            nursery.start_soon(keep, title, run)
         if agent.parts.station is not None:
             nursery.start_soon(keep, "the rounds on the air", agent.parts.station.repeating.run)
         await _serve_api(agent, listeners, stopping, task_status)

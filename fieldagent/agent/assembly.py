@@ -20,6 +20,7 @@ from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import air_time, commands, outbound
 from fieldagent.agent.journal.incident import OWN
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.kit_part import kit_parts
 from fieldagent.agent.outbound.budget import NO_LIMIT, Budget, DayLimit, bytes_limit, sos_reserve
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -30,10 +31,12 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.resume import Resume
+from fieldagent.agent.part_service import PartHost, PartPlan, PartService
 from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lived_time import LivedTime
+from fieldagent.system.named_object import imported
 from fieldagent.system.price import Price
 from fieldagent.wire import trace
 from fieldagent.wire.command_proof import command_key
@@ -43,10 +46,8 @@ from fieldagent.wire.incident_proof import proof_key, token_digest
 if TYPE_CHECKING:
     # An agent without a radio does without the memory that the air takes.
     from fieldagent.agent.mesh.station import Station, StationSettings
-    from fieldagent.agent.mqtt.service import MqttService, Publisher
     from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
     from fieldagent.agent.people.service import PeopleService
-    from fieldagent.agent.tak_lan.service import TakLan
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
@@ -73,8 +74,8 @@ class Parts:
     receptions: Mapping[Channel, Reception]
     station: Station | None
     people: PeopleService | None
-    mqtt: MqttService | None
-    tak_lan: TakLan | None
+    services: Mapping[str, PartService]
+    """The parts of extensions, by name."""
     proof_keys: Sequence[bytes]
     """What this kit and the hub alone share, for words about its incidents; the first is used."""
     incident_status: Callable[[], dict[str, Any]]
@@ -85,11 +86,11 @@ class Parts:
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
     """Put the parts together; what waited before is queued again. `emit` takes the lines that a
     script prints."""
-    publisher, people_link = _publisher(settings), ChannelLink()
+    plans, people_link = _plans(settings), ChannelLink()
     hooks = [
         *hooks_of(settings, emit),
         *_people_hooks(settings, journal, people_link),
-        *([] if publisher is None else [publisher.hook]),
+        *(hook for plan in plans.values() for hook in plan.hooks),
     ]
     inbox = _inbox(settings, journal, hooks)
     events = Events(journal)
@@ -134,13 +135,10 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     resume.begin()
     cancellation = Cancellation(journal, queues, endings, resumed)
     people = _people(settings, journal, intake, cancellation, inbox, outboxes, people_link)
-    incidents = partial(
-        incident_status,
-        journal,
-        queues,
-        outboxes,
-        every=settings.sos_repeat,
-        until=settings.sos_until,
+    repeats = {"every": settings.sos_repeat, "until": settings.sos_until}
+    incidents = partial(incident_status, journal, queues, outboxes, **repeats)
+    host = PartHost(
+        journal, intake, inbox, outboxes, incidents, has_sms=settings.sms.port is not None
     )
     return Parts(
         journal,
@@ -156,8 +154,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         receptions,
         station,
         people,
-        _mqtt(settings, journal, intake, inbox, outboxes, publisher),
-        _tak_lan(settings, journal, intake, outboxes, incidents),
+        {name: plan.service(host) for name, plan in plans.items()},
         _proof_keys(settings),
         incidents,
         settings.satellite_credit_price,
@@ -222,52 +219,10 @@ def _people_hooks(settings: Settings, journal: Journal, link: ChannelLink) -> li
     return [people_hook(handles, settings.package_time_to_live)]
 
 
-def _publisher(settings: Settings) -> Publisher | None:
-    if settings.mqtt.address is None:
-        return None
-    from fieldagent.agent.mqtt.service import Publisher
-    from fieldagent.agent.mqtt.topics import topics_of
-
-    return Publisher(topics_of(*settings.mqtt.place).inbound)
-
-
-def _mqtt(
-    settings: Settings,
-    journal: Journal,
-    intake: Intake,
-    inbox: Inbox,
-    outboxes: Mapping[Channel, ChannelOutbox],
-    publisher: Publisher | None,
-) -> MqttService | None:
-    if publisher is None:
-        return None
-    from fieldagent.agent.mqtt.door import Door
-    from fieldagent.agent.mqtt.service import MqttService
-    from fieldagent.agent.outbound.purse import MQTT, DayPurse
-
-    purse = DayPurse(journal, MQTT, settings.mqtt.credits_per_day)
-    has_sms = settings.sms.port is not None
-    door = Door(settings.mqtt, journal, intake, outboxes, purse, has_sms=has_sms)
-    return MqttService(settings.mqtt, journal, inbox, publisher, door)
-
-
-def _tak_lan(
-    settings: Settings,
-    journal: Journal,
-    intake: Intake,
-    outboxes: Mapping[Channel, ChannelOutbox],
-    incidents: Callable[[], dict[str, Any]],
-) -> TakLan | None:
-    if settings.tak_lan.address is None:
-        return None
-    from fieldagent.agent.outbound.purse import TAK_LAN, DayPurse
-    from fieldagent.agent.tak_lan.door import LanDoor
-    from fieldagent.agent.tak_lan.service import TakLan
-
-    purse = DayPurse(journal, TAK_LAN, settings.tak_lan.credits_per_day)
-    has_sms = settings.sms.port is not None
-    door = LanDoor(settings.tak_lan, journal, intake, outboxes, purse, has_sms=has_sms)
-    return TakLan(settings.tak_lan, journal, door, incidents)
+def _plans(settings: Settings) -> dict[str, PartPlan]:
+    """Return the plan of each extension's part that the settings turn on, by the part's name."""
+    plans = {name: imported(part.plan)(settings.parts[name]) for name, part in kit_parts().items()}
+    return {name: plan for name, plan in plans.items() if plan is not None}
 
 
 def air_keys(masters: Sequence[bytes]) -> list[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fieldagent.agent.kit_part import SECRET, kit_parts
 from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS
 from fieldagent.agent.satellites.known import MODEMS
@@ -13,7 +14,6 @@ from fieldagent.system.java_properties import pairs, with_pairs, without
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.settings_change import SettingsChange, kit_of
 
-_SECRET = "it is a secret, which whoever reads the hub's database could read on its way"
 _RUNS = "the kit runs it as a command"
 _POWERS = "it switches pins and ports, and what hangs on them is known at the kit alone"
 _OPENS = "it opens the kit to a network"
@@ -30,16 +30,12 @@ NEVER = {
     "sms-heal": _POWERS,
     "radio-heal": _POWERS,
     "webhook-address": "all that comes in would go there",
-    "webhook-secret": _SECRET,
-    "mqtt-address": "all that comes in would go there, and what is sent come from there",
-    "mqtt-ca-file": "it says whom the kit takes for its broker",
-    "mqtt-password": _SECRET,
-    "tak-lan": "phones in that network would read what comes in, and write by the kit",
-    "satellite-key": _SECRET,
-    "radio-key": _SECRET,
-    "sms-pin": _SECRET,
-    "radio-key-next": _SECRET,
-    "hub-token": "the signed text names the kit by it, and " + _SECRET,
+    "webhook-secret": SECRET,
+    "satellite-key": SECRET,
+    "radio-key": SECRET,
+    "sms-pin": SECRET,
+    "radio-key-next": SECRET,
+    "hub-token": "the signed text names the kit by it, and " + SECRET,
     "hub-address": _LINK,
     "hub-ca-file": _LINK,
     "page-listen": _OPENS,
@@ -47,6 +43,7 @@ NEVER = {
     "page-portal-port": _OPENS,
     "api-port": "programs on the kit, and the trial itself, ask there",
     "state-directory": "what waits to be sent is there",
+    **{name: why for part in kit_parts().values() for name, why in part.not_from_afar.items()},
 }
 """What is set on the kit alone, each with the reason."""
 OURS = {"radio-protocol": RADIOS, "satellite-modem": MODEMS, "mesh-protocol": PEOPLES_RADIOS}

@@ -12,28 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fieldagent.agent import (
-    air_settings,
-    command_settings,
-    mqtt_settings,
-    page_settings,
-    relay_settings,
-    tak_lan_settings,
-)
+from fieldagent.agent import air_settings, command_settings, page_settings, relay_settings
 from fieldagent.agent.channels.healing import (
     HealingStep,
     healing_faults,
     read_steps,
     read_steps_of_link,
 )
-from fieldagent.agent.mqtt_settings import MqttSettings
+from fieldagent.agent.kit_part import kit_parts, part_keys
 from fieldagent.agent.people_settings import KEYS as PEOPLE_KEYS
 from fieldagent.agent.people_settings import PeopleSettings
 from fieldagent.agent.radios.known import RADIOS, own_keys, radio, unfit
 from fieldagent.agent.satellites.known import MODEMS, modem
 from fieldagent.agent.sms import settings as sms_settings
 from fieldagent.agent.sms.settings import SmsSettings
-from fieldagent.agent.tak_lan_settings import TakLanSettings
+from fieldagent.extensions import absent_extension
 from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
@@ -114,8 +107,8 @@ class Settings:
     radio_frequency: int | None
     radio_bit_rate: int | None
     mesh: PeopleSettings
-    mqtt: MqttSettings
-    tak_lan: TakLanSettings
+    parts: Mapping[str, Any]
+    """The settings of each extension's part, by the part's name."""
     fan_out: FanOut
     fan_out_until: str
     fan_out_head_start: int
@@ -450,8 +443,7 @@ KEYS = (
     *relay_settings.KEYS,
     *air_settings.KEYS,
     *PEOPLE_KEYS,
-    *mqtt_settings.KEYS,
-    *tak_lan_settings.KEYS,
+    *part_keys(),
     Key(
         "fan-out",
         _fan_out,
@@ -569,8 +561,7 @@ EXAMPLES = {
     "cellular-heal": "usb:1-1.2 command",
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
     **sms_settings.EXAMPLES,
-    **mqtt_settings.EXAMPLES,
-    **tak_lan_settings.EXAMPLES,
+    **{name: text for part in kit_parts().values() for name, text in part.examples.items()},
     **air_settings.EXAMPLES,
     "mesh-callsign": "N0CALL-7",
     "mesh-calls": "N0CALL-9",
@@ -633,13 +624,14 @@ def keys_of(text: str) -> Sequence[Key]:
 def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings of the text at `path`. Raises InvalidSettings with every fault."""
     own = own_keys(text)
-    values, pairs, faults = read(text, path, [*KEYS, *own])
+    values, pairs, faults = read(text, path, [*KEYS, *own], absent_extension)
     sms_keys = sms_settings.KEYS
     values["sms"] = SmsSettings(*(values.pop(key.attribute) for key in sms_keys))
     values["mesh"] = PeopleSettings(*(values.pop(key.attribute) for key in PEOPLE_KEYS))
-    lan_keys = tak_lan_settings.KEYS
-    values["tak_lan"] = TakLanSettings(*(values.pop(key.attribute) for key in lan_keys))
-    values["mqtt"] = MqttSettings(*(values.pop(key.attribute) for key in mqtt_settings.KEYS))
+    values["parts"] = {
+        name: part.own(*(values.pop(key.attribute) for key in part.keys))
+        for name, part in kit_parts().items()
+    }
     values["radio_own"] = {key.name: values.pop(key.attribute) for key in own}
     faults += _incomplete(pairs, values)
     if faults:
@@ -661,8 +653,7 @@ NEEDS = {
     "cellular-heal": "hub-address",
     "cellular-recovery-command": "hub-address",
     **sms_settings.NEEDS,
-    **mqtt_settings.NEEDS,
-    **tak_lan_settings.NEEDS,
+    **{name: other for part in kit_parts().values() for name, other in part.needs.items()},
     "radio-port": "radio-station",
     "satellite-heal": "satellite-port",
     "satellite-recovery-command": "satellite-port",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from fieldagent.extensions import absent_extension
 from fieldagent.http.address import Network
 from fieldagent.hub.bridge.contract import BridgeKind
 from fieldagent.hub.bridge.known import bridges
@@ -396,7 +397,7 @@ def parse(
     own = [key for kind in kinds for key in kind.keys]
     prices = {kind.name: _price_key(kind) for kind in satellite}
     others = [key for key in [*own, *prices.values()] if key not in KEYS]
-    values, pairs, faults = read(content, path, [*KEYS, *others])
+    values, pairs, faults = read(content, path, [*KEYS, *others], absent_extension)
     amounts = {name: values.pop(key.attribute) for name, key in prices.items()}
     values["operator_prices"] = {
         name: price for name, price in amounts.items() if price is not None

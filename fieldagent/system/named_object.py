@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fieldagent.system.properties import WrongProperty
 
@@ -22,6 +22,12 @@ def known_object(name: str, known: Mapping[str, str], kind: type[T]) -> T:
             f"must be {', '.join(known)} or package.module:NAME of one of your own, not {name!r}"
         )
     return named_object(known.get(name, name), kind)
+
+
+def imported(place: str) -> Any:
+    """Import the object at a place of our own, `package.module:NAME`."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def named_object(place: str, kind: type[T]) -> T:

@@ -170,11 +170,13 @@ def read_file(path: Path, *, required: bool) -> str:
 
 
 def read(
-    text: str, path: Path, keys: Sequence[Key]
+    text: str, path: Path, keys: Sequence[Key], absent_extension: Callable[[str], str]
 ) -> tuple[dict[str, Any], Mapping[str, str], list[str]]:
-    """Read the value of every key by its attribute, what the file says, and what is wrong with it.
+    """Return the value of each key by its attribute, the pairs of the file, and a sentence for each
+    fault. `absent_extension` returns the extension that a key belongs to if this program does not
+    have it, else an empty string.
 
-    Raises InvalidSettings when it is no properties file at all.
+    Raises InvalidSettings if the text is not a properties file.
     """
     known = {key.name: key for key in keys}
     values: dict[str, Any] = {key.attribute: key.default for key in keys}
@@ -188,7 +190,13 @@ def read(
     faults += [f"{name} is set {times[name]} times: keep one" for name in pairs if times[name] > 1]
     for name, value in pairs.items():
         if name not in known:
-            faults.append(no_setting(name, known))
+            extension = absent_extension(name)
+            faults.append(
+                f"{name} belongs to the extension {extension}, which this program does not have:"
+                " install a program that has it, or remove the line"
+                if extension
+                else no_setting(name, known)
+            )
             continue
         try:
             values[known[name].attribute] = known[name].read(value)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.channels.healing import HealingStep
+from fieldagent.agent.kit_part import part_keys
 from fieldagent.agent.settings import INSTALLED, KEYS, default_path, load, parse
 from fieldagent.system.directories import state_directory
 from fieldagent.system.properties import InvalidSettings
@@ -83,22 +84,6 @@ GOOD = {
     "mesh-baud": "19200",
     "mesh-calls": "HB9ABC-9, hb9xyz-*",
     "mesh-sos": "hb9abc-9",
-    "mqtt-address": "mqtts://broker.hut.example:8884/",
-    "mqtt-user": "kit",
-    "mqtt-password": "a word = or two",
-    "mqtt-ca-file": "/etc/fieldagent/broker.pem",
-    "mqtt-name": "hut_7",
-    "mqtt-prefix": "alps/west",
-    "mqtt-discovery": "none",
-    "mqtt-senders": "home-assistant, node_red",
-    "mqtt-credits-per-day": "5",
-    "mqtt-commands-per-hour": "10",
-    "mqtt-sos": "on",
-    "tak-lan": "192.168.4.1",
-    "tak-lan-name": "Hut 7",
-    "tak-lan-allow": "LEAD 1, COOK",
-    "tak-lan-credits-per-day": "5",
-    "tak-lan-messages-per-hour": "20",
     "fan-out": "cheapest",
     "fan-out-until": "heard",
     "fan-out-head-start": "300",
@@ -122,18 +107,12 @@ GOOD = {
 
 
 def test_every_key_is_read() -> None:
-    assert GOOD.keys() == {key.name for key in KEYS}
+    assert GOOD.keys() == {key.name for key in KEYS} - {key.name for key in part_keys()}
     settings = parse("".join(f"{name}={value}\n" for name, value in GOOD.items()), PATH)
     assert settings.inbound_hook == "/opt/hook.sh --now"
     assert [str(each) for each in settings.page_listen] == ["192.168.4.0/24", "fd00::/64"]
     assert settings.satellite_mailbox_check == 12 * 3600
     assert settings.satellite_receipts == "at-once"
-    assert (settings.mqtt.host, settings.mqtt.port) == ("broker.hut.example", 8884)
-    assert settings.mqtt.secure
-    assert settings.mqtt.sos == "on"
-    assert settings.tak_lan.allow == {"LEAD 1", "COOK"}
-    assert settings.mqtt.senders == {"home-assistant", "node_red"}
-    assert settings.mqtt.place == ("alps/west", "hut_7", "")
     assert settings.satellite_key == (bytes(32), b"\xff" * 32)
     assert settings.state_directory == Path("/var/lib/kit")
     assert settings.hub_address == "https://hub.example.org:8443"

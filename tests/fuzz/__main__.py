@@ -33,9 +33,9 @@ def fuzz_one(name: str) -> None:
     """In a process of its own: libFuzzer never returns."""
     atheris: Any = importlib.import_module("atheris")
     with atheris.instrument_imports(include=["fieldagent", "tests.fuzz.decoders"]):
-        from tests.fuzz.decoders import DECODERS
+        from tests.fuzz.decoders import all_decoders
 
-    atheris.Setup([sys.argv[0], *sys.argv[3:]], DECODERS[name])
+    atheris.Setup([sys.argv[0], *sys.argv[3:]], all_decoders()[name])
     atheris.Fuzz()
 
 
@@ -74,15 +74,15 @@ def _keep_the_smallest(name: str, inputs: Path) -> None:
 
 
 def main() -> int:
-    from tests.fuzz.decoders import DECODERS
+    from tests.fuzz.decoders import all_decoders
 
     parser = argparse.ArgumentParser(prog="tests/run fuzz")
     parser.add_argument("--seconds", type=int, default=3600, help="for each decoder (3600)")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(DECODERS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(all_decoders()))
     chosen = parser.parse_args()
     failed = False
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        runs = [pool.submit(run, name, chosen.seconds) for name in chosen.names or DECODERS]
+        runs = [pool.submit(run, name, chosen.seconds) for name in chosen.names or all_decoders()]
         for each in runs:
             print(each.result(), flush=True)
             failed |= "FAILED" in each.result()

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import h11
 
 from fieldagent.agent import settings as agent_settings
 from fieldagent.agent.channels.recognition import Unrecognised
+from fieldagent.extensions import NAMES
 from fieldagent.http import target
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Request, Response
@@ -35,7 +38,6 @@ from fieldagent.wire import (
     ax25,
     cloudloop,
     cobs,
-    cot,
     directip,
     envelope,
     fragments,
@@ -48,7 +50,6 @@ from fieldagent.wire import (
     meshcore_companion,
     meshcore_kiss,
     meshtastic,
-    mqtt,
     nmea,
     node,
     rnode,
@@ -238,41 +239,6 @@ def read_companion(data: bytes) -> None:
             if text.type != meshcore_companion.TextType.SIGNED:
                 again = meshcore_companion.write_text(text)
                 assert meshcore_companion.read_text(again) == text._replace(snr=text.snr or 0.0)
-
-
-def read_cot(data: bytes) -> None:
-    """What is read is written so that it is read again as the same."""
-    splitter, events = cot.EventSplitter(), list[bytes]()
-    for byte in data:
-        events += splitter.receive_data(bytes([byte]))
-    assert cot.EventSplitter().receive_data(data) == events
-    for raw in events:
-        with suppress(RemoteProtocolError):
-            event = cot.decode(raw)
-            again = cot.decode(cot.encode(event))
-            assert (again.uid, again.type, again.detail) == (event.uid, event.type, event.detail)
-
-
-def read_mqtt(data: bytes) -> None:
-    """What a broker sends; a message of a topic that we may send by can be said again."""
-    whole, cut = mqtt.PacketReader(), mqtt.PacketReader()
-    packets: list[mqtt.FromBroker] = []
-    again: list[mqtt.FromBroker] = []
-    refused = []
-    for reader, pieces, read in ((whole, [data], packets), (cut, in_pieces(data), again)):
-        try:
-            for piece in pieces:
-                for each in reader.receive_data(piece):
-                    read.append(each)
-        except RemoteProtocolError as error:
-            refused.append(str(error))
-    assert packets == again
-    assert len(refused) != 1 and len({*refused}) < 2
-    for each in packets:
-        if isinstance(each, mqtt.Published) and not each.skipped:
-            same = mqtt.publish(each.topic, each.payload, each.number, retain=each.retained)
-            (read_again,) = mqtt.PacketReader().receive_data(same)
-            assert read_again == each._replace(again=False)
 
 
 OF_A_9704: tuple[Callable[[jspr.JsprLine], Any], ...] = (
@@ -527,8 +493,6 @@ DECODERS: dict[str, Decoder] = {
     "rnode": read_rnode,
     "device": recognise_device,
     "meshtastic": read_meshtastic,
-    "cot": read_cot,
-    "mqtt": read_mqtt,
     "cobs": read_cobs,
     "node": read_node,
     "directip": read_directip,
@@ -540,3 +504,12 @@ DECODERS: dict[str, Decoder] = {
     "http": serve,
     "target": read_target,
 }
+
+
+def all_decoders() -> dict[str, Decoder]:
+    """Return the decoders of the core and of each extension that has a `decoders` module."""
+    decoders = dict(DECODERS)
+    for name in NAMES:
+        if find_spec(f"tests.extensions.{name}.decoders") is not None:
+            decoders |= import_module(f"tests.extensions.{name}.decoders").DECODERS
+    return decoders

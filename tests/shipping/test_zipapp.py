@@ -37,7 +37,7 @@ MODULES = [
             *("fieldagent.hub.store.postgres", "fieldagent.hub.access.passkeys"),
             "fieldagent.hub.escalation.web_push",
             *(
-                f"fieldagent.hub.bridge.tak_server.{name}"
+                f"fieldagent.extensions.tak.server.{name}"
                 for name in ("authority", "enrolment", "server")
             ),
         )

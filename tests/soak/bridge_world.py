@@ -16,10 +16,10 @@ from typing import Any
 
 from fieldagent.hub.records.stored_entry import stored_entry
 from tests.agent.channels.test_satellite_soak import AGAIN_SOON
-from tests.agent.mqtt.brokers import Mosquitto, Neighbour
-from tests.agent.tak_lan.test_lan import Phone as LanPhone
 from tests.breaking import Put, environment
-from tests.hub.bridge.tak_server import Phone, Taky
+from tests.extensions.mqtt.brokers import Mosquitto, Neighbour
+from tests.extensions.tak.tak_server import Phone, Taky
+from tests.extensions.tak.test_lan import Phone as LanPhone
 from tests.hub.test_journey import IMEI, behind_directip, folder, sky
 from tests.processes import MODULE, Agent, Hub, Running, administer, free_port
 from tests.soak.mortal import Mortal
@@ -33,13 +33,13 @@ SCOUT = f"SCOUT-{PROCESS}"
 """Who writes to it."""
 SOON = [1.0, 2.0, 3.0]
 REACHES_SOON = (
-    Put("fieldagent.hub.bridge.tak.link:WAITS", SOON),
-    Put("fieldagent.mqtt.session:WAITS", SOON),
-    Put("fieldagent.hub.bridge.tak.records:AGAIN", [15.0, 20.0]),
+    Put("fieldagent.extensions.tak.bridge.link:WAITS", SOON),
+    Put("fieldagent.extensions.mqtt.session:WAITS", SOON),
+    Put("fieldagent.extensions.tak.bridge.records:AGAIN", [15.0, 20.0]),
 )
 """Only pauses are shorter, or a soak in which everything dies all the time would rest in them."""
 TAK_CREDITS, MQTT_CREDITS = 8, 20
-PROGRAM = Path(__file__).parents[1] / "peers/home_automation.py"
+PROGRAM = Path(__file__).parents[1] / "extensions/mqtt/home_automation.py"
 
 
 @dataclass

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.mqtt.brokers import needs_mosquitto
+from tests.extensions.mqtt.brokers import needs_mosquitto
 from tests.soak.bridges import live, report
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "4"))

@@ -12,15 +12,20 @@ from typing import Any
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import tally
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.kit_part import kit_parts
 from fieldagent.http import openmetrics
 from fieldagent.http.openmetrics import Family, Sample
+from fieldagent.system.named_object import imported
 
 
 def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
     """Return the answer to `GET /metrics` in the OpenMetrics text format. `status` is that of `GET
     /api/status`; `faults` counts, by part of the agent, how often it has failed."""
     families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
-    families += [*_mqtt(status["mqtt"]), *_people(status["mesh"])]
+    for name, part in kit_parts().items():
+        if status[name] is not None and part.metrics:
+            families += imported(part.metrics)(status[name])
+    families += _people(status["mesh"])
     return openmetrics.text("fieldagent", families)
 
 
@@ -92,19 +97,6 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
         for state in LinkState
     ]
     yield Family("link_state", "stateset", "What the channel is doing.", states)
-
-
-def _mqtt(mqtt: Mapping[str, Any] | None) -> Iterator[Family]:
-    """Nothing where no broker is configured."""
-    if mqtt is None:
-        return
-    linked = Sample(mqtt["state"] == LinkState.READY.value)
-    yield Family("mqtt_linked", "gauge", "1 while the broker is reached.", [linked])
-    waiting = Sample(mqtt["inboundWaiting"])
-    yield Family("mqtt_waiting", "gauge", "Payloads that wait for the broker.", [waiting])
-    samples = [Sample(count, {"result": result}) for result, count in mqtt["commands"].items()]
-    about = "Commands by MQTT: taken, refused, or dropped unread and why."
-    yield Family("mqtt_commands", "counter", about, samples)
 
 
 def _people(mesh: Mapping[str, Any] | None) -> Iterator[Family]:

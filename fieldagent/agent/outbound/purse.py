@@ -11,8 +11,8 @@ from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.budget import Budget, DayLimit
 from fieldagent.wire.credit import Tariff
 
-SMS, MQTT, TAK_LAN = "SMS", "MQTT", "TAK"
-"""Under which the journal books them, beside the channels."""
+SMS = "SMS"
+"""The name under which the journal books the cost of SMS, beside the channels."""
 
 
 class DayPurse:

@@ -24,6 +24,8 @@ from fieldagent.cli.subcommand import (
     duration,
     seconds,
 )
+from fieldagent.extensions import extensions
+from fieldagent.system.named_object import imported
 from fieldagent.wire.command import VERBS
 
 TYPES = ("User", "Device", "Integration", "Resource")
@@ -158,7 +160,7 @@ def _add_user(actions: Subparsers) -> None:
     radio.add_argument(
         "radios", nargs="*", metavar="RADIO", help="such as !a1b2c3d4; none takes all away"
     )
-    _add_tak(user)
+    _add_of_extensions("user", user)
     _add_disabling(user, "member", "user")
     _add_deletion(user, "user")
     summary = "write all that is there of a user into a new folder, as JSON lines and files"
@@ -168,28 +170,11 @@ def _add_user(actions: Subparsers) -> None:
     action(user, "list", ("cli.hub.directory", "user_list"), "list users")
 
 
-def _add_tak(user: Subparsers) -> None:
-    summary = "make a data package for a user's phone at the hub's TAK server; alone, list them"
-    tak = action(user, "tak", ("cli.hub.tak", "tak"), summary)
-    tak.add_argument("user", nargs="?")
-    tak.add_argument("--out", type=Path, metavar="FILE.zip", help="(tak-NUMBER.zip here)")
-    tak.add_argument(
-        "--itak", action="store_true", help="in the form that iTAK takes, a file or a code"
-    )
-    tak.add_argument(
-        "--qr",
-        action="store_true",
-        help="no file: a code for the phone's camera, good once, for a quarter of an hour",
-    )
-    tak.add_argument(
-        "--trust",
-        type=Path,
-        metavar="FILE.zip",
-        help="no user: what a phone trusts, before it scans a code of this hub's own authority",
-    )
-    tak.add_argument(
-        "--revoke", action="store_true", help="end all of the user's, and their connections"
-    )
+def _add_of_extensions(noun: str, actions: Subparsers) -> None:
+    """Add the verbs that extensions have for this noun."""
+    for extension in extensions().values():
+        if noun in extension.hub_verbs:
+            imported(extension.hub_verbs[noun])(actions)
 
 
 def _add_over_satellite(parser: CommandParser) -> None:

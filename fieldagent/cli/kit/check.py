@@ -15,13 +15,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.healing_steps import check_step
 from fieldagent.agent.channels.serial_check import check_serial_port
+from fieldagent.agent.kit_part import kit_parts
 from fieldagent.agent.mesh import radio_keys, troubles
 from fieldagent.agent.mesh.key_change import KeyStep, in_words
 from fieldagent.agent.modem_healing import healing_of
-from fieldagent.agent.mqtt_settings import MqttSettings
 from fieldagent.agent.network_page import files_of
 from fieldagent.agent.outbound.budget import sos_reserve
 from fieldagent.agent.radios.known import radio
@@ -36,6 +35,7 @@ from fieldagent.system.directories import is_held
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.named_object import imported
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escaped_lines
@@ -118,16 +118,29 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield from _healing(settings)
     if settings.hub_address is not None:
         yield _hub(settings, settings.hub_address)
-    if settings.mqtt.address is not None:
-        yield _mqtt(settings.mqtt, settings.mqtt.address, running)
+    yield from _parts(settings, running)
     if settings.inbound_hook is not None:
         yield _command("inbound-hook", settings.inbound_hook)
     if settings.map_file is not None:
         yield _map(settings.map_file)
     if settings.page_listen:
         yield _page(settings)
-    if not (settings.inbound_hook or settings.webhook_address or settings.mqtt.address):
+    if not (settings.inbound_hook or settings.webhook_address or _has_hook(settings)):
         yield Finding(True, "no hook is set: what comes in is kept, and handed to nobody")
+
+
+def _parts(settings: Settings, running: Running) -> Iterator[Finding]:
+    """Yield the findings of each extension's part that the settings turn on."""
+    for name, part in kit_parts().items():
+        if part.check:
+            status = None if running.status is None else running.status.get(name)
+            yield from imported(part.check)(settings.parts[name], status)
+
+
+def _has_hook(settings: Settings) -> bool:
+    """Return True if an extension's part takes inbound payloads."""
+    plans = (imported(part.plan)(settings.parts[name]) for name, part in kit_parts().items())
+    return any(plan.hooks for plan in plans if plan is not None)
 
 
 def _people(settings: Settings, running: Running) -> Finding:
@@ -301,23 +314,6 @@ def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
         for trouble in (troubles.Trouble.NOT_SEALED, troubles.Trouble.SEALED):
             if count := radio.get(trouble.member):
                 yield Finding(True, f"since the agent began {troubles.in_words(trouble, count)}")
-
-
-def _mqtt(settings: MqttSettings, address: str, running: Running) -> Finding:
-    """Say hello to the broker under another name than the agent's, whose session goes on, and look
-    at what the agent says of that."""
-
-    from fieldagent.agent.mqtt.probe import probe
-
-    if why := run_breakable(probe, settings):
-        return Finding(False, f"MQTT: {why}")
-    status = running.status and running.status.get("mqtt")
-    if status and status["reason"] and status["state"] != LinkState.NO_SERVICE.value:
-        return Finding(False, f"MQTT: {status['reason']}")
-    text = f"the broker at {address} takes this kit"
-    if not settings.secure:
-        text += "; whoever is on the way reads everything, the password too: mqtts:// is TLS"
-    return Finding(True, text)
 
 
 def _hub(settings: Settings, address: str) -> Finding:

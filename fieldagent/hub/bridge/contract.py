@@ -1,9 +1,9 @@
-"""A bridge, as the hub sees one: it works at somebody else's server, where a team looks already,
-tells there what is here, and brings what people there say.
+"""The contract of a bridge: it connects a workspace to a third party's server that a team uses.
 
-A bridge is one module or folder with a `BridgeKind`, named in `known.BRIDGES`. What it brings from
-there goes over what is paid for only by an allow list and a budget of its own, and nothing that a
-bridge has brought goes out by one again. What becomes of each kind of item is in docs/bridges.md.
+A bridge is one module or folder with a `BridgeKind`, named in `Extension.bridges`. It publishes
+items there and takes in items from there. An item from a bridge uses paid channels only if its
+sender is in the bridge's allow list and its budget allows it. No bridge sends out an item that a
+bridge took in. docs/bridges.md has the route of each kind of item.
 """
 
 from __future__ import annotations

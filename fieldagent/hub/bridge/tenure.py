@@ -22,10 +22,11 @@ from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.persist import told_once
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire import tak_map
 
 log = logging.getLogger(__name__)
 
+IDENTITY_PREFIX = "FA-"
+"""The beginning of each identity of a hub at a third party's server."""
 HOLDS = 30.0
 """Seconds for which a process holds a bridge without saying that it lives."""
 RENEW = 10.0
@@ -141,7 +142,7 @@ def hold(
         "INSERT INTO bridge (name, identity, place, happened) SELECT ?, ?, (SELECT"
         " coalesce(max(id), 0) FROM item), (SELECT coalesce(max(id), 0) FROM sos_event)"
         " WHERE true ON CONFLICT (name) DO NOTHING",
-        *(name, f"{tak_map.PREFIX}{secrets.token_hex(4)}"),
+        *(name, f"{IDENTITY_PREFIX}{secrets.token_hex(4)}"),
     )
     rows = db.execute(
         "UPDATE bridge SET holder = ?, until = ? WHERE name = ? AND (holder = ? OR until <= ?"

@@ -1,0 +1,58 @@
+"""The contract of a part that an extension adds to the agent.
+
+The settings read `KEYS` of each part at every start, so a part names its functions by their places:
+they are imported only when the settings turn the part on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from functools import cache
+from typing import Any
+
+from fieldagent.extensions import places
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.named_object import named_object
+from fieldagent.system.properties import Key
+
+SECRET = "it is a secret, which whoever reads the hub's database could read on its way"
+"""The reason why a remote command cannot change a key that holds a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class KitPart:
+    """Describes one part: its settings, its service, and the texts about it."""
+
+    name: str
+    """Its member of `GET /api/status`."""
+    title: str
+    """Its name in the log and in notices."""
+    keys: tuple[Key, ...]
+    own: Callable[..., Any]
+    """Makes the part's settings from the values of `keys`, in their order."""
+    plan: str
+    """Place of a function from these settings to a `part_service.PartPlan`, or to None if they do
+    not turn the part on."""
+    check: str = ""
+    """Place of a function that `fieldagent check` calls with these settings and the part's answer
+    in `GET /api/status`, None if no agent runs. Returns findings, none if the part is off."""
+    metrics: str = ""
+    """Place of a function from the part's answer in `GET /api/status` to families of metrics."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Values for a first settings file, for keys without a default that are not secret."""
+    needs: Mapping[str, str] = field(default_factory=dict)
+    """Keys that mean nothing without another key."""
+    not_from_afar: Mapping[str, str] = field(default_factory=dict)
+    """Keys that a remote command cannot change, each with the reason."""
+
+
+@cache
+def kit_parts() -> Mapping[str, KitPart]:
+    """Return the parts of all extensions, by name."""
+    return {name: named_object(place, KitPart) for name, place in places("kit_parts").items()}
+
+
+def part_keys() -> list[Key]:
+    """Return the settings keys of all parts."""
+    return [key for part in kit_parts().values() for key in part.keys]

@@ -1,0 +1,13 @@
+"""MQTT and Home Assistant: an agent or a hub as a client of an MQTT broker.
+
+`packets.py` holds the protocol. `session.py` and `commands.py` serve both programs. `agent/` has
+the kit's part and `hub/` the hub's bridge.
+"""
+
+from fieldagent.system.extension import Extension
+
+EXTENSION = Extension(
+    "MQTT and Home Assistant",
+    kit_parts={"mqtt": "fieldagent.extensions.mqtt.agent.settings:PART"},
+    bridges={"mqtt": "fieldagent.extensions.mqtt.hub.kind:KIND"},
+)

@@ -1,0 +1,48 @@
+"""How the kit comes to its broker, and who it is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+from fieldagent.agent.channels.connecting import ServerPlace, Unreachable, open_stream
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.extensions.mqtt import session
+from fieldagent.extensions.mqtt.agent.settings import MqttSettings
+from fieldagent.extensions.mqtt.packets import Will
+from fieldagent.extensions.mqtt.session import BrokerLost, MqttClient, MqttSession
+
+
+def client_id(settings: MqttSettings) -> str:
+    """Return by which the broker knows this kit."""
+    return f"fieldagent-{settings.name}"
+
+
+@asynccontextmanager
+async def connected(
+    settings: MqttSettings, will: Will | None = None, *, suffix: str = ""
+) -> AsyncIterator[MqttSession]:
+    """Connect to the broker. `suffix` tells this session from the agent's own. Raises
+    BrokerLost."""
+    client = MqttClient(
+        f"{client_id(settings)}{suffix}",
+        "this kit",
+        "mqtt-password",
+        settings.user,
+        settings.password,
+    )
+    async with session.connected(partial(_open, settings), client, will) as connection:
+        yield connection
+
+
+async def _open(settings: MqttSettings) -> trio.abc.Stream:
+    place = ServerPlace(
+        settings.host, settings.port, settings.secure, "mqtt-ca-file", settings.ca_file
+    )
+    try:
+        return await open_stream(place)
+    except Unreachable as error:
+        raise BrokerLost(error.reason, fault=error.state is LinkState.FAULT) from error

@@ -1,0 +1,146 @@
+"""Decides what becomes of a command that came by MQTT, and puts it on disk.
+
+Whoever can publish at the broker can send, under any client id. So a sender is the last level of
+the topic, which the broker's own rules can keep for one. Only those of `mqtt-senders` use what
+costs, name people (on whose account that is delivered the kit cannot know), and replace what waits.
+All of them together have one budget.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import DamagedPackage
+from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.agent.outbound.standing import Standing
+from fieldagent.agent.refusals import told_as_problems, unread_member
+from fieldagent.extensions.mqtt.agent.settings import MqttSettings
+from fieldagent.extensions.mqtt.commands import HourlyGate, document_in, take_key
+from fieldagent.http.problem import Problem
+from fieldagent.package.delivery import legs_json
+from fieldagent.package.package import Channel, Package
+from fieldagent.package.reading import ITEMS, Fault, InvalidPackage, is_sos, read_package
+
+MARK = "mqtt "
+"""What the Idempotency-Key of a Package begins with in the journal that came by MQTT."""
+NOT_LISTED = "{sender} is not in mqtt-senders"
+
+
+class Door:
+    """`has_sms` tells whether what goes over Cellular may leave by SMS."""
+
+    def __init__(
+        self,
+        settings: MqttSettings,
+        journal: Journal,
+        intake: Intake,
+        outboxes: Mapping[Channel, ChannelOutbox],
+        purse: DayPurse,
+        *,
+        has_sms: bool,
+    ) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._intake = intake
+        self._outboxes = outboxes
+        self._has_sms = has_sms
+        self.gate = HourlyGate(settings.commands_per_hour, journal.clock.now)
+        self.purse = purse
+
+    async def take(self, sender: str, body: bytes) -> dict[str, Any]:
+        """Return what the sender is told, once that is true on disk."""
+        key = None
+        try:
+            with told_as_problems():
+                document = document_in(body)
+                unread: list[Fault] = []
+                key = _take_key(document, unread)
+                package = read_package(document, ITEMS, unread)
+                standing, withheld = await self._accept(sender, key, package)
+        except Problem as problem:
+            self.gate.counts["refused"] += 1
+            answer = json.loads(problem.to_response().body)
+            return {"accepted": False, "key": key, "problem": answer}
+        self.gate.counts["taken"] += 1
+        answer = {
+            "accepted": True,
+            "key": key,
+            "id": standing.id,
+            "status": standing.status,
+            "channels": legs_json(standing.legs),
+            **unread_member(unread),
+        }
+        return answer | ({"withheld": withheld} if withheld else {})
+
+    async def _accept(
+        self, sender: str, key: str | None, package: Package
+    ) -> tuple[Standing, dict[str, str]]:
+        """Return how it stands, and on which channels it does not go, with why."""
+        self._refuse_what_is_not_theirs(sender, package)
+        name = f"{MARK}{sender} {key or secrets.token_hex(8)}"
+        earlier = outbound.by_idempotency_key(self._journal, name)
+        if earlier is not None:
+            # What it may cost was decided then, and its channels with that.
+            with suppress(DamagedPackage):
+                if (known := outbound.package(self._journal, earlier.sequence)) is not None:
+                    package = replace(package, channels=known.package.channels)
+            return await self._intake.accept(package, name), {}
+        if package.sos:
+            return await self._intake.accept(package, name), {}
+        plan = self._affordable(sender, package)
+        async with self.purse.paying(plan.price):
+            return await self._intake.accept(plan.package, name), plan.withheld
+
+    def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:
+        listed = sender in self._settings.senders
+        who = NOT_LISTED.format(sender=sender or "who sends without a name")
+        if package.sos and self._settings.sos == "off":
+            raise Problem(403, "nothing was queued: mqtt-sos does not let MQTT raise an SOS")
+        if package.sos and not listed:
+            raise Problem(403, f"nothing was queued: {who}, and raises no SOS")
+        said = {
+            "to": package.to,
+            "from": package.author,
+            # It would take the place of another program's Package.
+            "collapseKey": package.collapse_key,
+        }
+        for member, value in said.items():
+            if value is not None and not listed:
+                raise Problem(403, f"nothing was queued: {who}, and cannot say `{member}`")
+
+    def _affordable(self, sender: str, package: Package) -> Affordable:
+        """Raises Problem where no channel is left."""
+        listed = sender in self._settings.senders
+        limits = SpendingLimits(
+            "" if listed else NOT_LISTED.format(sender=sender or "the sender"),
+            self.purse.left() or 0,
+            self._settings.credits_per_day,
+            "mqtt-credits-per-day lets MQTT cost",
+            self._has_sms,
+        )
+        now = self._journal.clock.date(self._journal.clock.now())
+        plan = affordable(package, self._outboxes, now, limits)
+        if not plan.goes:
+            raise Problem(403, f"nothing was queued: {plan.why}")
+        return plan
+
+
+def _take_key(document: dict[str, Any], unread: list[Fault]) -> str | None:
+    """Take the key out of a document. A wrong one refuses no SOS. Raises InvalidPackage."""
+    try:
+        return take_key(document)
+    except InvalidPackage as wrong:
+        if not is_sos(document):
+            raise
+        unread += wrong.faults
+        return None

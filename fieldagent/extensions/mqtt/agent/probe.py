@@ -1,0 +1,40 @@
+"""How `fieldagent check` looks at the broker."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.extensions.mqtt.agent.connecting import connected
+from fieldagent.extensions.mqtt.agent.settings import MqttSettings
+from fieldagent.extensions.mqtt.session import BrokerLost
+from fieldagent.system.finding import Finding
+from fieldagent.system.signals import run_breakable
+
+
+async def probe(settings: MqttSettings) -> str:
+    """Return why the broker does not take this kit; empty where it does. The agent's session goes
+    on: it is another's, that a broker does not keep."""
+    try:
+        async with connected(settings, suffix=f"-{secrets.token_hex(3)}") as session:
+            await session.leave()
+    except BrokerLost as lost:
+        return lost.reason
+    return ""
+
+
+def check(settings: MqttSettings, status: Mapping[str, Any] | None) -> list[Finding]:
+    """Connect to the broker once, under another client name than the agent's, whose session
+    continues. `status` is the broker's member of `GET /api/status`, None if no agent runs."""
+    if settings.address is None:
+        return []
+    if why := run_breakable(probe, settings):
+        return [Finding(False, f"MQTT: {why}")]
+    if status and status["reason"] and status["state"] != LinkState.NO_SERVICE.value:
+        return [Finding(False, f"MQTT: {status['reason']}")]
+    text = f"the broker at {settings.address} takes this kit"
+    if not settings.secure:
+        text += "; whoever is on the way reads everything, the password too: mqtts:// is TLS"
+    return [Finding(True, text)]

@@ -1,0 +1,142 @@
+"""Publishes how the kit and the Packages that came by MQTT stand, each once it has changed.
+
+What changed is read from the journal, as for `GET /api/events`. So what changes while the broker is
+away is told once it is back, as it stands then; and after a restart of the agent what is still
+known is told once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import trio
+
+from fieldagent.agent.journal import changes, inbound, outbound, places
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Accepted, DamagedPackage
+from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.agent.outbound.reach import reached
+from fieldagent.agent.outbound.standing import UnknownPackage, standing_of
+from fieldagent.extensions.mqtt.agent import documents
+from fieldagent.extensions.mqtt.agent.door import MARK
+from fieldagent.extensions.mqtt.agent.topics import MqttTopics
+from fieldagent.extensions.mqtt.discovery import compact
+from fieldagent.extensions.mqtt.session import MqttSession
+from fieldagent.package.delivery import legs_json
+from fieldagent.package.package import Location
+from fieldagent.package.writing import clock_time
+
+LOOK_EVERY, LOOK_APART = 10.0, 1.0
+"""Seconds between two looks at the state at most, and at least."""
+POSITIONS_LOOKED_AT = 20
+
+
+class Reporter:
+    """`run` it for as long as there is a session; it goes on where it was with the next."""
+
+    def __init__(self, journal: Journal, topics: MqttTopics, name: str, purse: DayPurse) -> None:
+        self._journal = journal
+        self._topics = topics
+        self._name = name
+        self._purse = purse
+        self._place = changes.oldest(journal)
+        self._announce = trio.Event()
+        self._moved = trio.Event()
+
+    def announce(self) -> None:
+        """Announce the kit anew: Home Assistant has begun anew, and knows nothing of it."""
+        self._announce.set()
+        self._announce = trio.Event()
+
+    async def run(self, session: MqttSession, status: Callable[[], Mapping[str, Any]]) -> None:
+        """Report over a session until cancelled. Raises BrokerLost."""
+        async with trio.open_nursery() as nursery:
+            if self._topics.config:
+                nursery.start_soon(self._keep_announced, session, status)
+            nursery.start_soon(self._tell_state, session, status)
+            nursery.start_soon(self._tell_position, session)
+            nursery.start_soon(self._tell_packages, session)
+
+    async def _keep_announced(
+        self, session: MqttSession, status: Callable[[], Mapping[str, Any]]
+    ) -> NoReturn:
+        while True:
+            again = self._announce
+            links = status()["channels"].items()
+            channels = [name.lower() for name, link in links if link["configured"]]
+            discovery = documents.discovery(self._topics, self._name, channels)
+            await session.publish(self._topics.config, compact(discovery), retain=True)
+            await again.wait()
+
+    async def _tell_state(
+        self, session: MqttSession, status: Callable[[], Mapping[str, Any]]
+    ) -> NoReturn:
+        published = b""
+        while True:
+            left = self._purse.left() or 0
+            document = compact(documents.state(status(), self._last_inbound(), left))
+            if document != published:
+                await session.publish(self._topics.state, document, retain=True)
+                published = document
+            await trio.sleep(LOOK_APART)
+            with trio.move_on_after(LOOK_EVERY):
+                await self._journal.news()
+
+    def _last_inbound(self) -> str | None:
+        listed = inbound.listing(self._journal, 1)
+        return clock_time(listed[0]["received"]) if listed else None
+
+    async def _tell_position(self, session: MqttSession) -> NoReturn:
+        published = b""
+        while True:
+            moved = self._moved
+            own, _ = await places.newest(self._journal, POSITIONS_LOOKED_AT)
+            positions = [
+                replace(each.place, timestamp=each.moment)
+                for each in own
+                if isinstance(each.place, Location)
+            ]
+            if positions and (now := compact(documents.position(positions[0]))) != published:
+                await session.publish(self._topics.position, now, retain=True)
+                published = now
+            await trio.sleep(LOOK_APART)
+            await moved.wait()
+
+    async def _tell_packages(self, session: MqttSession) -> NoReturn:
+        while True:
+            if not changes.is_known(self._journal, self._place):
+                self._place = changes.oldest(self._journal)
+            news, place = changes.since(self._journal, self._place, ("package",))
+            for change in news:
+                await self._tell_package(session, change.subject)
+            self._place = place
+            if place == changes.newest(self._journal):
+                await self._journal.news()
+            else:
+                await trio.lowlevel.checkpoint()
+
+    async def _tell_package(self, session: MqttSession, sequence: int) -> None:
+        with suppress(DamagedPackage, UnknownPackage):
+            accepted = outbound.package(self._journal, sequence)
+            if accepted is None or accepted.origin:
+                return
+            if isinstance(accepted.package.item, Location):
+                self._moved.set()
+                self._moved = trio.Event()
+            if (accepted.idempotency_key or "").startswith(MARK):
+                standing = self._standing(accepted)
+                await session.publish(self._topics.package(accepted.id), compact(standing))
+
+    def _standing(self, accepted: Accepted) -> dict[str, Any]:
+        standing = standing_of(self._journal, accepted.sequence)
+        known = outbound.by_sequence(self._journal, accepted.sequence)
+        steps = [] if known is None else reached(self._journal, known)
+        return {
+            "id": standing.id,
+            "status": standing.status,
+            "channels": legs_json(standing.legs),
+            "reached": [step._asdict() for step in steps],
+        }

@@ -1,0 +1,180 @@
+"""Keeps the kit at its broker: connected again where it was lost, after waits that grow.
+
+1. What comes in is handed over while there is a session, by the journal as to any hook: it is done
+   with once the broker has acknowledged it, and handed over again where the session or the agent
+   ended before that.
+2. What comes as commands goes through `fieldagent.extensions.mqtt.commands`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.inbound.hooks import Hook, run_hook
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.agent.part_service import PartHost, PartPlan
+from fieldagent.extensions.mqtt.agent import documents
+from fieldagent.extensions.mqtt.agent.connecting import client_id, connected
+from fieldagent.extensions.mqtt.agent.door import Door
+from fieldagent.extensions.mqtt.agent.reporter import Reporter
+from fieldagent.extensions.mqtt.agent.settings import MqttSettings
+from fieldagent.extensions.mqtt.agent.topics import topics_of
+from fieldagent.extensions.mqtt.commands import Commands, MqttCommand
+from fieldagent.extensions.mqtt.packets import Published, Will
+from fieldagent.extensions.mqtt.session import (
+    STEADY,
+    BrokerLost,
+    MqttSession,
+    ShortSessions,
+    wait_before,
+)
+from fieldagent.system import waits
+from fieldagent.system.error_groups import first_error
+from fieldagent.system.supervisor import Note
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
+
+log = logging.getLogger(__name__)
+
+HOOK = "MQTT"
+"""The broker's name in the journal, as a hook and as a payer."""
+
+
+class Publisher:
+    """The hook that hands over what comes in. It is run while there is a session."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self.session: MqttSession | None = None
+        self.hook = Hook(HOOK, self._hand_over, by_itself=False)
+
+    async def _hand_over(self, delivery: Delivery) -> HandoverResult:
+        if self.session is None:
+            return HandoverResult(HandoverOutcome.FAILED, "the broker is away")
+        try:
+            await self.session.publish(self._topic, documents.inbound(delivery.body))
+        except BrokerLost as lost:
+            return HandoverResult(HandoverOutcome.FAILED, lost.reason)
+        return HandoverResult(HandoverOutcome.HANDED)
+
+
+def plan(settings: MqttSettings) -> PartPlan | None:
+    """Return the part that connects to the broker, or None if `mqtt-address` is not set."""
+    if settings.address is None:
+        return None
+    publisher = Publisher(topics_of(*settings.place).inbound)
+
+    def service(host: PartHost) -> MqttService:
+        purse = DayPurse(host.journal, HOOK, settings.credits_per_day)
+        door = Door(settings, host.journal, host.intake, host.outboxes, purse, has_sms=host.has_sms)
+        return MqttService(settings, host.journal, host.inbox, publisher, door)
+
+    return PartPlan(service, [publisher.hook])
+
+
+class MqttService:
+    """`run` it under a supervisor; `status` is for the API."""
+
+    def __init__(
+        self,
+        settings: MqttSettings,
+        journal: Journal,
+        inbox: Inbox,
+        publisher: Publisher,
+        door: Door,
+    ) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._inbox = inbox
+        self._publisher = publisher
+        self._door = door
+        self._topics = topics_of(*settings.place)
+        self._reporter = Reporter(journal, self._topics, settings.name, door.purse)
+        self._commands = Commands(door.gate, self._carry_out, self._topics.result)
+        self._short = ShortSessions(client_id(settings))
+        self._told = ""
+        self.link = ChannelLink()
+
+    async def run(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> NoReturn:
+        """Connect to the broker, again whenever it is lost, and work with it. `status` returns the
+        answer to `GET /api/status`. Raises what the journal raises."""
+        tries = 0
+        while True:
+            began = trio.current_time()
+            try:
+                await self._work(status, note_fault)
+            except* BrokerLost as lost:
+                self._tell_lost(first_error(lost), trio.current_time() - began)
+            finally:
+                self._publisher.session = None
+            if trio.current_time() - began >= STEADY:
+                tries = 0
+            await waits.sleep(wait_before(tries))
+            tries += 1
+
+    def _tell_lost(self, error: BaseException, lasted: float) -> None:
+        assert isinstance(error, BrokerLost)
+        lost = self._short.judge(error, lasted)
+        if self._told != lost.reason:
+            log.warning("MQTT: %s", lost.reason)
+        self._told = self.link.reason = lost.reason
+        self.link.state = LinkState.FAULT if lost.fault else LinkState.NO_SERVICE
+
+    def _tell_ready(self) -> None:
+        """A session that the broker will end soon, as those before it, is no news."""
+        self.link.state = LinkState.READY
+        if not self._short.often:
+            self._told = self.link.reason = ""
+            log.info("MQTT: the broker at %s has this kit", self._settings.address)
+
+    async def _work(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
+        """Work with the broker until the session is lost. Raises BrokerLost."""
+        will = Will(self._topics.online, b"offline")
+        async with connected(self._settings, will) as session:
+            self._commands.begin()
+            async with trio.open_nursery() as nursery:
+                # What comes is heard from the start: the broker sends what waited for us at once.
+                nursery.start_soon(session.run, partial(self._take, session))
+                nursery.start_soon(self._commands.run, session)
+                await session.publish(self._topics.online, b"online", retain=True)
+                await session.subscribe(self._topics.filters())
+                self._publisher.session = session
+                self._tell_ready()
+                nursery.start_soon(self._short.note_lasting, self._tell_ready)
+                hook = self._publisher.hook
+                nursery.start_soon(run_hook, hook, self._journal, self._inbox, note_fault)
+                nursery.start_soon(self._reporter.run, session, status)
+
+    async def _take(self, session: MqttSession, came: Published) -> None:
+        """Judge what came before anything is made of it."""
+        if came.topic == self._topics.birth and came.payload == b"online" and not came.retained:
+            self._reporter.announce()
+        sender = self._topics.sender(came.topic)
+        if sender is not None and self._commands.admit(MqttCommand(sender, came)):
+            return
+        if came.number is not None:
+            await session.acknowledge(came.number)
+
+    async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
+        return await self._door.take(command.sender, command.came.payload)
+
+    def status(self) -> dict[str, Any]:
+        """Return how the broker is reached, and what came from it."""
+        waiting = self._journal.read(
+            "SELECT count(*) FROM handover WHERE hook = ? AND state = 'waiting'", HOOK
+        )
+        return {
+            "state": self.link.state.value,
+            "reason": self.link.reason,
+            "commands": dict(self._door.gate.counts),
+            "inboundWaiting": waiting[0][0],
+            "creditsToday": self._door.purse.spent(),
+            "creditsPerDay": self._settings.credits_per_day,
+        }

@@ -1,0 +1,126 @@
+"""The settings of the MQTT broker that the kit speaks to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fieldagent.agent.kit_part import SECRET, KitPart
+from fieldagent.extensions.mqtt.shared_settings import (
+    CA_FILE,
+    DISCOVERY,
+    PREFIX,
+    broker_address,
+    host_of,
+    is_secure,
+    one_level,
+    port_of,
+    senders,
+)
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.properties import Key, one_of, text, whole
+
+
+class MqttSettings(NamedTuple):
+    """As `KEYS` has them, in that order."""
+
+    address: str | None = None
+    user: str | None = None
+    password: str | None = None
+    ca_file: Path | None = None
+    name: str = "kit"
+    prefix: str = "fieldagent"
+    discovery: str = "homeassistant"
+    """Empty for none."""
+    senders: frozenset[str] = frozenset()
+    credits_per_day: int = 0
+    commands_per_hour: int = 60
+    sos: str = "off"
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Return the prefix, the name and the prefix of discovery, of which its topics are made."""
+        return self.prefix, self.name, self.discovery
+
+    @property
+    def host(self) -> str:
+        """Return the host of the broker; empty where none is set."""
+        return host_of(self.address or "")
+
+    @property
+    def port(self) -> int:
+        """Return the TCP port of the broker."""
+        return port_of(self.address or "")
+
+    @property
+    def secure(self) -> bool:
+        """Return whether it is spoken to in TLS."""
+        return is_secure(self.address or "")
+
+
+KEYS = (
+    Key(
+        "mqtt-address",
+        broker_address,
+        None,
+        "an MQTT broker that other programs take messages and state from, and send by, such as"
+        " mqtt://127.0.0.1 or mqtts://host:8883 (docs/bridges.md)",
+    ),
+    Key("mqtt-user", text, None, "the name that this kit has at the broker"),
+    Key("mqtt-password", text, None, "its password there"),
+    CA_FILE,
+    Key("mqtt-name", one_level, "kit", "what this kit is called in topics: no two the same (kit)"),
+    PREFIX,
+    DISCOVERY,
+    Key(
+        "mqtt-senders",
+        senders,
+        frozenset[str](),
+        "who may use what costs, name people, and raise an SOS where mqtt-sos lets them: the names"
+        " behind send/ in the topic, which the broker's own rules must keep for them (nobody)",
+    ),
+    Key(
+        "mqtt-credits-per-day",
+        whole(0, 1_000_000, "credits"),
+        0,
+        "most satellite credits, and SMS, a UTC day that these together may cost, an SOS aside (0:"
+        " none)",
+    ),
+    Key(
+        "mqtt-commands-per-hour",
+        whole(1, 100_000, "commands"),
+        60,
+        "most that is taken in an hour; what is beyond is dropped and counted (60)",
+    ),
+    Key(
+        "mqtt-sos",
+        one_of("off", "on"),
+        "off",
+        "on: mqtt-senders may raise an SOS; an automation that errs raises one, too (off)",
+    ),
+)
+EXAMPLES = {
+    "mqtt-address": "mqtt://127.0.0.1",
+    "mqtt-user": "fieldagent",
+    "mqtt-ca-file": "/etc/fieldagent/broker-ca.pem",
+    "mqtt-senders": "home-assistant",
+}
+NEEDS = {
+    **{key.name: "mqtt-address" for key in KEYS[1:] if key.default is None},
+    "mqtt-password": "mqtt-user",
+}
+PART = KitPart(
+    name="mqtt",
+    title="MQTT",
+    keys=KEYS,
+    own=MqttSettings,
+    plan="fieldagent.extensions.mqtt.agent.service:plan",
+    check="fieldagent.extensions.mqtt.agent.probe:check",
+    metrics="fieldagent.extensions.mqtt.agent.metrics:families",
+    examples=EXAMPLES,
+    needs=NEEDS,
+    not_from_afar={
+        "mqtt-address": "all that comes in would go there, and what is sent come from there",
+        "mqtt-ca-file": "it says whom the kit takes for its broker",
+        "mqtt-password": SECRET,
+    },
+)

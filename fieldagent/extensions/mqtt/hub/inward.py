@@ -1,0 +1,286 @@
+"""What a command becomes that came by MQTT.
+
+| body                                   | becomes                                              |
+|----------------------------------------|------------------------------------------------------|
+| text, by a kit's topic                 | a message to its user                                |
+| the JSON of a push, without            | that item, to a user, a group or, where it is no     |
+| `sourceUserId` and `workspaceId`       | message, everybody                                   |
+| `{"acknowledge": 12, "text": "…"}`     | with `mqtt-acknowledge`, the answer to an incident   |
+
+1. Its sender stands here as a member without a way in, called `SENDER (MQTT)`; who is not in
+   `mqtt-senders` stands as `MQTT`, as anybody may call themselves anything.
+2. It goes over satellite or SMS where its sender is in `mqtt-senders` and the day's credits last,
+   and waits for a link otherwise. The result says so.
+3. A command with a `key` is carried out once, whatever breaks. One without is known again where the
+   broker says that it may have brought it before, by its number and body.
+4. One with `dryRun` is told what it would cost, and nothing of it is entered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fieldagent.extensions.mqtt.commands import document_in, take_key
+from fieldagent.extensions.mqtt.hub import records
+from fieldagent.extensions.mqtt.hub.records import StoredCommand
+from fieldagent.extensions.mqtt.hub.topics import CommandAddress, HubTopics
+from fieldagent.http.problem import Problem
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.access.people import members_of
+from fieldagent.hub.access.push import Push, read_push
+from fieldagent.hub.api import sos_desk
+from fieldagent.hub.api.push_api import posting_of
+from fieldagent.hub.bridge import spending
+from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.bridge.spending import Allowance
+from fieldagent.hub.field.far_sizes import FarKits, far_kits, hold_back
+from fieldagent.hub.records import sos
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import SOS_PRIORITY
+from fieldagent.package.reading import Fault, InvalidPackage
+from fieldagent.package.strict_json import NotJson
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.wording import counted
+
+OURS = ("sourceUserId", "workspaceId")
+TARGETS = ("targetUserId", "targetGroup")
+TEXT_MAX = 200
+NOT_ALLOWED = "waits for a link: {sender} is not in mqtt-senders"
+SPENT = "waits for a link: mqtt-credits-per-day is spent"
+KEY_REUSED = "nothing was queued: this key was used for another body"
+
+
+class HubMqttRules(NamedTuple):
+    """What the settings say."""
+
+    workspace: str
+    """Its number or name."""
+    shares: frozenset[str]
+    senders: frozenset[str]
+    credits_per_day: int
+    acknowledges: bool
+    time_to_live: float = 604_800.0
+    """Seconds, of a command that does not say how long."""
+
+
+class CommandInbox(NamedTuple):
+    """Where what comes goes."""
+
+    workspace: int
+    rules: HubMqttRules
+    topics: HubTopics
+
+
+class CameAs(NamedTuple):
+    """How the broker has brought a command, by which one without a key is known again: an
+    acknowledgement may be lost as this process ends."""
+
+    number: int | None
+    again: bool
+    chance: str
+    """That no other has."""
+
+    @property
+    def prefix(self) -> str:
+        """Return how the keys begin that a packet of this number gives its commands."""
+        return f"own {self.number} "
+
+    @property
+    def own_key(self) -> str:
+        """Return the key of a command that names none."""
+        return f"{self.prefix}{self.chance}"
+
+
+class BrokerOutcome(NamedTuple):
+    became: Became
+    answer: Mapping[str, Any]
+    """What its sender is told."""
+
+
+def carry_out(
+    db: Db, inbox: CommandInbox, address: CommandAddress, came: CameAs, body: bytes, now: float
+) -> BrokerOutcome:
+    """Put what a command becomes into the database. `came` names one that has no key."""
+    key = None
+    try:
+        document = document_in(body)
+        key = take_key(document)
+        name = address.sender if address.sender in inbox.rules.senders else ""
+        if _take_dry_run(document):
+            member = records.member_of(db, inbox.workspace, name, now)
+            posting, _ = _posting(db, inbox, address, document, member, now)
+            cost = _told_cost(db, posting, _allowance(db, inbox, address, now), now)
+            answer = {"accepted": False, "dryRun": True, "key": key, **cost}
+            return BrokerOutcome(Became.ASKED, answer)
+        digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
+        # Of a commit that broke nobody knows whether it was stored: it is asked for once more.
+        known = records.known_command(db, address.sender, key or came.own_key)
+        if known is None and key is None and came.again:
+            known = records.brought_before(db, address.sender, came.prefix, digest, now)
+        if known is not None:
+            if known.digest != digest:
+                raise Problem(422, KEY_REUSED)
+            return BrokerOutcome(Became.REPEATED, known.outcome)
+        member = records.member_of(db, inbox.workspace, name, now)
+        if "acknowledge" in document:
+            answer, spent = _acknowledge(db, inbox, address, document, member, now), 0
+        else:
+            posting, far = _posting(db, inbox, address, document, member, now)
+            answer, spent = _send(db, inbox, posting, far, _allowance(db, inbox, address, now), now)
+        answer = {"accepted": True, "key": key, **answer}
+        command = StoredCommand(digest, answer)
+        records.note_command(db, address.sender, key or came.own_key, command, spent, now)
+        return BrokerOutcome(Became.TAKEN, answer)
+    except NotJson as error:
+        return _refused(Became.UNREADABLE, key, Problem(400, str(error)))
+    except InvalidPackage as error:
+        faults = [(fault.detail, fault.pointer) for fault in error.faults]
+        text = f"nothing was queued: {counted(len(faults), 'fault')}"
+        return _refused(Became.REFUSED, key, Problem(422, text, errors=faults))
+    except Problem as problem:
+        return _refused(Became.REFUSED, key, problem)
+
+
+def _refused(became: Became, key: str | None, problem: Problem) -> BrokerOutcome:
+    body = json.loads(problem.to_response().body)
+    return BrokerOutcome(became, {"accepted": False, "key": key, "problem": body})
+
+
+def _send(
+    db: Db, inbox: CommandInbox, posting: Posting, far: FarKits, allowance: Allowance, now: float
+) -> tuple[dict[str, Any], int]:
+    """Return what its sender is told, and what it may cost."""
+    paid = spending.enter_within(db, posting, allowance, now)
+    hold_back(db, paid.entered.item, far)
+    topic = inbox.topics.reached(None, paid.entered.request_id)
+    records.follow(db, paid.entered.item, topic, now)
+    answer = {"id": paid.entered.request_id, "credits": paid.credits, **_withheld(paid.why)}
+    return answer, paid.credits
+
+
+def _withheld(why: str) -> dict[str, str]:
+    return {"withheld": f"it {why}"} if why else {}
+
+
+def _take_dry_run(document: dict[str, Any]) -> bool:
+    """Take the wish to know the cost alone out of a document. Raises InvalidPackage."""
+    if "acknowledge" in document:
+        return False
+    asks = document.pop("dryRun", False)
+    if not isinstance(asks, bool):
+        raise InvalidPackage([Fault("must be true or false", "/dryRun")])
+    return asks
+
+
+def _told_cost(db: Db, posting: Posting, allowance: Allowance, now: float) -> dict[str, Any]:
+    """Return what it would cost to send it now."""
+    quote = spending.quoted(db, posting, allowance, now)
+    return {
+        "credits": quote.credits,
+        "creditsLeft": max(0, allowance.left),
+        "kits": [each._asdict() for each in quote.kits],
+        **_withheld(quote.why),
+    }
+
+
+def _posting(
+    db: Db,
+    inbox: CommandInbox,
+    address: CommandAddress,
+    document: dict[str, Any],
+    member: int,
+    now: float,
+) -> tuple[Posting, FarKits]:
+    """Return what it becomes, and whose modems cannot take it. Raises InvalidPackage or
+    Problem."""
+    push = _push(db, inbox, address, document, member)
+    members = members_of(db, [push])
+    if (push.workspace, push.target or member) not in members:
+        raise Problem(403, f"nothing was queued: no user here has the number {push.target}")
+    life = inbox.rules.time_to_live
+    posting = posting_of(db, push, members, now, life)
+    if isinstance(posting, Problem):
+        raise posting
+    if address.kit is not None:
+        posting = replace(posting, device=address.kit)
+    far = far_kits(db, posting, now)
+    if why := far.refusal():
+        raise Problem(422, f"nothing was queued: {why}")
+    return posting, far
+
+
+def _allowance(db: Db, inbox: CommandInbox, address: CommandAddress, now: float) -> Allowance:
+    rules, sender = inbox.rules, address.sender or "who sends without a name"
+    return Allowance(
+        address.sender in rules.senders,
+        rules.credits_per_day - records.spent_today(db, now),
+        NOT_ALLOWED.format(sender=sender),
+        SPENT,
+    )
+
+
+def _push(
+    db: Db,
+    inbox: CommandInbox,
+    address: CommandAddress,
+    document: dict[str, Any],
+    member: int,
+) -> Push:
+    refused = OURS if address.kit is None else (*OURS, *TARGETS)
+    faults = [
+        Fault("is said by the topic, or by the hub", f"/{name}")
+        for name in refused
+        if name in document
+    ]
+    if faults:
+        raise InvalidPackage(faults)
+    said = {**document, "sourceUserId": str(member), "workspaceId": str(inbox.workspace)}
+    if address.kit is not None:
+        user = records.user_of(db, inbox.workspace, address.kit)
+        if user is None:
+            raise Problem(404, f"nothing was queued: no kit here has the number {address.kit}")
+        said["targetUserId"] = str(user)
+    push = read_push(said)
+    if push.priority >= SOS_PRIORITY:
+        raise Problem(403, "nothing was queued: an SOS is raised at a kit, and not by MQTT")
+    return push
+
+
+def _acknowledge(
+    db: Db,
+    inbox: CommandInbox,
+    address: CommandAddress,
+    document: dict[str, Any],
+    member: int,
+    now: float,
+) -> dict[str, Any]:
+    if not inbox.rules.acknowledges:
+        raise Problem(403, "mqtt-acknowledge does not let MQTT answer an incident")
+    if address.sender not in inbox.rules.senders:
+        who = address.sender or "who sends without a name"
+        raise Problem(403, f"{who} is not in mqtt-senders, and answers no incident")
+    number, text = document["acknowledge"], document.get("text", "")
+    faults = [
+        Fault("is not known", f"/{name}")
+        for name in document
+        if name not in ("acknowledge", "text")
+    ]
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**63:
+        faults.append(Fault("must be the number of an incident, such as 12", "/acknowledge"))
+    if not isinstance(text, str) or len(text) > TEXT_MAX or not text.isprintable():
+        faults.append(Fault(f"must be at most {TEXT_MAX} printable characters", "/text"))
+    if faults:
+        raise InvalidPackage(faults)
+    incident = sos.named(db, inbox.workspace, number, locked=True)
+    if incident is None:
+        raise Problem(404, f"no incident here has the number {number}")
+    try:
+        answered = sos_desk.acknowledge(db, incident, member, text, now)
+    except Refused as refused:
+        raise Problem(409, str(refused)) from None
+    return {"incident": answered.id, "state": answered.state}

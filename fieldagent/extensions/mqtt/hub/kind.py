@@ -1,0 +1,146 @@
+"""The hub at an MQTT broker: its settings, and what works by them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from fieldagent.extensions.mqtt.shared_settings import (
+    CA_FILE,
+    DISCOVERY,
+    PREFIX,
+    broker_address,
+    host_of,
+    is_secure,
+    one_level,
+    port_of,
+    senders,
+)
+from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
+from fieldagent.system.properties import Key, absolute_path, one_of, some_of, text, whole
+
+SHARES = ("positions", "incidents", "messages", "waypoints", "data", "private")
+
+
+KEYS = (
+    Key(
+        "mqtt-address",
+        broker_address,
+        None,
+        "an MQTT broker that other programs learn there of kits by, and send to them by, such as"
+        " mqtts://host:8883, or mqtt://127.0.0.1 without TLS (docs/bridges.md)",
+    ),
+    Key("mqtt-workspace", text, None, "number or name of the workspace that it is for"),
+    Key("mqtt-user", text, None, "the name that this hub has at the broker"),
+    Key("mqtt-password-file", absolute_path, None, "file whose first line is its password there"),
+    CA_FILE,
+    Key("mqtt-name", one_level, "hub", "what this hub is called in topics: no two the same (hub)"),
+    PREFIX,
+    DISCOVERY,
+    Key(
+        "mqtt-shares",
+        some_of(*SHARES),
+        ("positions", "incidents", "messages", "waypoints", "data"),
+        "what is published: some of positions, incidents, messages, waypoints, data, and private"
+        " (of those also what is for one person or a group); or none (positions incidents messages"
+        " waypoints data)",
+    ),
+    Key(
+        "mqtt-senders",
+        senders,
+        frozenset[str](),
+        "who may use what costs, satellite and SMS: the names behind send/ in the topic, which the"
+        " broker's own rules must keep for them (nobody)",
+    ),
+    Key(
+        "mqtt-credits-per-day",
+        whole(0, 1_000_000, "credits"),
+        0,
+        "most satellite credits, and SMS, a UTC day that these together may cost (0: none)",
+    ),
+    Key(
+        "mqtt-commands-per-hour",
+        whole(1, 100_000, "commands"),
+        600,
+        "most that is taken in an hour; what is beyond is dropped and counted (600)",
+    ),
+    Key(
+        "mqtt-acknowledge",
+        one_of("off", "on"),
+        "off",
+        "on: mqtt-senders may answer an incident, and it rings nobody any more; an automation that"
+        " errs does, too (off)",
+    ),
+)
+EXAMPLES = {
+    "mqtt-address": "mqtts://broker.example.org:8883",
+    "mqtt-workspace": "Alps",
+    "mqtt-user": "fieldagent",
+    "mqtt-password-file": "/etc/fieldagent/mqtt-password",
+    "mqtt-ca-file": "/etc/fieldagent/broker-ca.pem",
+    "mqtt-senders": "home-assistant",
+}
+
+
+def _faults(own: Own) -> list[str]:
+    faults = []
+    if own["mqtt-address"] is None:
+        faults += [
+            _needs(name, "mqtt-address")
+            for name in ("mqtt-workspace", "mqtt-user", "mqtt-ca-file")
+            if own[name] is not None
+        ]
+    elif own["mqtt-workspace"] is None:
+        faults.append(_needs("mqtt-address", "mqtt-workspace"))
+    if own["mqtt-password-file"] is not None and own["mqtt-user"] is None:
+        faults.append(_needs("mqtt-password-file", "mqtt-user"))
+    if own["mqtt-credits-per-day"] and not own["mqtt-senders"]:
+        faults.append(_needs("mqtt-credits-per-day", "mqtt-senders"))
+    if own["mqtt-acknowledge"] == "on" and not own["mqtt-senders"]:
+        faults.append(_needs("mqtt-acknowledge", "mqtt-senders"))
+    return faults
+
+
+def _needs(name: str, other: str) -> str:
+    return f"{name} needs {other}: set that too, or remove {name}"
+
+
+def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
+    own = host.own
+    address: str | None = own["mqtt-address"]
+    if address is None or own["mqtt-workspace"] is None:
+        return None
+    # Each command of the hub's reads these settings, and most hubs have no broker.
+    from fieldagent.extensions.mqtt.hub import service
+    from fieldagent.extensions.mqtt.hub.inward import HubMqttRules
+
+    broker = service.HubBroker(
+        host_of(address),
+        port_of(address),
+        is_secure(address),
+        own["mqtt-name"],
+        own["mqtt-prefix"],
+        own["mqtt-discovery"],
+        own["mqtt-commands-per-hour"],
+        own["mqtt-user"],
+        own["mqtt-password-file"],
+        own["mqtt-ca-file"],
+    )
+    rules = HubMqttRules(
+        own["mqtt-workspace"],
+        frozenset(own["mqtt-shares"]),
+        own["mqtt-senders"],
+        own["mqtt-credits-per-day"],
+        own["mqtt-acknowledge"] == "on",
+    )
+    return partial(service.run, host, broker, rules)
+
+
+KIND = BridgeKind(
+    name="mqtt",
+    title="the MQTT broker",
+    keys=KEYS,
+    work=_work,
+    examples=EXAMPLES,
+    faults=_faults,
+)

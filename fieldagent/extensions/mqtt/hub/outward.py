@@ -1,0 +1,238 @@
+"""Publishes what kits send, how they are, and what happens to their incidents.
+
+1. What is not retained counts as told once the broker has acknowledged it; the place is kept in the
+   database after that. What was under way as a session, or the hub, ended comes again, with the
+   same id.
+2. What is retained is told anew with each session, and where it has changed.
+3. An incident that nobody has answered is told again: whoever subscribes later has missed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import trio
+
+from fieldagent.extensions.mqtt.discovery import compact
+from fieldagent.extensions.mqtt.hub import documents, records
+from fieldagent.extensions.mqtt.hub.documents import KitItem, OpenIncident
+from fieldagent.extensions.mqtt.hub.inward import CommandInbox
+from fieldagent.extensions.mqtt.session import MqttSession
+from fieldagent.hub.api.event_stream import AT_ONCE, UNSETTLED, Follower
+from fieldagent.hub.bridge import tenure
+from fieldagent.hub.bridge.contract import BridgeHost
+from fieldagent.hub.bridge.repeating import Alarm
+from fieldagent.hub.store.contract import ANYTHING, Db
+from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.system import waits
+
+REST = 1.0
+"""Seconds between two turns: a busy hub must not be slowed down."""
+TURN_MAX = 30.0
+"""Seconds after which it is looked in any case."""
+FORGET_EVERY = 600.0
+
+
+class HubReporter:
+    """`run` it for as long as there is a session; it goes on where it was with the next."""
+
+    def __init__(self, host: BridgeHost, inbox: CommandInbox, name: str) -> None:
+        self._host = host
+        self._inbox = inbox
+        self._topics = inbox.topics
+        self._name = name
+        self._announce = trio.Event()
+        self._items: Follower | None = None
+        self._happened: Follower | None = None
+        """Places of the last session; None where what is behind them may not have been told."""
+        self._alarms: dict[int, Alarm] = {}
+        self._retained: dict[str, bytes] = {}
+        """By topic, what the broker was told in this session."""
+        self._took_back = False
+        """What it may have of kits that were deleted while there was no session."""
+        self._forgotten = 0.0
+
+    def announce(self) -> None:
+        """Tell all anew: Home Assistant has begun anew, and knows nothing of this hub."""
+        self._announce.set()
+        self._announce = trio.Event()
+
+    async def run(self, session: MqttSession) -> NoReturn:
+        """Publish what happens until cancelled. Raises BrokerLost."""
+        self._retained.clear()
+        self._took_back = False
+        announced = self._announce
+        while True:
+            written, more, again = self._host.store.heard(ANYTHING), False, TURN_MAX
+            if announced is not self._announce:
+                announced = self._announce
+                self._retained.clear()
+            with told_once():
+                again = await self._tell_incidents(session)
+                await self._tell_kits(session)
+                more = await self._tell_items(session)
+                await self._tell_ways(session)
+                await self._forget()
+            await trio.sleep(REST)
+            with waits.move_on_after(0.0 if more else again - REST):
+                await waits.either(written, announced)
+
+    # Incidents.
+
+    async def _tell_incidents(self, session: MqttSession) -> float:
+        """Return the seconds until one is to be told again."""
+        if "incidents" not in self._inbox.rules.shares:
+            return TURN_MAX
+        try:
+            await self._tell_happened(session)
+        except BaseException:
+            self._happened = None
+            raise
+        return await self._tell_again(session)
+
+    async def _tell_happened(self, session: MqttSession) -> None:
+        store, workspace = self._host.store, self._inbox.workspace
+        follower = self._happened or self._follower(await store.read(records.happened))
+        events = await store.read(
+            lambda db: records.happened_since(db, workspace, follower.place, follower.capacity)
+        )
+        self._happened = follower
+        before, now = follower.place, self._host.clock()
+        fresh = follower.fresh([(each.number, each.at) for each in events], now)
+        for each in events:
+            if each.number in fresh:
+                topic = self._topics.kit(each.kit, "incident")
+                await session.publish(topic, compact(each.document))
+                if each.sos not in self._alarms:
+                    self._alarms[each.sos] = alarm = Alarm()
+                    alarm.note(now)
+        if follower.place > before:
+            await persist(store, partial(records.keep_happened, up_to=follower.place))
+
+    async def _tell_again(self, session: MqttSession) -> float:
+        store, workspace = self._host.store, self._inbox.workspace
+        incidents = await store.read(partial(records.open_incidents, workspace=workspace))
+        unanswered = {each.id: each for each in incidents if each.state == "open"}
+        self._alarms = {id_: self._alarms.get(id_, Alarm()) for id_ in unanswered}
+        for id_, alarm in self._alarms.items():
+            if alarm.due > self._host.clock():
+                continue
+            document = await store.read(
+                partial(records.told_of, workspace=workspace, id_=id_, repeat=alarm.times)
+            )
+            if document is not None:
+                topic = self._topics.kit(unanswered[id_].kit, "incident")
+                await session.publish(topic, compact(document))
+            alarm.note(self._host.clock())
+        soonest = min((alarm.due for alarm in self._alarms.values()), default=float("inf"))
+        return min(TURN_MAX, soonest - self._host.clock())
+
+    # Items.
+
+    async def _tell_items(self, session: MqttSession) -> bool:
+        """Return whether there may be more."""
+        try:
+            return await self._tell_fresh(session)
+        except BaseException:
+            self._items = None
+            raise
+
+    async def _tell_fresh(self, session: MqttSession) -> bool:
+        store, workspace = self._host.store, self._inbox.workspace
+        follower = self._items
+        if follower is None:
+            place = await store.read(partial(tenure.place, name=records.NAME))
+            follower = self._follower(place)
+        rows = await store.read(
+            lambda db: records.fresh_items(db, workspace, follower.place, follower.capacity)
+        )
+        self._items = follower
+        before, now = follower.place, self._host.clock()
+        fresh = follower.fresh([(item.id, item.accepted) for item, _ in rows], now)
+        items: list[tuple[KitItem, str]] = []
+        for item, document in rows:
+            if item.id in fresh and documents.is_shared(item, self._inbox.rules.shares):
+                body = {"event_type": documents.event_type(item), **document}
+                await session.publish(self._topics.kit(item.kit, "item"), compact(body))
+                items.append((item, self._topics.reached(item.kit, item.request_id)))
+        # With several hubs the place moves later than what is told.
+        if items or follower.place > before:
+            note = partial(records.note_told, items=items, up_to=follower.place, now=now)
+            await persist(store, note)
+        return len(fresh) >= AT_ONCE
+
+    def _follower(self, place: int) -> Follower:
+        return Follower(place, UNSETTLED if self._host.store.shared else 0.0)
+
+    async def _tell_ways(self, session: MqttSession) -> None:
+        store, now = self._host.store, self._host.clock()
+        for way in await store.read(partial(records.news_of_ways, now=now)):
+            document = {"id": way.request_id, "reached": way.steps}
+            await session.publish(way.topic, compact(document))
+            await persist(store, partial(records.note_way, way=way))
+
+    # What is retained.
+
+    async def _tell_kits(self, session: MqttSession) -> None:
+        now = self._host.clock()
+        devices, incidents, spent = await self._host.store.read(partial(self._look, now=now))
+        in_use = [each for each in devices if not each["disabled"]]
+        wanted: dict[str, bytes] = {}
+        left = max(0, self._inbox.rules.credits_per_day - spent)
+        wanted[self._topics.state] = compact(documents.hub_state(len(in_use), incidents, left))
+        if self._topics.discovery:
+            config = self._topics.config(self._topics.device)
+            wanted[config] = compact(documents.of_hub(self._topics, self._name))
+        for device in in_use:
+            wanted |= self._of_kit(device, [i for i in incidents if i.kit == device["id"]])
+        # What was told of a kit that is out of use is taken back, also of an earlier session.
+        gone = [topic for topic in self._retained if topic not in wanted]
+        if not self._took_back:
+            deleted = partial(records.deleted_kits, workspace=self._inbox.workspace)
+            for kit in await self._host.store.read(deleted):
+                gone += self._topics_of(kit)
+        for device in devices:
+            if device["disabled"]:
+                gone += self._topics_of(int(device["id"]))
+        wanted |= dict.fromkeys(gone, b"")
+        for topic, payload in wanted.items():
+            if self._retained.get(topic) != payload:
+                await session.publish(topic, payload, retain=True)
+                self._retained[topic] = payload
+        self._took_back = True
+
+    def _look(self, db: Db, now: float) -> tuple[list[dict[str, Any]], list[OpenIncident], int]:
+        workspace = self._inbox.workspace
+        return (
+            records.kits(db, workspace, now),
+            records.open_incidents(db, workspace),
+            records.spent_today(db, now),
+        )
+
+    def _of_kit(
+        self, device: dict[str, Any], incidents: Sequence[OpenIncident]
+    ) -> dict[str, bytes]:
+        topics, shares = self._topics, self._inbox.rules.shares
+        kit = int(device["id"])
+        state = documents.kit_state(device, incidents if "incidents" in shares else ())
+        payloads = {topics.kit(kit, "state"): compact(state)}
+        place = documents.position(device) if "positions" in shares else None
+        if place is not None:
+            payloads[topics.kit(kit, "position")] = compact(place)
+        if topics.discovery:
+            config = topics.config(topics.device_of(kit))
+            payloads[config] = compact(documents.of_kit(topics, kit, state))
+        return payloads
+
+    def _topics_of(self, kit: int) -> list[str]:
+        topics = self._topics
+        names = [topics.kit(kit, "state"), topics.kit(kit, "position")]
+        return [*names, topics.config(topics.device_of(kit))] if topics.discovery else names
+
+    async def _forget(self) -> None:
+        now = self._host.clock()
+        if now >= self._forgotten + FORGET_EVERY:
+            self._forgotten = now
+            await self._host.store.commit(partial(records.forget, now=now))

@@ -1,0 +1,268 @@
+"""What the hub knows of a broker in the database: what it has told there, and what came from there.
+
+A row of `mqtt_item` is an item whose way is told, up to how many steps; one of `mqtt_command` is
+what was carried out, and what that may cost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from fieldagent.extensions.mqtt.hub import documents
+from fieldagent.extensions.mqtt.hub.documents import KitItem, OpenIncident
+from fieldagent.hub.access import people
+from fieldagent.hub.access.caller import Caller
+from fieldagent.hub.api import reading, sos_desk
+from fieldagent.hub.api.standing import reached
+from fieldagent.hub.bridge import tenure
+from fieldagent.hub.escalation import words_down
+from fieldagent.hub.records import sos
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+NAME = "mqtt"
+DAY = 86_400.0
+KITS_MAX = 500
+"""Kits whose state is told, the newest."""
+WAYS_MAX = 500
+"""Items whose way is told, the newest of a day."""
+REMEMBERED = 7 * DAY
+"""Seconds for which a command is known by its key."""
+BROUGHT_AGAIN = 3_600.0
+"""Seconds for which a command without a key is known by the number that the broker gave it."""
+OPEN_MAX = 200
+
+
+# Out.
+
+
+def happened(db: Db) -> int:
+    """Return up to which event of incidents all have been told."""
+    ((number,),) = db.execute("SELECT happened FROM bridge WHERE name = ?", NAME)
+    return int(number)
+
+
+def keep_happened(db: Db, up_to: int) -> None:
+    """Write down how far events have been published; a lower number changes nothing."""
+    db.execute("UPDATE bridge SET happened = ? WHERE name = ? AND happened < ?", up_to, NAME, up_to)
+
+
+def fresh_items(
+    db: Db, workspace: int, after: int, limit: int
+) -> list[tuple[KitItem, dict[str, Any]]]:
+    """Return the next items of kits, each with what `GET /api/items` has of it."""
+    rows = db.execute(
+        "SELECT id, accepted, source_device, kind, sos, target IS NOT NULL OR team IS NOT NULL,"
+        " request_id FROM item WHERE workspace = ? AND id > ? AND source_device IS NOT NULL"
+        " AND restored IS NULL ORDER BY id LIMIT ?",
+        *(workspace, after, limit),
+    )
+    items = [
+        KitItem(id_, float(accepted), kit, kind, bool(urgent), bool(private), request_id)
+        for id_, accepted, kit, kind, urgent, private, request_id in rows
+    ]
+    bodies = {
+        each.number: each.as_json() for each in reading.items(db, [each.id for each in items])
+    }
+    return [(each, bodies[each.id]) for each in items]
+
+
+def note_told(db: Db, items: Sequence[tuple[KitItem, str]], up_to: int, now: float) -> None:
+    """Note that the broker has these items, and all up to `up_to`; with the topics of their
+    ways."""
+    for item, topic in items:
+        if item.has_way:
+            follow(db, item.id, topic, now)
+    tenure.keep_place(db, NAME, up_to)
+
+
+def follow(db: Db, item: int, topic: str, now: float) -> None:
+    """Have the way of an item be told from now on."""
+    db.execute(
+        "INSERT INTO mqtt_item (item, topic, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        *(item, topic, now),
+    )
+
+
+class ItemWay(NamedTuple):
+    """How far an item has come."""
+
+    item: int
+    topic: str
+    request_id: str
+    steps: list[dict[str, Any]]
+    stored: int
+    """How many steps that are."""
+
+
+def news_of_ways(db: Db, now: float) -> list[ItemWay]:
+    """Return the ways of which the broker lacks a step."""
+    rows = db.execute(
+        "SELECT mqtt_item.item, topic, request_id, steps, (SELECT count(*) FROM reached"
+        " WHERE reached.item = mqtt_item.item) + (SELECT count(*) FROM delivery"
+        " WHERE delivery.item = mqtt_item.item AND delivery.state = 'stored') FROM mqtt_item"
+        " JOIN item ON item.id = mqtt_item.item WHERE at > ? ORDER BY mqtt_item.item DESC LIMIT ?",
+        *(now - DAY, WAYS_MAX),
+    )
+    news = {
+        item: (topic, request_id, stored)
+        for item, topic, request_id, sent_steps, stored in reversed(rows)
+        if stored > sent_steps
+    }
+    steps = reached(db, [*news])
+    return [
+        ItemWay(item, topic, request_id, steps[item], stored)
+        for item, (topic, request_id, stored) in news.items()
+    ]
+
+
+def note_way(db: Db, way: ItemWay) -> None:
+    """Write down which steps of an item the broker has been told."""
+    db.execute("UPDATE mqtt_item SET steps = ? WHERE item = ?", way.stored, way.item)
+
+
+def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
+    """Return the newest `OPEN_MAX` incidents of a workspace that are not closed, the oldest
+    first."""
+    rows = db.execute(
+        "SELECT id, device, kind, state FROM sos WHERE workspace = ? AND state <> 'closed'"
+        " ORDER BY id DESC LIMIT ?",
+        *(workspace, OPEN_MAX),
+    )
+    return [OpenIncident._make(row) for row in rows[::-1]]
+
+
+def told_of(db: Db, workspace: int, id_: int, repeat: int) -> dict[str, Any] | None:
+    """Return what is told again of an incident; None where somebody has answered meanwhile."""
+    incident = sos.named(db, workspace, id_)
+    if incident is None or incident.state != "open":
+        return None
+    return documents.incident(sos_desk.shown(db, incident), None, repeat)
+
+
+class Happened(NamedTuple):
+    """What has happened to an incident."""
+
+    number: int
+    at: float
+    sos: int
+    kit: int
+    document: dict[str, Any]
+
+
+def happened_since(db: Db, workspace: int, after: int, limit: int) -> list[Happened]:
+    """Return what happened to incidents behind the event number `after`, in order, `limit` at
+    most."""
+    events = []
+    for number, at in sos.events_behind(db, workspace, after, limit):
+        incident = sos.of_event(db, number)
+        assert incident is not None, "its timeline has it"
+        document = documents.incident(
+            sos_desk.shown(db, incident), sos_desk.event_of(db, number), 0
+        )
+        events.append(Happened(number, at, incident.id, incident.device, document))
+    return events
+
+
+def kits(db: Db, workspace: int, now: float) -> list[dict[str, Any]]:
+    """Return the kits of a workspace, as `GET /api/devices` has them."""
+    bridge = Caller(0, "MQTT", workspace, frozenset(), 0, people.INTEGRATION, "MQTT", "", False)
+    devices, _ = reading.devices(db, bridge, reading.END, KITS_MAX, now)
+    return devices[::-1]
+
+
+def deleted_kits(db: Db, workspace: int) -> list[int]:
+    """Return the numbers of kits that the history of a workspace has and that are none any more,
+    the newest `KITS_MAX`."""
+    rows = db.execute(
+        "SELECT detail FROM audit WHERE workspace = ? AND action <> 'push'"
+        " AND action IN ('device add', 'device delete')",
+        workspace,
+    )
+    numbers = {int(number) for (detail,) in rows if (number := detail.split(" ")[0]).isdecimal()}
+    there = {id_ for (id_,) in db.execute("SELECT id FROM device WHERE workspace = ?", workspace)}
+    return sorted(numbers - there, reverse=True)[:KITS_MAX]
+
+
+# In.
+
+
+class StoredCommand(NamedTuple):
+    digest: bytes
+    outcome: dict[str, Any]
+
+
+def _stored(rows: Sequence[tuple[Any, ...]]) -> StoredCommand | None:
+    for digest, outcome in rows:
+        return StoredCommand(bytes(digest), json.loads(outcome))
+    return None
+
+
+def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
+    """Return what a sender's command with this key was and came to; None where none came."""
+    rows = db.execute(
+        "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND key = ?", sender, key
+    )
+    return _stored(rows)
+
+
+def brought_before(
+    db: Db, sender: str, prefix: str, digest: bytes, now: float
+) -> StoredCommand | None:
+    """Return what became of the same command, where the broker brought it within `BROUGHT_AGAIN`
+    under a key of this prefix, which holds its number: a number is used anew after that."""
+    rows = db.execute(
+        "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND digest = ? AND at > ?"
+        " AND key LIKE ? ORDER BY at DESC LIMIT 1",
+        *(sender, digest, now - BROUGHT_AGAIN, f"{prefix}%"),
+    )
+    return _stored(rows)
+
+
+def note_command(
+    db: Db, sender: str, key: str, command: StoredCommand, cost: int, now: float
+) -> None:
+    """Keep a command and its outcome; `cost` is in credits, and counts for the day of `now`. The
+    key must be new for the sender."""
+    db.execute(
+        "INSERT INTO mqtt_command (sender, key, digest, outcome, credits, at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        *(sender, key, command.digest, json.dumps(command.outcome), cost, now),
+    )
+
+
+def spent_today(db: Db, now: float) -> int:
+    """Return the credits that what came by MQTT may have cost this UTC day."""
+    ((spent,),) = db.execute(
+        "SELECT coalesce(sum(credits), 0) FROM mqtt_command WHERE at >= ?", now - now % DAY
+    )
+    return int(spent)
+
+
+def member_of(db: Db, workspace: int, sender: str, now: float) -> int:
+    """Return as whom kits are shown what a sender writes: a member without a way in, made when they
+    write for the first time."""
+    name = words_down.voice_name(f"{sender} (MQTT)" if sender else "MQTT")
+    rows = db.execute(
+        "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
+        " WHERE workspace = ? AND name = ? AND type = ? ORDER BY member.id LIMIT 1",
+        *(workspace, name, people.INTEGRATION),
+    )
+    return int(rows[0][0]) if rows else words_down.add_voice(db, workspace, name, now)
+
+
+def user_of(db: Db, workspace: int, kit: int) -> int | None:
+    """Return the user of a kit that is in use."""
+    rows = db.execute(
+        "SELECT member FROM device WHERE id = ? AND workspace = ? AND disabled IS NULL",
+        *(kit, workspace),
+    )
+    return int(rows[0][0]) if rows else None
+
+
+def forget(db: Db, now: float) -> None:
+    """Delete what has been published and asked long enough ago; time is Unix time."""
+    db.execute("DELETE FROM mqtt_item WHERE at <= ?", now - DAY)
+    db.execute("DELETE FROM mqtt_command WHERE at <= ?", now - REMEMBERED)

@@ -1,0 +1,201 @@
+"""Keeps the hub at a broker: one process of it, connected again where that was lost, after waits
+that grow."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import trio
+
+from fieldagent.extensions.mqtt import session
+from fieldagent.extensions.mqtt.commands import Commands, HourlyGate, MqttCommand
+from fieldagent.extensions.mqtt.hub import inward, records
+from fieldagent.extensions.mqtt.hub.inward import (
+    BrokerOutcome,
+    CameAs,
+    CommandInbox,
+    HubMqttRules,
+)
+from fieldagent.extensions.mqtt.hub.outward import HubReporter
+from fieldagent.extensions.mqtt.hub.topics import topics_of
+from fieldagent.extensions.mqtt.packets import Published, Will
+from fieldagent.extensions.mqtt.session import (
+    STEADY,
+    BrokerLost,
+    MqttClient,
+    MqttSession,
+    ShortSessions,
+    wait_before,
+)
+from fieldagent.http import tls
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.bridge import connecting, tenure
+from fieldagent.hub.bridge.connecting import Lost
+from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.tenure import BridgePost
+from fieldagent.hub.escalation.mail import password_in
+from fieldagent.hub.store.persist import persist
+from fieldagent.system import waits
+from fieldagent.system.error_groups import first_error
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.wording import reason_of
+
+log = logging.getLogger(__name__)
+
+BECAME = {
+    "retained": Became.RETAINED,
+    "too long": Became.LIMITED,
+    "too many": Became.LIMITED,
+}
+
+
+class HubBroker(NamedTuple):
+    """Where the broker is, and who this hub is there."""
+
+    host: str
+    port: int
+    secure: bool
+    name: str
+    prefix: str
+    discovery: str
+    """Empty for none."""
+    commands_per_hour: int
+    user: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    """Instead of the system's authorities."""
+
+
+async def run(host: BridgeHost, broker: HubBroker, rules: HubMqttRules) -> None:
+    """Work until cancelled, where and while no other process does."""
+
+    async def work(identity: str, workspace: int) -> None:
+        await _BrokerBridge(host, broker, rules, workspace).run()
+
+    await tenure.hold_and_work(
+        host, BridgePost(records.NAME, rules.workspace, "mqtt-workspace"), work
+    )
+
+
+class _BrokerBridge:
+    """The work of the process that holds the bridge."""
+
+    def __init__(
+        self, host: BridgeHost, broker: HubBroker, rules: HubMqttRules, workspace: int
+    ) -> None:
+        self._host = host
+        self._broker = broker
+        self._topics = topics_of(broker.prefix, broker.name, broker.discovery)
+        self._inbox = CommandInbox(workspace, rules, self._topics)
+        self._reporter = HubReporter(host, self._inbox, broker.name)
+        gate = HourlyGate(
+            broker.commands_per_hour, host.clock, lambda why: host.note_events(BECAME[why])
+        )
+        self._commands = Commands(gate, self._carry_out, self._topics.result)
+        self._client_id = f"fieldagent-hub-{broker.name}"
+        self._short = ShortSessions(self._client_id)
+        self._trouble = ""
+
+    async def run(self) -> NoReturn:
+        tries = 0
+        while True:
+            began = trio.current_time()
+            try:
+                await self._work()
+            except* BrokerLost as lost:
+                self._note_lost(first_error(lost), trio.current_time() - began)
+            finally:
+                self._host.note_link(False)
+            tries = 0 if trio.current_time() - began >= STEADY else tries
+            await waits.sleep(wait_before(tries))
+            tries += 1
+
+    def _note_lost(self, error: BaseException, lasted: float) -> None:
+        assert isinstance(error, BrokerLost)
+        why = self._short.judge(error, lasted).reason
+        if why != self._trouble:
+            log.warning("MQTT: %s", why)
+        self._trouble = why
+
+    async def _work(self) -> None:
+        """Work with the broker until the session is lost. Raises BrokerLost."""
+        broker, online = self._broker, self._topics.online
+        client = MqttClient(
+            self._client_id,
+            "this hub",
+            "mqtt-password-file",
+            broker.user,
+            await trio.to_thread.run_sync(_password, broker.password_file),
+        )
+        will = Will(online, b"offline")
+        async with session.connected(partial(_open, broker), client, will) as there:
+            self._commands.begin()
+            async with trio.open_nursery() as nursery:
+                # What comes is heard from the start: the broker sends what waited for us at once.
+                nursery.start_soon(there.run, partial(self._take, there))
+                nursery.start_soon(self._commands.run, there)
+                await there.publish(online, b"online", retain=True)
+                await there.subscribe(self._topics.filters())
+                self._host.note_link(True)
+                self._tell_ready()
+                nursery.start_soon(self._short.note_lasting, self._tell_ready)
+                nursery.start_soon(self._reporter.run, there)
+
+    def _tell_ready(self) -> None:
+        """A session that the broker will end soon, as those before it, is no news."""
+        if not self._short.often:
+            self._trouble = ""
+            log.info("MQTT: the broker at %s has this hub", self._broker.host)
+
+    async def _take(self, there: MqttSession, came: Published) -> None:
+        """Judge what came before anything is made of it."""
+        if came.topic == self._topics.birth and came.payload == b"online" and not came.retained:
+            self._reporter.announce()
+        address = self._topics.address(came.topic)
+        if address is not None and self._commands.admit(MqttCommand(address.sender, came)):
+            return
+        if came.number is not None:
+            await there.acknowledge(came.number)
+
+    async def _carry_out(self, command: MqttCommand) -> dict[str, Any]:
+        address = self._topics.address(command.came.topic)
+        assert address is not None, "it was looked at before it was let in"
+        came, now = command.came, self._host.clock()
+        came_as = CameAs(came.number, came.again, secrets.token_hex(8))
+        try:
+            outcome: BrokerOutcome = await persist(
+                self._host.store,
+                lambda db: inward.carry_out(db, self._inbox, address, came_as, came.payload, now),
+            )
+        except Refused as refused:
+            log.warning("what came by MQTT is refused: %s", refused)
+            self._host.note_events(Became.REFUSED)
+            return {"accepted": False, "problem": {"detail": str(refused)}}
+        self._host.note_events(outcome.became)
+        return dict(outcome.answer)
+
+
+def _password(path: Path | None) -> str | None:
+    """Raises BrokerLost."""
+    try:
+        return None if path is None else password_in(path)
+    except (OSError, UnicodeDecodeError) as error:
+        why = reason_of(error) if isinstance(error, OSError) else "it is not UTF-8"
+        raise BrokerLost(f"mqtt-password-file {path} cannot be read: {why}", fault=True) from error
+
+
+async def _open(broker: HubBroker) -> trio.abc.Stream:
+    """Raises BrokerLost."""
+    context = None
+    try:
+        if broker.secure:
+            context = await trio.to_thread.run_sync(tls.trust, broker.ca_file)
+        return await connecting.open_stream(broker.host, broker.port, context, "mqtt-ca-file")
+    except tls.UnusableTrust as unusable:
+        raise BrokerLost(f"mqtt-ca-file {unusable}", fault=True) from unusable
+    except Lost as lost:
+        raise BrokerLost(str(lost)) from lost

@@ -1,0 +1,325 @@
+"""One connection to a broker, from CONNECT to its loss.
+
+`publish` returns once the broker has acknowledged: it has what was published then, and whoever
+subscribed may still lack it. A connection that is closed without DISCONNECT lets the broker publish
+our will, so that "offline" is said in one way whatever has ended us.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import NoReturn, TypeAlias
+
+import trio
+
+from fieldagent.extensions.mqtt import packets as mqtt
+from fieldagent.extensions.mqtt.packets import ConnectCode, FromBroker, Published, Will
+from fieldagent.system.error_groups import first_error
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire.errors import RemoteProtocolError
+
+KEEPALIVE = 60
+"""Seconds of silence after which either side gives the other up."""
+PING_EVERY = 30.0
+ANSWER_MAX = 15.0
+"""Seconds in which a broker answers a CONNECT or a SUBSCRIBE, and takes what we send."""
+ACK_MAX = 60.0
+"""Seconds in which it acknowledges what was published."""
+NUMBERS = 65_535
+"""Of packets, from 1."""
+RECEIVE_MAX = 16_384
+
+WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+"""Seconds between two tries to reach the broker, and up to half as many more by chance; the last
+for ever."""
+SOON, OFTEN = 300.0, 3
+"""Seconds that a session has lasted at most, and how many one after the other, that say something:
+the longest wait of another of our kind, who ends ours each time they come back, is shorter."""
+STEADY = 60.0
+"""Seconds that a session must have lasted for the waits to begin anew."""
+
+REFUSALS: dict[int, str] = {
+    ConnectCode.VERSION: "the broker does not speak MQTT 3.1.1",
+    ConnectCode.IDENTIFIER: "the broker does not take the client id {client}: correct mqtt-name",
+    ConnectCode.UNAVAILABLE: "the broker says that it cannot serve now",
+    ConnectCode.CREDENTIALS: "the broker refuses the password: correct mqtt-user and {password}",
+    ConnectCode.NOT_AUTHORIZED: (
+        "the broker lets nobody in who is not known to it: correct mqtt-user and {password}"
+    ),
+}
+
+
+class BrokerLost(Exception):
+    """There is no session; the text says why and, of a `fault`, what to do."""
+
+    def __init__(self, reason: str, *, fault: bool = False, closed: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.closed = closed
+        """The broker ended a session that it had accepted."""
+        self.fault = fault
+        """It stays so until somebody mends it."""
+
+
+class ShortSessions:
+    """Counts sessions that the broker ended soon, one after the other. MQTT 3.1.1 gives no reason
+    to whom another takes the place of, who says the same name."""
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+        self._count = 0
+
+    @property
+    def often(self) -> bool:
+        """Return whether there were so many that it is no accident."""
+        return self._count >= OFTEN
+
+    async def note_lasting(self, tell_ready: Callable[[], object]) -> None:
+        """Wait until a session has lasted. Where those before it ended soon, forget them, and tell
+        that the broker has us."""
+        await trio.sleep(SOON)
+        if self.often:
+            self._count = 0
+            tell_ready()
+
+    def judge(self, lost: BrokerLost, lasted: float) -> BrokerLost:
+        """Return what to tell of a session that lasted so many seconds."""
+        self._count = self._count + 1 if lost.closed and lasted < SOON else 0
+        if not self.often:
+            return lost
+        return BrokerLost(
+            f"the broker ends each session soon: another may be there as {self._client}, and needs"
+            " an mqtt-name of its own; or its access rules refuse something: its log says which",
+            fault=True,
+        )
+
+
+class MqttClient(NamedTuple):
+    """Who we are at a broker."""
+
+    id: str
+    """By which a broker knows us again."""
+    who: str
+    """For people: "this kit"."""
+    password_setting: str
+    user: str | None = None
+    password: str | None = None
+
+
+OpenStream: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
+"""Connects to the broker, in TLS perhaps. Raises BrokerLost."""
+
+
+def wait_before(tries: int) -> float:
+    """Return the seconds before the next try, after so many in a row."""
+    return WAITS[min(tries, len(WAITS) - 1)] * random.uniform(1, 1.5)
+
+
+@asynccontextmanager
+async def connected(
+    open_stream: OpenStream, client: MqttClient, will: Will | None = None
+) -> AsyncIterator[MqttSession]:
+    """Open a session, and drop the connection at the end. Without a will it is a look at the
+    broker, which keeps nothing of it. Raises BrokerLost."""
+    stream = None
+    with trio.move_on_after(ANSWER_MAX):
+        stream = await open_stream()
+    if stream is None:
+        raise BrokerLost(f"the broker does not answer within {ANSWER_MAX:g} s")
+    try:
+        session = MqttSession(stream, client)
+        hello = mqtt.connect(
+            client.id,
+            KEEPALIVE,
+            clean=will is None,
+            will=will,
+            user=client.user,
+            password=client.password,
+        )
+        await session.open(hello)
+        yield session
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+class MqttSession:
+    """`open`, then `run`, beside which the others may be called. All raise BrokerLost once the
+    connection is lost."""
+
+    def __init__(self, stream: trio.abc.Stream, client: MqttClient) -> None:
+        self._stream = stream
+        self._client = client
+        self._reader = mqtt.PacketReader()
+        self._early: list[FromBroker] = []
+        """What came behind the CONNACK."""
+        self._sending = trio.Lock()
+        self._waiting: dict[int, trio.Event] = {}
+        """By the number of what is not acknowledged."""
+        self._refused: set[int] = set()
+        self._last_number = 0
+        self._accepted = False
+        self._lost: BrokerLost | None = None
+        self._ended = trio.Event()
+
+    async def open(self, hello: bytes) -> None:
+        """Say hello (a CONNECT) and wait for the broker's answer. Raises BrokerLost where it
+        refuses, is no broker, or does not answer."""
+        with trio.move_on_after(ANSWER_MAX):
+            await self._send(hello)
+            answer, *self._early = await self._receive()
+            if not isinstance(answer, mqtt.Connack):
+                raise BrokerLost("what answers there is no MQTT broker", fault=True)
+            if answer.code != ConnectCode.ACCEPTED:
+                raise _refusal(answer.code, self._client)
+            self._accepted = True
+            return
+        text = f"the broker does not answer within {ANSWER_MAX:g} s"
+        raise BrokerLost(text)
+
+    async def run(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
+        """Hand what comes to `take`, which waits for nothing that the broker says."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._ping)
+                nursery.start_soon(self._hear, take)
+                await self._ended.wait()
+                nursery.cancel_scope.cancel()
+        except* BrokerLost as lost:
+            self._lose(first_error(lost))
+        finally:
+            self._lose(BrokerLost("we leave the broker"))
+        assert self._lost is not None
+        raise self._lost
+
+    def _lose(self, why: BaseException) -> None:
+        """The first reason stays. Whoever waits for the broker is told."""
+        if self._lost is None:
+            assert isinstance(why, BrokerLost)
+            self._lost = why
+        self._ended.set()
+        for answered in self._waiting.values():
+            answered.set()
+
+    async def _hear(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
+        packets = self._early
+        while True:
+            for packet in packets:
+                if isinstance(packet, Published):
+                    await take(packet)
+                else:
+                    self._note(packet)
+            packets = await self._listen()
+
+    async def _ping(self) -> NoReturn:
+        while True:
+            await trio.sleep(PING_EVERY)
+            await self._send(mqtt.PINGREQ)
+
+    async def _listen(self) -> list[FromBroker]:
+        with trio.move_on_after(KEEPALIVE):
+            return await self._receive()
+        raise BrokerLost(f"the broker has been silent for {KEEPALIVE} s")
+
+    def _note(self, packet: FromBroker) -> None:
+        if isinstance(packet, mqtt.Puback | mqtt.Suback):
+            # Of one that nobody waits for any more there is nothing to do.
+            waits = self._waiting.get(packet.number)
+            if isinstance(packet, mqtt.Suback) and mqtt.REFUSED in packet.codes:
+                self._refused.add(packet.number)
+            if waits is not None:
+                waits.set()
+        elif isinstance(packet, mqtt.Connack):
+            raise BrokerLost("the broker greets a second time", fault=True)
+
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Publish it, and return once the broker has it."""
+        with self._numbered() as (number, answered):
+            await self._send(mqtt.publish(topic, payload, number, retain=retain))
+            await self._wait(answered, ACK_MAX, f"has not acknowledged {topic}")
+
+    async def subscribe(self, filters: list[str]) -> None:
+        """Subscribe to all of these and wait for the answer. Raises BrokerLost where one is
+        refused, or nothing is answered."""
+        with self._numbered() as (number, answered):
+            await self._send(mqtt.subscribe(number, filters))
+            await self._wait(answered, ANSWER_MAX, "has not answered a subscription")
+            if number in self._refused:
+                text = f"the broker lets {self._client.who} not subscribe to {', '.join(filters)}"
+                raise BrokerLost(f"{text}: correct its access rules", fault=True)
+
+    async def acknowledge(self, number: int) -> None:
+        """Tell the broker that a message of QoS 1 is done with: it is not sent again."""
+        await self._send(mqtt.puback(number))
+
+    async def leave(self) -> None:
+        """Say goodbye: the will is not published."""
+        await self._send(mqtt.DISCONNECT)
+
+    @contextmanager
+    def _numbered(self) -> Iterator[tuple[int, trio.Event]]:
+        """A number that nothing else bears now, and what is set once it is acknowledged."""
+        number = self._last_number
+        while not number or number in self._waiting:
+            number = number % NUMBERS + 1
+        self._last_number = number % NUMBERS + 1
+        answered = self._waiting[number] = trio.Event()
+        try:
+            yield number, answered
+        finally:
+            del self._waiting[number]
+
+    async def _wait(self, answered: trio.Event, most: float, lacks: str) -> None:
+        with trio.move_on_at(trio.current_time() + most):
+            await answered.wait()
+            if self._lost is not None:
+                raise self._lost
+            return
+        lost = BrokerLost(f"the broker {lacks} within {most:g} s")
+        self._lose(lost)
+        raise lost
+
+    async def _send(self, packet: bytes) -> None:
+        """One packet at a time, and each whole: of a part of one no broker can make sense."""
+        async with self._sending:
+            if self._lost is not None:
+                raise self._lost
+            lost = BrokerLost("the broker takes nothing any more")
+            try:
+                with trio.move_on_after(ANSWER_MAX):
+                    await self._stream.send_all(packet)
+                    return
+            except trio.Cancelled:
+                self._lose(lost)
+                raise
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                text = "the connection to the broker broke off"
+                lost = BrokerLost(text, closed=self._accepted)
+            self._lose(lost)
+            raise lost
+
+    async def _receive(self) -> list[FromBroker]:
+        """Return at least one packet."""
+        packets: list[FromBroker] = []
+        while not packets:
+            try:
+                data = await self._stream.receive_some(RECEIVE_MAX)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                text = "the connection to the broker broke off"
+                raise BrokerLost(text, closed=self._accepted) from error
+            if not data:
+                raise BrokerLost("the broker closed the connection", closed=self._accepted)
+            try:
+                packets += self._reader.receive_data(data)
+            except RemoteProtocolError as error:
+                text = f"what the broker says makes no sense: {error}"
+                raise BrokerLost(text, fault=True) from error
+        return packets
+
+
+def _refusal(code: int, client: MqttClient) -> BrokerLost:
+    unknown = f"the broker refuses {client.who} with the unknown code {code}"
+    words = REFUSALS.get(code, unknown)
+    text = words.format(client=client.id, password=client.password_setting)
+    return BrokerLost(text, fault=code != ConnectCode.UNAVAILABLE)

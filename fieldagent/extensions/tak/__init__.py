@@ -1,0 +1,17 @@
+"""TAK: phones and servers of the Team Awareness Kit.
+
+`cot.py` and `events.py` hold the wire format. `lan/` is the kit's part: phones on its own network.
+`bridge/` connects a hub to a team's TAK server. `server/` is the hub's own server for phones.
+"""
+
+from fieldagent.system.extension import Extension
+
+EXTENSION = Extension(
+    "TAK",
+    kit_parts={"takLan": "fieldagent.extensions.tak.lan.settings:PART"},
+    bridges={
+        "tak": "fieldagent.extensions.tak.bridge.kind:KIND",
+        "phones": "fieldagent.extensions.tak.server.kind:KIND",
+    },
+    hub_verbs={"user": "fieldagent.extensions.tak.arguments:add_to_user"},
+)

@@ -1,0 +1,148 @@
+"""Takes in what the door has let in: ticks, messages, markers, who is there, cancelled alerts."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from functools import partial
+
+import trio
+
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak import map_events as tak_map
+from fieldagent.extensions.tak.bridge import inward, records
+from fieldagent.extensions.tak.bridge.door import Came, TakDoor
+from fieldagent.extensions.tak.bridge.inward import TakInbox, TakOutcome
+from fieldagent.extensions.tak.bridge.users import UserLink
+from fieldagent.extensions.tak.cot import CotEvent
+from fieldagent.extensions.tak.events import GeoChat, TakUnit
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.bridge.connecting import Lost
+from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.repeating import Alarm
+from fieldagent.hub.escalation.notice import visible
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.store.persist import persist
+
+log = logging.getLogger(__name__)
+
+
+class TakIntake:
+    """`links` and `alarms` are those of the bridge, by member and by incident."""
+
+    def __init__(
+        self,
+        host: BridgeHost,
+        inbox: TakInbox,
+        links: Mapping[int, UserLink],
+        alarms: Mapping[int, Alarm],
+        door: TakDoor,
+        get: trio.MemoryReceiveChannel[Came],
+    ) -> None:
+        self._host = host
+        self._inbox = inbox
+        self._links = links
+        self._alarms = alarms
+        self._door = door
+        self._get = get
+
+    async def run(self) -> None:
+        """Store what waits, one after the other, until nothing more can come. Where the database is
+        away it waits for that: nobody there says anything twice."""
+        in_hand = 0
+        try:
+            async for came in self._get:
+                in_hand = 1
+                await self._take_in(came)
+                in_hand = 0
+        except trio.Cancelled:
+            if lost := in_hand + self._get.statistics().current_buffer_used:
+                log.error("%d events from the TAK server are lost: they were never stored", lost)
+            raise
+
+    async def _take_in(self, came: Came) -> None:
+        now = self._host.clock()
+        try:
+            await self._store(came, now)
+        except Refused as refused:
+            log.warning("what came from the TAK server is refused: %s", refused)
+            self._host.note_events(Became.REFUSED)
+
+    async def _store(self, came: Came, now: float) -> None:
+        store, event = self._host.store, came.event
+        if came.kind.startswith("a-"):
+            unit = tak.read_unit(event)
+            assert unit is not None, "the door has read it"
+            await persist(store, lambda db: self._note_unit(db, unit, now))
+        elif came.kind == tak.CANCEL:
+            await self._take_cancel(event, now)
+        elif came.kind in (tak.ON_PHONE, tak.READ):
+            await self._take_tick(event, now)
+        else:
+            await self._take_item(came, now)
+
+    def _note_unit(self, db: Db, unit: TakUnit, now: float) -> None:
+        if unit.callsign in self._inbox.rules.allow:
+            records.note_person(db, self._inbox.workspace, unit.callsign, unit.uid, now)
+        records.note_there(db, unit.uid, now)
+
+    async def _take_cancel(self, event: CotEvent, now: float) -> None:
+        """Note it, and let the alert be told again at once."""
+        said = event.find("emergency")
+        by = ("" if said is None else visible(said.text)[: inward.CALLSIGN_MAX]) or "somebody"
+        self._host.note_events(Became.REFUSED)
+        uid = event.uid.removesuffix(tak.ALERT_SUFFIX)
+        whose = next((each for each, link in self._links.items() if link.unit.uid == uid), None)
+        if whose is None:
+            return
+        for alarm in self._alarms.values():
+            alarm.due = 0.0
+        note = partial(records.note_cancelled_there, workspace=self._inbox.workspace, member=whose)
+        await persist(self._host.store, partial(note, by=by, now=now))
+
+    async def _take_tick(self, event: CotEvent, now: float) -> None:
+        receipt = tak.read_receipt(event)
+        ours = receipt is not None and await persist(
+            self._host.store,
+            lambda db: records.note_tick(
+                db,
+                receipt.sender.uid,
+                receipt.message_id,
+                now,
+                read=receipt.read,
+            ),
+        )
+        self._host.note_events(Became.TICK if ours else Became.REPEATED)
+
+    async def _take_item(self, came: Came, now: float) -> None:
+        said = tak.read_chat(came.event) if came.kind == tak.CHAT else None
+        author = tak.marker_author(came.event) if said is None else said.sender
+        link = self._links.get(came.member)
+        taken = TakOutcome(Became.REFUSED)
+        if author is not None and link is not None:
+            take = partial(self._take, came, author, said, link.unit.callsign)
+            taken = await persist(self._host.store, partial(take, now=now))
+            asked = taken.became is Became.ASKED
+            if taken.why and (asked or self._door.admit_reply(author.uid, now)):
+                await self._explain(link, author, taken.why)
+        self._host.note_events(taken.became)
+
+    def _take(
+        self, came: Came, author: TakUnit, said: GeoChat | None, name: str, db: Db, now: float
+    ) -> TakOutcome:
+        if said is not None:
+            return inward.take_chat(db, self._inbox, came.member, said, now)
+        placed = tak.read_marker(came.event)
+        if placed is None or name not in placed.to:
+            return TakOutcome(Became.REFUSED)
+        sent = inward.SentMarker(author, came.event.uid, placed)
+        return inward.take_marker(db, self._inbox, came.member, sent, now)
+
+    async def _explain(self, link: UserLink, to: TakUnit, why: str) -> None:
+        reply = GeoChat(link.unit, to, str(uuid.uuid4()), f"[hub] {why}")
+        try:
+            if link.session is not None:
+                await link.session.say([tak.chat(reply, tak_map.at(self._host.clock()))])
+        except Lost as lost:
+            log.debug("not said to the TAK server: %s", lost)

@@ -1,0 +1,148 @@
+"""What people at a TAK server say to users here, and what becomes of it.
+
+1. Something is taken once, by the phone's uid and the id that it has there.
+2. Its writer stands here as a member without a way in, called `CALLSIGN (TAK)`: kits answer by that
+   name or number. A callsign proves nobody: the server decides who may use it.
+3. It goes over satellite or SMS where its writer is in `tak-allow` and the day's credits last, and
+   waits for a link otherwise. Its writer is told so, seldom.
+4. What begins with `?` asks what the rest would cost: that is answered, and nothing is entered.
+5. The ticks come later: when a kit has it on its disk, and when a person there has read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fieldagent.extensions.tak import map_events as tak_map
+from fieldagent.extensions.tak.bridge import dry_run, records
+from fieldagent.extensions.tak.bridge.records import TakPerson
+from fieldagent.extensions.tak.bridge.site import FindPerson
+from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit
+from fieldagent.hub.bridge import spending
+from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.bridge.spending import Allowance
+from fieldagent.hub.escalation.notice import visible
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import Message, Waypoint
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+PRIORITY = 10
+TEXT_BYTES_MAX = 2_000
+NAME_MAX, NOTES_MAX, CALLSIGN_MAX, UID_MAX = 40, 200, 40, 100
+NOT_ALLOWED = "waits for a link: who wrote it at the TAK server is not in tak-allow"
+SPENT = "waits for a link: tak-credits-per-day is spent"
+
+
+class TakRules(NamedTuple):
+    """What the settings say."""
+
+    workspace: str
+    """Its number or name."""
+    shares: frozenset[str]
+    people: int
+    allow: frozenset[str]
+    """Callsigns."""
+    credits_per_day: int
+
+
+class TakInbox(NamedTuple):
+    """Where what comes goes."""
+
+    workspace: int
+    rules: TakRules
+    person_of: FindPerson = records.note_person
+
+
+class SentMarker(NamedTuple):
+    author: TakUnit
+    uid: str
+    placed: PlacedMarker
+
+
+class TakOutcome(NamedTuple):
+    became: Became
+    why: str = ""
+    """What its writer is told: where it does not go at once, or what it would cost."""
+
+
+def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -> TakOutcome:
+    """Take in a message for a member."""
+    words = visible(said.text)
+    asked = tak_map.asked_about(words)
+    words = asked or words
+    if not words or len(words.encode()) > TEXT_BYTES_MAX:
+        return TakOutcome(
+            Became.REFUSED, words and f"Not sent: {TEXT_BYTES_MAX} bytes are the most."
+        )
+    posting = Posting(
+        inbox.workspace, 0, Message(words), int(now), PRIORITY, target=member, asks=True
+    )
+    if asked:
+        return _told_cost(db, inbox, posting, said.sender, now)
+    return _take(db, inbox, posting, said.sender, said.message_id, now)
+
+
+def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: float) -> TakOutcome:
+    """Take in a marker that was sent to a member; what is moved since is another."""
+    placed = sent.placed
+    item = Waypoint(
+        placed.point.latitude,
+        placed.point.longitude,
+        visible(placed.name)[:NAME_MAX] or "marker",
+        placed.at,
+        visible(placed.notes)[:NOTES_MAX] or None,
+    )
+    posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
+    # It may be sent to several users, by one event: each is to have it.
+    version = f"{sent.uid[:60]} {placed.at:%Y%m%dT%H%M%S} {member}"
+    return _take(db, inbox, posting, sent.author, version, now)
+
+
+def _take(
+    db: Db, inbox: TakInbox, posting: Posting, author: TakUnit, event_id: str, now: float
+) -> TakOutcome:
+    member = posting.target
+    assert member is not None
+    if len(event_id) > UID_MAX:
+        return TakOutcome(Became.REFUSED)
+    person = _person(db, inbox, author, now)
+    if isinstance(person, TakOutcome):
+        return person
+    row = records.note_came(db, member, author.uid, event_id, now, person=person.member)
+    if row is None:
+        return TakOutcome(Became.REPEATED)
+    posting = replace(posting, sender=person.member, expires=now + records.OVER_AFTER)
+    allowance = _allowance(db, inbox, person, now)
+    paid = spending.enter_within(db, posting, allowance, now)
+    records.note_entered(db, row, paid.entered.item, paid.credits)
+    return TakOutcome(Became.TAKEN, f"The message {paid.why}." if paid.why else "")
+
+
+def _told_cost(
+    db: Db, inbox: TakInbox, posting: Posting, author: TakUnit, now: float
+) -> TakOutcome:
+    person = _person(db, inbox, author, now)
+    if isinstance(person, TakOutcome):
+        return person
+    assert isinstance(posting.item, Message)
+    allowance = _allowance(db, inbox, person, now)
+    quote = spending.quoted(db, replace(posting, sender=person.member), allowance, now)
+    size = len(posting.item.content.encode())
+    answer = dry_run.in_words(quote, allowance, person.callsign, inbox.rules.credits_per_day, size)
+    return TakOutcome(Became.ASKED, answer)
+
+
+def _person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPerson | TakOutcome:
+    """Return who has written, or what becomes of it where nobody may have."""
+    callsign = visible(author.callsign)[:CALLSIGN_MAX]
+    if not callsign or len(author.uid) > UID_MAX:
+        return TakOutcome(Became.REFUSED)
+    person = inbox.person_of(db, inbox.workspace, callsign, author.uid, now)
+    return TakOutcome(Became.LIMITED) if person is None else person
+
+
+def _allowance(db: Db, inbox: TakInbox, person: TakPerson, now: float) -> Allowance:
+    rules = inbox.rules
+    left = rules.credits_per_day - records.spent_today(db, now)
+    return Allowance(person.callsign in rules.allow, left, NOT_ALLOWED, SPENT)

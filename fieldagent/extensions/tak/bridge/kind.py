@@ -1,0 +1,176 @@
+"""The bridge to a team's TAK server: its settings, and what works by them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.properties import (
+    Key,
+    WrongProperty,
+    absolute_path,
+    some_of,
+    text,
+    url_parts,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from fieldagent.extensions.tak.bridge.inward import TakRules
+
+PORTS = {"tls": 8089, "tcp": 8087}
+"""As TAK Server and ATAK have them."""
+SHARES = ("positions", "sos", "messages", "waypoints")
+
+
+class TakAddress(NamedTuple):
+    secure: bool
+    host: str
+    port: int
+
+
+def _address(value: str) -> TakAddress:
+    parts = url_parts(value, *PORTS)
+    if parts is None or parts.path not in ("", "/") or parts.query or parts.username is not None:
+        raise WrongProperty(
+            f"must be tls:// and a host, or tcp:// without TLS, with a port perhaps, not {value!r}"
+        )
+    return TakAddress(
+        parts.scheme == "tls", urlsplit(value).hostname or "", parts.port or PORTS[parts.scheme]
+    )
+
+
+def _callsigns(value: str) -> frozenset[str]:
+    callsigns = frozenset(filter(None, (each.strip() for each in re.split(",", value))))
+    if not callsigns:
+        raise WrongProperty("names nobody: remove the line, or write callsigns with commas between")
+    return callsigns
+
+
+KEYS = (
+    Key(
+        "tak-server",
+        _address,
+        None,
+        "a team's TAK server, tls://HOST:8089 or, where you trust the network, tcp://HOST:8087:"
+        " kits are on its map, and people there and at kits write to each other (docs/bridges.md)",
+    ),
+    Key("tak-workspace", text, None, "number or name of the workspace that it is for"),
+    Key("tak-certificate", absolute_path, None, "PEM file with this hub's certificate for it"),
+    Key("tak-key", absolute_path, None, "PEM file with its key, without a password"),
+    Key(
+        "tak-ca-file",
+        absolute_path,
+        None,
+        "PEM file of the authority that signed the server's certificate, instead of the system's",
+    ),
+    Key(
+        "tak-server-name",
+        text,
+        None,
+        "the name in the server's certificate, where that is another than HOST",
+    ),
+    Key(
+        "tak-shares",
+        some_of(*SHARES),
+        ("positions", "sos", "messages"),
+        "what everybody at the server is shown: some of positions, sos, messages (those to"
+        " everybody) and waypoints, which are then also taken; or none (positions sos messages)",
+    ),
+    Key(
+        "tak-people",
+        whole(1, 200, "people"),
+        40,
+        "most users with kits that are on its map; each takes a connection of its own (40)",
+    ),
+    Key(
+        "tak-allow",
+        _callsigns,
+        frozenset[str](),
+        "callsigns, with commas between, of those at the server who may use what costs: satellite"
+        " and SMS (nobody)",
+    ),
+    Key(
+        "tak-credits-per-day",
+        whole(0, 1_000_000, "credits"),
+        0,
+        "most satellite credits, and SMS, a UTC day that these together may cost (0: none)",
+    ),
+)
+EXAMPLES = {
+    "tak-server": "tls://tak.example.org:8089",
+    "tak-workspace": "Alps",
+    "tak-certificate": "/etc/fieldagent/tak.pem",
+    "tak-key": "/etc/fieldagent/tak-key.pem",
+    "tak-ca-file": "/etc/fieldagent/tak-ca.pem",
+    "tak-server-name": "takserver",
+    "tak-allow": "BASE, LEAD 1",
+}
+
+
+def _faults(own: Own) -> list[str]:
+    faults = []
+    server: TakAddress | None = own["tak-server"]
+    if server is not None and server.secure and own["tak-certificate"] is None:
+        faults.append("tak-server needs tak-certificate: set that too, or remove tak-server")
+    works = server is not None or own.get("tak-listen") is not None
+    if server is not None and own["tak-workspace"] is None:
+        faults.append("tak-server needs tak-workspace: set that too, or remove tak-server")
+    if own["tak-workspace"] is not None and not works:
+        faults.append(
+            "tak-workspace needs tak-server or tak-listen: set one of them too, or remove"
+            " tak-workspace"
+        )
+    if own["tak-allow"] and not own["tak-credits-per-day"]:
+        faults.append("tak-allow needs tak-credits-per-day: set that too, or remove tak-allow")
+    return faults
+
+
+def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
+    own = host.own
+    address: TakAddress | None = own["tak-server"]
+    if address is None or own["tak-workspace"] is None:
+        return None
+    # Each command of the hub's reads these settings, and most hubs have no TAK server.
+    from fieldagent.extensions.tak.bridge import service
+    from fieldagent.extensions.tak.bridge.link import TakServer, team_server
+
+    server = TakServer(
+        address.host,
+        address.port,
+        address.secure,
+        own["tak-certificate"],
+        own["tak-key"],
+        own["tak-ca-file"],
+        own["tak-server-name"],
+    )
+    return partial(service.run, host, partial(team_server, server), rules_of(own))
+
+
+def rules_of(own: Own) -> TakRules:
+    """Return what the settings say of any TAK server that the hub works at."""
+    from fieldagent.extensions.tak.bridge.inward import TakRules
+
+    return TakRules(
+        own["tak-workspace"],
+        frozenset(own["tak-shares"]),
+        own["tak-people"],
+        own["tak-allow"],
+        own["tak-credits-per-day"],
+    )
+
+
+KIND = BridgeKind(
+    name="tak",
+    title="the TAK server",
+    keys=KEYS,
+    work=_work,
+    examples=EXAMPLES,
+    together=(("tak-certificate", "tak-key"),),
+    faults=_faults,
+)

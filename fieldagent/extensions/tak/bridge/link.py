@@ -1,0 +1,218 @@
+"""One connection to a TAK server, for one user: a server brings what is said to somebody in private
+to the connection on which they have told where they are.
+
+1. What is said has been taken by the server once it has answered a ping that was sent behind it:
+   a server reads in order. Whether anybody has it is not known by that.
+2. A server that says nothing for SILENCE is gone, whatever TCP believes.
+3. After a connection that was lost the next is tried after waits that grow.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import trio
+
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak.bridge import records
+from fieldagent.extensions.tak.bridge.site import TakSite
+from fieldagent.extensions.tak.cot import CotEvent, EventSplitter, encode, type_of
+from fieldagent.extensions.tak.events import TakUnit
+from fieldagent.http import tls
+from fieldagent.hub.bridge.connecting import Lost, open_stream
+from fieldagent.system.error_groups import first_error
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.wording import reason_of
+
+WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+"""Seconds between two tries, and up to half as many more by chance; the last for ever."""
+STEADY = 60.0
+"""Seconds that a connection must have lasted for the waits to begin anew."""
+CONNECT_MAX = 20.0
+SEND_MAX = 15.0
+"""Seconds in which a server takes what is sent."""
+ANSWER_MAX = 20.0
+"""Seconds in which it answers a ping."""
+PING_EVERY = 15.0
+SILENCE = 50.0
+RECEIVE_MAX = 65_536
+
+
+class TakServer(NamedTuple):
+    host: str
+    port: int
+    secure: bool
+    certificate: Path | None = None
+    key: Path | None = None
+    ca_file: Path | None = None
+    """Instead of the system's authorities."""
+    name: str | None = None
+    """In its certificate."""
+
+
+def context_of(server: TakServer) -> ssl.SSLContext | None:
+    """Return how to be known to the server, and to know it; None without TLS. Raises Lost."""
+    if not server.secure:
+        return None
+    try:
+        context = tls.trust(server.ca_file)
+    except tls.UnusableTrust as unusable:
+        raise Lost(f"tak-ca-file {unusable}") from unusable
+    # Authorities that TAK's own tools make lack what RFC 5280 asks for and Python 3.13 insists on.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    assert server.certificate is not None, "the settings have it with tls://"
+    try:
+        context.load_cert_chain(server.certificate, server.key, password=_no_password)
+    except OSError as error:
+        why = "is no certificate with its key, in PEM and without a password"
+        if not isinstance(error, ssl.SSLError):
+            why = f"cannot be read: {reason_of(error)}"
+        raise Lost(f"tak-certificate {server.certificate} {why}") from error
+    return context
+
+
+def _no_password() -> str:
+    return ""
+
+
+def wait_before(tries: int) -> float:
+    """Return the seconds before the next try, after so many in a row."""
+    return WAITS[min(tries, len(WAITS) - 1)] * random.uniform(1, 1.5)
+
+
+@asynccontextmanager
+async def team_server(server: TakServer, workspace: int) -> AsyncIterator[TakSite]:
+    """Return a team's server as the bridge sees it. Who is there says so by a callsign alone."""
+    title = f"the TAK server at {server.host}"
+    yield TakSite(title, partial(_session, server), records.note_person)
+
+
+@asynccontextmanager
+async def _session(server: TakServer, unit: TakUnit) -> AsyncIterator[StreamSession]:
+    """Raises Lost."""
+    context = await trio.to_thread.run_sync(context_of, server)
+    async with connected(server, context) as stream:
+        yield StreamSession(stream, unit.uid)
+
+
+@asynccontextmanager
+async def connected(
+    server: TakServer, context: ssl.SSLContext | None
+) -> AsyncIterator[trio.abc.Stream]:
+    """Connect to the server. Raises Lost."""
+    stream: trio.abc.Stream | None = None
+    with trio.move_on_after(CONNECT_MAX):
+        name = server.name or ""
+        stream = await open_stream(server.host, server.port, context, "tak-ca-file", name)
+    if stream is None:
+        raise Lost(f"{server.host}:{server.port} does not answer within {CONNECT_MAX:g} s")
+    try:
+        yield stream
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+class StreamSession:
+    """What is said on a connection, and heard. `run` beside the others; all raise Lost once the
+    connection is. `uid` is whose connection it is."""
+
+    def __init__(self, stream: trio.abc.Stream, uid: str) -> None:
+        self._stream = stream
+        self._uid = uid
+        self._sending = trio.Lock()
+        self._pings = 0
+        self._pongs = 0
+        self._answered = trio.Event()
+        self._lost = False
+
+    async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
+        """Hand each event with its type to `take`, but answers to pings."""
+        why: BaseException = Lost("the hub leaves the server")
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._ping)
+                await self._hear(take)
+        except* Lost as lost:
+            why = first_error(lost)
+        finally:
+            self._lost = True
+            self._answered.set()
+        raise why
+
+    async def _hear(self, take: Callable[[str, bytes], None]) -> NoReturn:
+        splitter = EventSplitter()
+        while True:
+            data = b""
+            with trio.move_on_after(SILENCE) as silence:
+                data = await self._receive()
+            if silence.cancelled_caught:
+                raise Lost(f"the server has said nothing for {SILENCE:g} s")
+            if not data:
+                raise Lost("the server closed the connection; its log says why, if it refuses us")
+            await self._hand_over(splitter.receive_data(data), take)
+
+    async def _hand_over(self, events: Iterable[bytes], take: Callable[[str, bytes], None]) -> None:
+        for raw in events:
+            kind = type_of(raw)
+            if kind == tak.PONG:
+                self._pongs += 1
+                self._answered.set()
+                self._answered = trio.Event()
+            elif kind == tak.PING:
+                await self._send(encode(tak.pong(datetime.now(UTC))))
+            else:
+                take(kind, raw)
+
+    async def _receive(self) -> bytes:
+        try:
+            return bytes(await self._stream.receive_some(RECEIVE_MAX))
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            fault = tls.fault(error.__cause__)
+            why = "the server refuses this hub's certificate, or its TLS" if fault else ""
+            raise Lost(why or "the connection broke off") from error
+
+    async def _ping(self) -> NoReturn:
+        while True:
+            await trio.sleep(PING_EVERY)
+            await self._send(self._next_ping())
+
+    def _next_ping(self) -> bytes:
+        self._pings += 1
+        return encode(tak.ping(self._uid, datetime.now(UTC)))
+
+    async def say(self, events: Iterable[CotEvent]) -> None:
+        """Send events; return once the server has taken them."""
+        said = b"".join(map(encode, events))
+        async with self._sending:
+            ping = self._next_ping()
+            number = self._pings
+            await self._write(said + ping)
+        with trio.move_on_after(ANSWER_MAX):
+            while self._pongs < number and not self._lost:
+                await self._answered.wait()
+            if self._lost:
+                raise Lost("the connection broke off")
+            return
+        raise Lost(f"the server has not answered within {ANSWER_MAX:g} s")
+
+    async def _send(self, data: bytes) -> None:
+        async with self._sending:
+            await self._write(data)
+
+    async def _write(self, data: bytes) -> None:
+        """Half an event would spoil the next: who is cut off here closes the connection."""
+        try:
+            with trio.move_on_after(SEND_MAX):
+                await self._stream.send_all(data)
+                return
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise Lost("the connection broke off") from error
+        await trio.aclose_forcefully(self._stream)
+        raise Lost(f"the server takes nothing within {SEND_MAX:g} s")

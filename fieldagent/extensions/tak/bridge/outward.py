@@ -1,0 +1,80 @@
+"""What goes to a TAK server: units, messages, markers and alerts, as events. Decides by what it is
+told alone.
+
+| ours | there | when |
+|---|---|---|
+| where a kit was last | its user's unit | on change, and again at half of its time |
+| a message to a person there | GeoChat to them | until their phone has confirmed it |
+| a message to everybody | GeoChat to all | once |
+| a waypoint to everybody | a marker | once |
+| an SOS that nobody has answered | 911 alert | every 10 s for a minute, then each minute |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak import map_events as tak_map
+from fieldagent.extensions.tak.bridge.records import FreshItem, KitUser, OpenAlert, OutEvent
+from fieldagent.extensions.tak.cot import NOWHERE, CotEvent, CotPoint
+from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit
+from fieldagent.extensions.tak.map_events import ShownBy, ToldPosition
+from fieldagent.package.package import Message, Waypoint
+
+WAYS = {
+    "ip": "over the internet",
+    "satellite": "over satellite",
+    "sms": "by SMS",
+    "radio": "by radio",
+}
+
+
+def unit_of(identity: str, user: KitUser) -> TakUnit:
+    """Return the unit of a kit's user on the map; its uid stays as long as the user does."""
+    return TakUnit(f"{identity}-{user.member}", user.name)
+
+
+def position(
+    unit: TakUnit, user: KitUser, place: ToldPosition | None, now: float, *, shared: bool
+) -> list[CotEvent]:
+    """Return what shows a user, as `tak_map` has it."""
+    shown_by = ShownBy("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
+    return tak_map.position(unit, user, shown_by, place, now, shared=shared)
+
+
+def person_for(item: FreshItem, people: Collection[int], shares: Collection[str]) -> int | None:
+    """Return the member at the server for whom an item is; 0 for everybody there, None for nobody.
+    What a bridge has brought goes to nobody."""
+    if item.brought:
+        return None
+    if item.target is not None:
+        return item.target if item.target in people and item.kind == "message" else None
+    if not item.is_for_everybody or not item.from_kit or item.doubtful:
+        return None
+    shared = {"message": "messages", "waypoint": "waypoints"}.get(item.kind)
+    return 0 if shared in shares else None
+
+
+def event_of(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
+    """Return the event that brings an item; None of a kind that has none."""
+    when = tak_map.at(now)
+    if isinstance(out.content, Message):
+        to = tak.ALL if out.person is None else TakUnit(out.uid, out.callsign)
+        words = tak_map.words_of(out.content.content, "hub")
+        return tak.chat(GeoChat(unit, to, out.message_id, words), when)
+    if isinstance(out.content, Waypoint):
+        placed = out.content
+        point = CotPoint(placed.latitude, placed.longitude)
+        made = placed.timestamp or tak_map.at(out.moment)
+        marker = PlacedMarker(placed.name, placed.notes or "", point, made, ())
+        identity = unit.uid.rpartition("-")[0]
+        return tak.marker(f"{identity}-w{out.item}", unit, marker, when)
+    return None
+
+
+def alert_of(alert: OpenAlert, unit: TakUnit, user: KitUser, now: float) -> CotEvent:
+    """Return the 911 alert of an incident, or its cancel."""
+    known = user.latitude is not None and user.longitude is not None
+    point = CotPoint(user.latitude or 0.0, user.longitude or 0.0) if known else NOWHERE
+    return tak.alert(unit, point, tak_map.at(now), cancels=alert.ends)

@@ -1,0 +1,423 @@
+"""What is known of a TAK server in the database: who works at it, who is there, what went and came.
+
+A row of `tak_event` is an item on its way there, or from there. Out: `waiting`, then `sent` (the
+server has it), `delivered` (the phone says so), `read` (a person does), or `over`. In: `sent` here
+says that it was taken; its writer is owed the ticks that `delivered` and `read` stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import inf
+
+from fieldagent.extensions.tak import map_events as tak_map
+from fieldagent.hub.bridge import tenure
+from fieldagent.hub.escalation import words_down
+from fieldagent.hub.records import ledger, sos
+from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.package.package import Item
+from fieldagent.package.reach import Rung
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+NAME = "tak"
+PREFIX = tak_map.PREFIX
+"""What the uids of every hub's units begin with, by which they know each other's."""
+OVER_AFTER = 86_400.0
+"""Seconds after which nothing is tried or told any more."""
+AGAIN = (60.0, 300.0, 900.0, 3_600.0)
+"""Seconds until a message that a phone has not confirmed goes again; the last for ever."""
+PEOPLE_MAX = 500
+"""People at the server who are members here."""
+SERVER = "the TAK server"
+
+
+# Who is where.
+
+
+class KitUser(NamedTuple):
+    """A user with a kit, and where that was last."""
+
+    member: int
+    name: str
+    latitude: float | None
+    longitude: float | None
+    at: float | None
+    """Unix time of the position."""
+    way: str
+    """By which the kit was heard last."""
+
+
+_KITS = (
+    "device JOIN member ON member.id = device.member JOIN membership"
+    " ON membership.member = member.id AND membership.workspace = device.workspace"
+)
+_IN_USE = "device.workspace = ? AND device.disabled IS NULL AND member.disabled IS NULL"
+
+
+def with_kits(db: Db, workspace: int) -> set[int]:
+    """Return the members who have a kit."""
+    rows = db.execute(f"SELECT DISTINCT member.id FROM {_KITS} WHERE {_IN_USE}", workspace)
+    return {member for (member,) in rows}
+
+
+def kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
+    """Return the users with kits: those with an open SOS first, then by their numbers. Of several
+    kits the one counts that told its position last."""
+    rows = db.execute(
+        "SELECT member.id, member.name, latitude, longitude, position_at, coalesce(way, ''),"
+        " EXISTS (SELECT 1 FROM sos WHERE sos.device = device.id AND sos.state <> 'closed')"
+        f" FROM {_KITS} LEFT JOIN contact ON contact.device = device.id WHERE {_IN_USE}"
+        " ORDER BY member.id, device.id",
+        workspace,
+    )
+    users: dict[int, KitUser] = {}
+    first: set[int] = set()
+    for *row, in_distress in rows:
+        user = KitUser(*row)
+        if in_distress:
+            first.add(user.member)
+        known = users.get(user.member)
+        if known is None or (user.at or -inf) > (known.at or -inf):
+            users[user.member] = user
+    ordered = sorted(users.values(), key=lambda each: (each.member not in first, each.member))
+    return ordered[:most]
+
+
+class TakPerson(NamedTuple):
+    member: int
+    callsign: str
+    uid: str
+
+
+def voice_of(callsign: str) -> str:
+    """Return by which name somebody there is a member here: no address, and no other kind of
+    name, whatever they call themselves."""
+    return f"{callsign.replace('@', ' at ').replace(':', ' ')} (TAK)"
+
+
+def person_of(db: Db, workspace: int, callsign: str) -> TakPerson | None:
+    """Return the person at the TAK server with this callsign; None where nobody has it."""
+    rows = db.execute(
+        "SELECT member, callsign, uid FROM tak_person WHERE workspace = ? AND callsign = ?",
+        *(workspace, callsign),
+    )
+    return TakPerson(*rows[0]) if rows else None
+
+
+def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
+    """Return who has this callsign there, made a member here when they are first heard; what is for
+    them goes to this phone. None where there are too many already."""
+    known = person_of(db, workspace, callsign)
+    if known is None:
+        ((many,),) = db.execute("SELECT count(*) FROM tak_person WHERE workspace = ?", workspace)
+        if many >= PEOPLE_MAX:
+            return None
+        member = words_down.add_voice(db, workspace, voice_of(callsign), now)
+        db.execute(
+            "INSERT INTO tak_person (workspace, callsign, member, uid) VALUES (?, ?, ?, ?)",
+            *(workspace, callsign, member, uid),
+        )
+        return TakPerson(member, callsign, uid)
+    if known.uid != uid:
+        db.execute("UPDATE tak_person SET uid = ? WHERE member = ?", uid, known.member)
+    return known._replace(uid=uid)
+
+
+def note_there(db: Db, uid: str, now: float) -> None:
+    """Note that a phone is there that was away: what waits for its confirmation goes again."""
+    db.execute(
+        "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND state = 'sent' AND uid = ?",
+        *(now, uid),
+    )
+
+
+# Out.
+
+
+class FreshItem(NamedTuple):
+    id: int
+    accepted: float
+    sender: int
+    target: int | None
+    is_for_everybody: bool
+    kind: str
+    from_kit: bool
+    doubtful: bool
+    """Nobody has proved that it is its sender's."""
+    brought: bool = False
+    """The bridge has brought it from there."""
+
+
+def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshItem]:
+    """Return the items of a workspace behind the number `after`, the oldest first, without those
+    that were restored from kits."""
+    rows = db.execute(
+        "SELECT id, accepted, sender, target, target IS NULL AND team IS NULL, kind,"
+        " source_device IS NOT NULL, unauthenticated, EXISTS (SELECT 1 FROM tak_event"
+        " WHERE tak_event.item = item.id AND inward = 1) FROM item WHERE workspace = ? AND id > ?"
+        " AND restored IS NULL"
+        " ORDER BY id LIMIT ?",
+        *(workspace, after, limit),
+    )
+    return [FreshItem._make(row) for row in rows]
+
+
+def people(db: Db, workspace: int) -> set[int]:
+    """Return the members who are people at the server."""
+    rows = db.execute("SELECT member FROM tak_person WHERE workspace = ?", workspace)
+    return {member for (member,) in rows}
+
+
+def line_up(db: Db, items: Sequence[tuple[FreshItem, int | None]], up_to: int, now: float) -> None:
+    """Enter what is to go there, each to one person or to everybody, and keep the place. What was
+    entered before is not again: several hubs write, and the place is kept behind the last."""
+    for item, person in items:
+        db.execute(
+            "INSERT INTO tak_event (item, member, person, inward, message_id, state, not_before,"
+            " at) SELECT id, sender, ?, 0, request_id, 'waiting', ?, ? FROM item WHERE id = ?"
+            " AND NOT EXISTS (SELECT 1 FROM tak_event WHERE tak_event.item = item.id"
+            " AND inward = 0)",
+            *(person, now, now, item.id),
+        )
+    tenure.keep_place(db, NAME, up_to)
+
+
+class OutEvent(NamedTuple):
+    """An item that is to go there now."""
+
+    id: int
+    item: int
+    member: int
+    person: int | None
+    callsign: str
+    uid: str
+    """Of their phone; empty where it is for everybody."""
+    message_id: str
+    attempts: int
+    content: Item
+    moment: float
+    """Unix time of the item itself."""
+
+
+def out_due(db: Db, members: Collection[int], now: float, limit: int) -> list[OutEvent]:
+    """Return what those members have to send to the server `now` (Unix time), in order: what waits,
+    and what no phone has confirmed yet. What others wrote keeps nothing back: who has no
+    connection here sends nothing."""
+    among, values = one_of(db, sorted(members))
+    rows = db.execute(
+        "SELECT tak_event.id, item.id, tak_event.member, tak_event.person,"
+        " coalesce(tak_person.callsign, ''), coalesce(tak_person.uid, ''), message_id, attempts,"
+        " item.body FROM tak_event JOIN item ON item.id = tak_event.item LEFT JOIN tak_person"
+        f" ON tak_person.member = tak_event.person WHERE inward = 0 AND tak_event.member {among}"
+        " AND tak_event.state IN ('waiting', 'sent') AND not_before <= ? AND at > ?"
+        " ORDER BY tak_event.id LIMIT ?",
+        *(*values, now, now - OVER_AFTER, limit),
+    )
+    events = []
+    for *row, body in rows:
+        entry = stored_entry(body)
+        assert isinstance(entry.content, Item), "the ledger holds items alone"
+        events.append(OutEvent._make((*row, entry.content, float(entry.time))))
+    return events
+
+
+def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
+    """Note that the server has it; and hands it on, as far as anybody can know."""
+    state, again = "sent", now + AGAIN[min(out.attempts, len(AGAIN) - 1)]
+    if out.person is None:
+        state = "over"
+    news = db.execute(
+        "UPDATE tak_event SET state = ?, uid = ?, attempts = attempts + 1, not_before = ?"
+        " WHERE id = ? AND state IN ('waiting', 'sent') RETURNING id",
+        *(state, out.uid, again, out.id),
+    )
+    if news and out.person is not None and handed:
+        ledger.note_rung(db, out.item, out.person, Rung.HANDED_OVER, SERVER, now)
+
+
+def note_tick(db: Db, uid: str, message_id: str, now: float, *, read: bool) -> bool:
+    """Note that a phone has a message of ours, or a person there has read it; return whether it is
+    ours."""
+    rows = db.execute(
+        # The tick may be faster than the server's word that it has the message.
+        "SELECT tak_event.id, item, person, state, member.name FROM tak_event JOIN tak_person"
+        " ON tak_person.member = person JOIN member ON member.id = person"
+        " WHERE inward = 0 AND message_id = ?"
+        " AND ? IN (tak_event.uid, tak_person.uid) AND state IN ('waiting', 'sent', 'delivered')",
+        *(message_id, uid),
+    )
+    for id_, item, person, state, name in rows:
+        if state != "delivered" and not _has_kit(db, person):
+            ledger.note_rung(db, item, person, Rung.STORED, "", now)
+        if read:
+            ledger.note_rung(db, item, person, Rung.READ, name, now)
+        db.execute(
+            "UPDATE tak_event SET state = ? WHERE id = ?", "read" if read else "delivered", id_
+        )
+    return bool(rows)
+
+
+def give_up(db: Db, now: float) -> None:
+    """End what is older than OVER_AFTER: of a message that no phone has confirmed its writer is
+    told."""
+    over = "UPDATE tak_event SET state = 'over' WHERE at <= ? AND state"
+    db.execute(f"{over} = 'delivered'", now - OVER_AFTER)
+    rows = db.execute(
+        f"{over} IN ('waiting', 'sent') RETURNING item, person, inward", now - OVER_AFTER
+    )
+    for item, person, inward in rows:
+        if inward or person is None or _has_kit(db, person):
+            continue
+        if not _has_come(db, item, person):
+            why = "no phone of theirs at the TAK server has confirmed it within a day"
+            ledger.note_rung(db, item, person, Rung.NOBODY, why, now)
+
+
+def _has_kit(db: Db, person: int) -> bool:
+    """Return whether something else than a phone may have it for them, too."""
+    kits = "SELECT 1 FROM device WHERE member = ? AND disabled IS NULL"
+    return bool(db.execute(kits, person))
+
+
+def _has_come(db: Db, item: int, person: int) -> bool:
+    rungs = "SELECT 1 FROM reached WHERE item = ? AND member = ? AND rung IN (?, ?)"
+    return bool(db.execute(rungs, item, person, int(Rung.STORED), int(Rung.READ)))
+
+
+# In.
+
+
+def note_came(
+    db: Db, member: int, uid: str, message_id: str, now: float, *, person: int | None
+) -> int | None:
+    """Write down that something came for a member; return its row, or None where it was there: its
+    ticks are owed anew then, as its writer has them not."""
+    rows = db.execute(
+        "INSERT INTO tak_event (member, person, inward, uid, message_id, state, not_before, at)"
+        " VALUES (?, ?, 1, ?, ?, 'over', ?, ?) ON CONFLICT DO NOTHING RETURNING id",
+        *(member, person, uid, message_id, now, now),
+    )
+    if rows:
+        return int(rows[0][0])
+    db.execute(
+        "UPDATE tak_event SET state = 'sent' WHERE inward = 1 AND uid = ? AND message_id = ?"
+        " AND item IS NOT NULL AND at > ?",
+        *(uid, message_id, now - OVER_AFTER),
+    )
+    return None
+
+
+def note_entered(db: Db, row: int, item: int, price: int) -> None:
+    """Note the item that something from there became, and the credits that it may cost; its ticks
+    are owed from here on."""
+    db.execute(
+        "UPDATE tak_event SET item = ?, state = 'sent', credits = ? WHERE id = ?",
+        *(item, price, row),
+    )
+
+
+def spent_today(db: Db, now: float) -> int:
+    """Return the credits that what came from there may have cost this UTC day."""
+    ((spent,),) = db.execute(
+        "SELECT coalesce(sum(credits), 0) FROM tak_event WHERE credits > 0 AND at >= ?",
+        now - now % 86_400,
+    )
+    return int(spent)
+
+
+class OwedTick(NamedTuple):
+    """A writer there is to be told that the kit has their message, or that it was read there."""
+
+    id: int
+    member: int
+    uid: str
+    callsign: str
+    message_id: str
+    state: str
+    """In which it stands."""
+    read: bool
+
+
+def ticks_owed(db: Db, members: Collection[int], limit: int) -> list[OwedTick]:
+    """Return the oldest ticks that writers to those members have not had: that a kit has stored
+    their message, and then that it was read."""
+    among, values = one_of(db, sorted(members))
+    rows = db.execute(
+        "SELECT id, member, uid, callsign, message_id, state, is_read FROM"
+        " (SELECT tak_event.id, tak_event.member, tak_event.uid, callsign, message_id,"
+        " tak_event.state, EXISTS (SELECT 1 FROM delivery WHERE delivery.item = tak_event.item"
+        " AND delivery.state = 'stored') AS is_stored, EXISTS (SELECT 1 FROM reached WHERE"
+        " reached.item = tak_event.item AND rung = ?) AS is_read FROM tak_event JOIN tak_person"
+        f" ON tak_person.member = tak_event.person WHERE inward = 1 AND tak_event.member {among}"
+        " AND tak_event.state IN ('sent', 'delivered')) AS owed"
+        " WHERE is_read OR (is_stored AND state = 'sent') ORDER BY id LIMIT ?",
+        *(int(Rung.READ), *values, limit),
+    )
+    return [OwedTick._make((*row, bool(read))) for *row, read in rows]
+
+
+def note_told(db: Db, tick: OwedTick) -> None:
+    """Note that a writer has had a tick. Where the message stands otherwise by now, nothing
+    changes."""
+    db.execute(
+        "UPDATE tak_event SET state = ? WHERE id = ? AND state = ?",
+        *("read" if tick.read else "delivered", tick.id, tick.state),
+    )
+
+
+# Incidents.
+
+
+class OpenAlert(NamedTuple):
+    sos: int
+    member: int
+    ends: bool
+    """It is closed, and there may be those who were told of it."""
+
+
+CANCELS = 3
+"""How often an end is told."""
+
+
+def alerts(db: Db, workspace: int) -> list[OpenAlert]:
+    """Return the incidents that nobody has answered, and the ends that are to be told."""
+    rows = db.execute(
+        "SELECT sos.id, device.member, 0 FROM sos JOIN device ON device.id = sos.device"
+        " WHERE sos.workspace = ? AND sos.state = 'open' AND sos.kind = 'sos' UNION ALL"
+        " SELECT sos.id, device.member, 1 FROM tak_alert JOIN sos ON sos.id = tak_alert.sos"
+        " JOIN device ON device.id = sos.device WHERE sos.workspace = ? AND sos.state = 'closed'"
+        " AND cancels < ? ORDER BY 1",
+        *(workspace, workspace, CANCELS),
+    )
+    return [OpenAlert(id_, member, bool(ends)) for id_, member, ends in rows]
+
+
+def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:
+    """Note that the server has the alert, or its cancel."""
+    if alert.ends:
+        db.execute("UPDATE tak_alert SET cancels = cancels + 1 WHERE sos = ?", alert.sos)
+        return
+    new = db.execute(
+        "INSERT INTO tak_alert (sos) VALUES (?) ON CONFLICT DO NOTHING RETURNING sos", alert.sos
+    )
+    if new:
+        detail = f"{SERVER}: shown there as a 911 alert"
+        sos.note_event(db, alert.sos, "told", now, detail=detail)
+    else:
+        db.execute("UPDATE tak_alert SET cancels = 0 WHERE sos = ? AND cancels > 0", alert.sos)
+
+
+CALLED_OFF_THERE = "cancelled the alert in TAK: it goes on until a person at the desk has it"
+
+
+def note_cancelled_there(db: Db, workspace: int, member: int, by: str, now: float) -> None:
+    """Note that somebody there has cancelled the alert of a user's: their incidents say so, once
+    each, and go on."""
+    for (id_,) in db.execute(
+        "SELECT sos.id FROM sos JOIN device ON device.id = sos.device WHERE sos.workspace = ?"
+        " AND device.member = ? AND sos.state <> 'closed' AND sos.kind = 'sos' AND NOT EXISTS"
+        " (SELECT 1 FROM sos_event WHERE sos_event.sos = sos.id AND detail = ?)",
+        *(workspace, member, CALLED_OFF_THERE),
+    ):
+        sos.note_event(db, id_, "note", now, name=voice_of(by), detail=CALLED_OFF_THERE)

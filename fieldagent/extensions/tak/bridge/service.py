@@ -1,0 +1,363 @@
+"""Keeps the hub at a TAK server: one process of it, with a session for each user.
+
+1. A turn looks at all that may be due, hands it to the users' connections, and rests until
+   something was written, or falls due. A connection that is busy gets its next in the next turn.
+2. Only what the server has taken is written down as sent; a connection that is lost in between, or
+   a hub that dies, sends it again under the same id.
+3. What comes is judged by its type before anything of it is read, and by rate before anything is
+   stored. One of the connections listens for who is there: all hear the same. What has been let in
+   is stored although this process stops, or another takes the bridge over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import trio
+
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak import map_events as tak_map
+from fieldagent.extensions.tak.bridge import outward, records
+from fieldagent.extensions.tak.bridge.door import Came, TakDoor
+from fieldagent.extensions.tak.bridge.intake import TakIntake
+from fieldagent.extensions.tak.bridge.inward import TakInbox, TakRules
+from fieldagent.extensions.tak.bridge.link import STEADY, wait_before
+from fieldagent.extensions.tak.bridge.records import KitUser, OpenAlert, OutEvent, OwedTick
+from fieldagent.extensions.tak.bridge.site import OpenSite, TakSession, TakSite
+from fieldagent.extensions.tak.bridge.users import UserLink
+from fieldagent.extensions.tak.cot import CotEvent
+from fieldagent.extensions.tak.events import ChatReceipt, TakUnit
+from fieldagent.extensions.tak.map_events import ToldPosition
+from fieldagent.hub.api.event_stream import AT_ONCE as AT_ONE_LOOK
+from fieldagent.hub.api.event_stream import UNSETTLED, Follower
+from fieldagent.hub.bridge import tenure
+from fieldagent.hub.bridge.connecting import Lost
+from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.repeating import Alarm
+from fieldagent.hub.bridge.tenure import BridgePost
+from fieldagent.hub.records import ledger
+from fieldagent.hub.records.owed import THE_HUB
+from fieldagent.hub.store.contract import ANYTHING, Db
+from fieldagent.hub.store.persist import persist, told_once
+from fieldagent.package.reach import Rung
+from fieldagent.system import waits
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+log = logging.getLogger(__name__)
+
+REST = 1.0
+"""Seconds between two turns: a busy hub must not be slowed down."""
+TURN_MAX = 30.0
+"""Seconds after which it is looked in any case."""
+LOOK_BACK = 300.0
+"""Seconds between two looks at what has become too old."""
+AT_ONCE = 500
+"""Rows of one turn."""
+WAITING_MAX = 64
+"""Events that wait for the disk."""
+NO_KIT = "only users who have a kit write to the TAK server"
+
+
+class Work(NamedTuple):
+    """What a look has found."""
+
+    users: Sequence[KitUser]
+    out: Sequence[OutEvent]
+    ticks: Sequence[OwedTick]
+    alerts: Sequence[OpenAlert]
+
+
+class Saying(NamedTuple):
+    """What is to be said, and what follows once the server has it."""
+
+    events: Sequence[CotEvent]
+    write_down: Callable[[Db, float], object] = lambda db, now: None
+    note: Callable[[float], object] = lambda now: None
+
+
+async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
+    """Work until cancelled, where and while no other process does."""
+    async with trio.open_nursery() as storing:
+
+        async def work(identity: str, workspace: int) -> None:
+            async with open_site(workspace) as site:
+                await _Bridge(host, site, rules, identity, workspace).run(storing)
+
+        post = BridgePost(records.NAME, rules.workspace, "tak-workspace")
+        await tenure.hold_and_work(host, post, work)
+
+
+class _Bridge:
+    """The work of the process that holds the bridge."""
+
+    def __init__(
+        self,
+        host: BridgeHost,
+        site: TakSite,
+        rules: TakRules,
+        identity: str,
+        workspace: int,
+    ) -> None:
+        self._host = host
+        self._site = site
+        self._rules = rules
+        self._identity = identity
+        self._workspace = workspace
+        self._links: dict[int, UserLink] = {}
+        self._alarms: dict[int, Alarm] = {}
+        self._done = trio.Event()
+        """Set when a connection is there, or is free again."""
+        self._door = TakDoor(host.note_events, host.clock, markers="waypoints" in rules.shares)
+        self._put, get = trio.open_memory_channel[Came](WAITING_MAX)
+        inbox = TakInbox(workspace, rules, site.person_of)
+        self._intake = TakIntake(host, inbox, self._links, self._alarms, self._door, get)
+        self._trouble = ""
+        self._ear: int | None = None
+        """Whose connection listens for who is there."""
+        self._looked_back = 0.0
+
+    async def run(self, storing: trio.Nursery) -> None:
+        """Work until cancelled. What has come until then is stored in `storing`, which outlives
+        this: the server says it to no other process."""
+        store = self._host.store
+        start = await store.read(partial(tenure.place, name=records.NAME))
+        follower = Follower(start, UNSETTLED if store.shared else 0.0)
+        storing.start_soon(waits.let_finish, self._intake.run)
+        with self._put:
+            await self._work_with(follower)
+
+    async def _work_with(self, follower: Follower) -> None:
+        store = self._host.store
+        async with trio.open_nursery() as nursery:
+            while True:
+                written, done = store.heard(ANYTHING), self._done
+                soonest = TURN_MAX
+                with told_once():
+                    more = await self._line_up(follower)
+                    await self._give_up()
+                    work = await store.read(self._look)
+                    self._keep_links(work.users, nursery)
+                    soonest = self._hand_out(work, nursery)
+                    soonest = 0.0 if more else soonest
+                await trio.sleep(REST)
+                with waits.move_on_after(soonest - REST):
+                    await waits.either(written, done)
+
+    # Out.
+
+    async def _line_up(self, follower: Follower) -> bool:
+        """Enter what new items are to go there, and return whether there may be more."""
+        store, now = self._host.store, self._host.clock()
+        items = await store.read(
+            lambda db: records.fresh_items(db, self._workspace, follower.place, follower.capacity)
+        )
+        fresh = follower.fresh([(each.id, each.accepted) for each in items], now)
+        new = [each for each in items if each.id in fresh]
+        if new:
+            await persist(store, lambda db: self._enter(db, new, follower.place, now))
+        return len(new) >= AT_ONE_LOOK
+
+    def _enter(self, db: Db, new: Sequence[records.FreshItem], up_to: int, now: float) -> None:
+        people = records.people(db, self._workspace)
+        kits = records.with_kits(db, self._workspace)
+        items = []
+        for item in new:
+            person = outward.person_for(item, people, self._rules.shares)
+            if person is not None and item.sender in kits:
+                items.append((item, person or None))
+            elif person and person not in kits:
+                ledger.note_rung(db, item.id, THE_HUB, Rung.NOBODY, NO_KIT, now)
+        records.line_up(db, items, up_to, now)
+
+    async def _give_up(self) -> None:
+        now = self._host.clock()
+        if now >= self._looked_back + LOOK_BACK:
+            self._looked_back = now
+            await self._host.store.commit(lambda db: records.give_up(db, now))
+
+    def _look(self, db: Db) -> Work:
+        now = self._host.clock()
+        sos = "sos" in self._rules.shares
+        users = records.kit_users(db, self._workspace, self._rules.people)
+        members = {each.member for each in users}
+        return Work(
+            users,
+            records.out_due(db, members, now, AT_ONCE),
+            records.ticks_owed(db, members, AT_ONCE),
+            records.alerts(db, self._workspace) if sos else [],
+        )
+
+    def _keep_links(self, users: Sequence[KitUser], nursery: trio.Nursery) -> None:
+        """Have a connection for each user, and none for who has no kit any more."""
+        members = {each.member for each in users}
+        for gone in [member for member in self._links if member not in members]:
+            self._links.pop(gone).scope.cancel()
+        for user in users:
+            unit = outward.unit_of(self._identity, user)
+            known = self._links.get(user.member)
+            if known is None:
+                self._links[user.member] = link = UserLink(unit)
+                nursery.start_soon(self._stay, user.member, link)
+            else:
+                known.unit = unit
+
+    def _hand_out(self, work: Work, nursery: trio.Nursery) -> float:
+        """Hand what is due to the connections that are free; return the seconds until more is."""
+        now = self._host.clock()
+        soonest = now + TURN_MAX
+        told_of = {alert.sos for alert in work.alerts}
+        for over in [each for each in self._alarms if each not in told_of]:
+            del self._alarms[over]
+        for user in work.users:
+            link = self._links[user.member]
+            if link.session is None or link.busy:
+                continue
+            due = tak_map.position_due(link.told, user, now)
+            said: list[Saying] = []
+            if due <= now:
+                said.append(self._position(link, user, now))
+            else:
+                soonest = min(soonest, due)
+            said += self._of_items(work, user, link.unit, now)
+            alarms, again = self._of_alerts(work, user, link.unit, now)
+            said += alarms
+            soonest = min(soonest, again)
+            if said:
+                link.busy = True
+                nursery.start_soon(self._tell, link, link.session, said)
+        return max(0.0, soonest - now)
+
+    def _position(self, link: UserLink, user: KitUser, now: float) -> Saying:
+        shared = "positions" in self._rules.shares
+        events = outward.position(link.unit, user, link.told, now, shared=shared)
+
+        def note(now: float) -> None:
+            link.told = ToldPosition(user, now, tak_map.is_old(user, now))
+
+        return Saying(events, note=note)
+
+    def _of_items(self, work: Work, user: KitUser, unit: TakUnit, now: float) -> list[Saying]:
+        said: list[Saying] = []
+        for out in work.out:
+            event = outward.event_of(out, unit, now) if out.member == user.member else None
+            if event is not None:
+                note = partial(_note_sent, out=out, site=self._site)
+                said.append(Saying([event], note))
+        for tick in work.ticks:
+            if tick.member == user.member:
+                receipt = ChatReceipt(unit, tick.uid, tick.message_id, tick.read)
+                event = tak.receipt(receipt, TakUnit(tick.uid, tick.callsign), tak_map.at(now))
+                said.append(Saying([event], partial(_note_told, tick=tick)))
+        return said
+
+    def _of_alerts(
+        self, work: Work, user: KitUser, unit: TakUnit, now: float
+    ) -> tuple[list[Saying], float]:
+        said: list[Saying] = []
+        soonest = now + TURN_MAX
+        for alert in work.alerts:
+            if alert.member != user.member:
+                continue
+            alarm = self._alarms.get(alert.sos)
+            if alarm is None or alarm.ends != alert.ends:
+                alarm = self._alarms[alert.sos] = Alarm(alert.ends)
+            if alarm.due <= now:
+                event = outward.alert_of(alert, unit, user, now)
+                said.append(Saying([event], partial(_note_alerted, alert=alert), alarm.note))
+            else:
+                soonest = min(soonest, alarm.due)
+        return said, soonest
+
+    async def _tell(self, link: UserLink, session: TakSession, said: Sequence[Saying]) -> None:
+        """Say it, and write down what the server has once it has it."""
+        try:
+            await session.say([event for each in said for event in each.events])
+        except Lost as lost:
+            log.debug("not said to the TAK server: %s", lost)
+        else:
+            now = self._host.clock()
+            for each in said:
+                await persist(self._host.store, partial(_written, each, now))
+                each.note(now)
+        finally:
+            link.busy = False
+            self._note_done()
+
+    def _note_done(self) -> None:
+        self._done.set()
+        self._done = trio.Event()
+
+    # A connection.
+
+    async def _stay(self, member: int, link: UserLink) -> None:
+        """Keep a user's connection until it is not wanted any more."""
+        tries = 0
+        with link.scope:
+            while True:
+                began = trio.current_time()
+                try:
+                    await self._work(member, link)
+                except Lost as lost:
+                    self._note_lost(str(lost))
+                finally:
+                    link.session, link.told = None, None
+                    self._note_links()
+                tries = 0 if trio.current_time() - began >= STEADY else tries
+                await waits.sleep(wait_before(tries))
+                tries += 1
+
+    async def _work(self, member: int, link: UserLink) -> None:
+        """Work on one connection until it is lost."""
+        async with self._site.connect(link.unit) as session:
+            link.session = session
+            self._note_links()
+            self._note_done()
+            await session.run(partial(self._hear, member, link))
+
+    def _note_links(self) -> None:
+        up = [member for member, link in self._links.items() if link.session is not None]
+        if (ear := min(up, default=None)) != self._ear:
+            self._ear = ear
+            self._door.forget_units()
+        self._host.note_link(bool(up))
+        if up and self._trouble:
+            log.info("%s has this hub again", self._site.title)
+            self._trouble = ""
+
+    def _note_lost(self, why: str) -> None:
+        if why != self._trouble:
+            log.warning("the TAK server: %s", why)
+        self._trouble = why
+
+    # In.
+
+    def _hear(self, member: int, link: UserLink, kind: str, raw: bytes) -> None:
+        """Judge an event that came, before anything of it is stored."""
+        if kind.startswith("a-"):
+            event = self._door.look_at(raw, self._host.clock()) if member == self._ear else None
+        else:
+            event = self._door.admit(kind, raw, link.unit.uid, self._host.clock())
+        if event is None:
+            return
+        try:
+            self._put.send_nowait(Came(member, kind, event))
+        except trio.WouldBlock:
+            self._door.drop(Became.LIMITED)
+
+
+def _written(said: Saying, now: float, db: Db) -> None:
+    said.write_down(db, now)
+
+
+def _note_sent(db: Db, now: float, *, out: OutEvent, site: TakSite) -> None:
+    records.note_sent(db, out, now, handed=site.has(out.uid))
+
+
+def _note_told(db: Db, now: float, *, tick: OwedTick) -> None:
+    records.note_told(db, tick)
+
+
+def _note_alerted(db: Db, now: float, *, alert: OpenAlert) -> None:
+    records.note_alerted(db, alert, now)

@@ -1,0 +1,201 @@
+"""`fieldagent hub user tak`: whose phones may come to the hub's own TAK server."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import time
+from pathlib import Path
+from urllib.parse import urlencode
+
+from fieldagent.cli.hub.opened_store import show, show_list, with_store
+from fieldagent.cli.qr_code import show_qr_code
+from fieldagent.extensions.tak.server import certificates, invitations
+from fieldagent.extensions.tak.server.certificates import PhoneHolder
+from fieldagent.extensions.tak.server.data_package import Connection, data_package
+from fieldagent.extensions.tak.server.kind import NO_CRYPTOGRAPHY
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.exit_codes import OK
+from fieldagent.system.folder import put_file
+from fieldagent.system.wording import reason_of
+
+ENROLL = "tak://com.atakmap.app/enroll"
+"""As ATAK reads it, in a link and in a code."""
+
+
+def tak(arguments: argparse.Namespace) -> int:
+    """List, make or revoke certificates of phones, invite one by a QR code, or write out whom
+    phones have to trust."""
+    drawn: list[str] = []
+
+    def carry_out(settings: HubSettings, store: Store) -> int:
+        _check(arguments)
+        if arguments.user is None and arguments.trust is None:
+            rows = store.once(
+                lambda db: certificates.listing(db, _workspace(db, arguments, settings))
+            )
+            return show_list(arguments, rows)
+        now = time.time()
+        if arguments.trust is not None:
+            result = store.once(lambda db: _trust(db, arguments, settings))
+        elif arguments.revoke:
+            result = store.once(lambda db: _revoke(db, arguments, settings, now))
+        elif arguments.qr:
+            result = store.once(lambda db: _invite(db, arguments, settings, now))
+            drawn.append(str(result["itak" if arguments.itak else "link"]))
+        else:
+            result = store.once(lambda db: _make(db, arguments, settings, now))
+        return show(arguments, result)
+
+    code = with_store(arguments, carry_out)
+    if code == OK and drawn and not arguments.json:
+        show_qr_code(drawn[0])
+    return code
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raises Refused for what cannot be meant together."""
+    chosen = [
+        name
+        for name, value in (
+            ("--out", arguments.out),
+            ("--qr", arguments.qr or None),
+            ("--revoke", arguments.revoke or None),
+            ("--trust", arguments.trust),
+        )
+        if value is not None
+    ]
+    if len(chosen) > 1:
+        raise Refused(f"{' and '.join(chosen)}: say the one or the other")
+    if arguments.user is None and (arguments.itak or chosen not in ([], ["--trust"])):
+        raise Refused("name the user whose phone it is; `fieldagent hub user list`")
+    if arguments.user is not None and arguments.trust is not None:
+        raise Refused("--trust is for every phone alike: leave the user out")
+
+
+def _workspace(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> int:
+    """Return the one that the server is for, unless another is named."""
+    return directory.workspace_of(
+        db, arguments.workspace or settings.bridge_own["tak-workspace"] or ""
+    )
+
+
+def _revoke(
+    db: Db, arguments: argparse.Namespace, settings: HubSettings, now: float
+) -> dict[str, object]:
+    workspace = _workspace(db, arguments, settings)
+    holder = certificates.name_of(db, workspace, arguments.user)
+    many = certificates.revoke(db, workspace, holder.member, now)
+    if not many:
+        raise Refused(f"{holder.name} has none in force; `fieldagent hub user tak` lists them")
+    return {"id": holder.member, "revoked": many}
+
+
+def _address(settings: HubSettings) -> tuple[str, int]:
+    address: tuple[str, int] | None = settings.bridge_own["tak-address"]
+    if address is None:
+        raise Refused(
+            "phones do not know where to come: set tak-listen and tak-address, or name the hub's"
+            " settings with --config"
+        )
+    return address
+
+
+def _holder(
+    db: Db, arguments: argparse.Namespace, settings: HubSettings
+) -> tuple[int, PhoneHolder]:
+    """Return the server's workspace, and the person who is named. Raises Refused."""
+    workspace = directory.workspace_of(db, settings.bridge_own["tak-workspace"] or "")
+    if arguments.workspace and directory.workspace_of(db, arguments.workspace) != workspace:
+        raise Refused("the TAK server is for another workspace: tak-workspace names it")
+    holder = certificates.name_of(db, workspace, arguments.user)
+    if not directory.is_person(db, holder.member):
+        raise Refused(f"{holder.name} is no User: a phone is a person's")
+    return workspace, holder
+
+
+def _make(
+    db: Db, arguments: argparse.Namespace, settings: HubSettings, now: float
+) -> dict[str, object]:
+    """Put a certificate in force and write its package; what cannot be written is not in force."""
+    host, port = _address(settings)
+    try:
+        from fieldagent.extensions.tak.server import authority
+    except ImportError:
+        raise Refused(NO_CRYPTOGRAPHY) from None
+    workspace, holder = _holder(db, arguments, settings)
+    by = authority.authority(db)
+    issued = authority.for_phone(by, holder.name, now)
+    expires = issued.certificate.not_valid_after_utc.timestamp()
+    certificates.add(db, workspace, holder, issued.serial, expires=expires, now=now)
+    password = secrets.token_urlsafe(12)
+    written = data_package(
+        f"fieldagent-{issued.serial}",
+        Connection(host, port, f"{holder.name} at {host}", holder.name, password),
+        authority.trust_file(by, password),
+        authority.phone_file(by, issued, holder.name, password),
+        flat=arguments.itak,
+    )
+    file = arguments.out or Path(f"tak-{holder.member}.zip")
+    _put(file, written)
+    app = "iTAK" if arguments.itak else "ATAK"
+    return {
+        "id": holder.member,
+        "file": str(file),
+        "certificate": issued.serial,
+        "next": "whoever has the file is that user: give it to their phone, and import it in"
+        f" {app}",
+    }
+
+
+def _put(file: Path, content: bytes) -> None:
+    try:
+        put_file(file, content)
+    except OSError as error:
+        raise Refused(f"{file} cannot be written: {reason_of(error)}") from None
+
+
+def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict[str, object]:
+    """Write a package without a secret."""
+    host, port = _address(settings)
+    try:
+        from fieldagent.extensions.tak.server import authority
+    except ImportError:
+        raise Refused(NO_CRYPTOGRAPHY) from None
+    by = authority.authority(db)
+    # It guards nothing: the format wants one.
+    password = secrets.token_urlsafe(12)
+    to = Connection(host, port, f"fieldagent at {host}", "", password)
+    trusted = authority.trust_file(by, password)
+    name = f"fieldagent-{by.certificate.serial_number:x}"
+    _put(arguments.trust, data_package(name, to, trusted))
+    return {
+        "file": str(arguments.trust),
+        "next": "it holds no secret: import it, then give name and secret as `--qr` shows them",
+    }
+
+
+def _invite(
+    db: Db, arguments: argparse.Namespace, settings: HubSettings, now: float
+) -> dict[str, object]:
+    host, port = _address(settings)
+    if settings.bridge_own["tak-enroll-listen"] is None:
+        raise Refused(
+            "phones cannot fetch certificates here: set tak-enroll-listen to 0.0.0.0:8446, or make"
+            " a file with --out"
+        )
+    workspace, holder = _holder(db, arguments, settings)
+    token = invitations.invite(db, workspace, holder, now)
+    asked = urlencode({"host": host, "username": holder.name, "token": token})
+    return {
+        "id": holder.member,
+        "username": holder.name,
+        "token": token,
+        "link": f"{ENROLL}?{asked}",
+        "itak": f"{holder.name.replace(',', ' ')},{host},{port},SSL",
+        "expires": now + invitations.LASTS,
+        "next": "scan it in ATAK within a quarter of an hour; iTAK asks for username and token",
+    }

@@ -1,0 +1,341 @@
+"""What ATAK and its servers make of CoT events: units, GeoChat and its ticks, 911 alerts, markers.
+
+| what | type |
+|---|---|
+| a person or vehicle | `a-f-G-U-C` |
+| GeoChat; it is on the phone; a person has read it | `b-t-f`; `b-t-f-d`; `b-t-f-r` |
+| 911 alert; its cancel | `b-a-o-tbl`; `b-a-o-can` |
+| marker, waypoint | `b-m-p-…` |
+| take an object off the map | `t-x-d-d` |
+| ping; its answer | `t-x-c-t`; `t-x-c-t-r` |
+
+As ATAK-CIV 4.6 has them (GeoChatService, EmergencyManager, CotMapAdapter). A server brings a chat
+to whom `__chat` names by uid, and other events to whom `marti` names by callsign; what names nobody
+goes to everybody. ATAK knows a tick by its event's uid, which is the id of the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from fieldagent.extensions.tak.cot import NOWHERE, CotElement, CotEvent, CotPoint
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+UNIT, CHAT, ON_PHONE, READ = "a-f-G-U-C", "b-t-f", "b-t-f-d", "b-t-f-r"
+ALERT, CANCEL, MARKER, POINTS = "b-a-o-tbl", "b-a-o-can", "b-m-p-s-m", "b-m-p-"
+REMOVAL = "t-x-d-d"
+PING, PONG = "t-x-c-t", "t-x-c-t-r"
+GPS, LAST_KNOWN, BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
+"""How a position was found."""
+EVERYBODY = "All Chat Rooms"
+BY_SERVER = "*:-1:stcp"
+"""The endpoint of a unit that is reached by the server alone."""
+ALERT_SUFFIX = "-9-1-1"
+"""Of an alert's uid, behind that of the unit whose it is."""
+FLOW = "_flow-tags_"
+"""Names in its attributes through whom an event came."""
+_CHAT_LASTS = timedelta(days=1)
+_ALERT_LASTS = timedelta(seconds=90)
+_PING_LASTS = timedelta(seconds=20)
+_MARKER_LASTS = timedelta(days=1)
+
+
+class TakUnit(NamedTuple):
+    """Somebody on the map."""
+
+    uid: str
+    callsign: str
+
+
+class Sighting(NamedTuple):
+    """Where a unit was."""
+
+    point: CotPoint
+    at: datetime
+    """When it was there."""
+    stale: datetime
+    how: str
+    remarks: str
+
+
+@dataclass(frozen=True, slots=True)
+class GeoChat:
+    """A message of one to another, or to everybody."""
+
+    sender: TakUnit
+    to: TakUnit
+    message_id: str
+    text: str = ""
+
+
+class ChatReceipt(NamedTuple):
+    """A tick: what was said under `message_id` is on `sender`'s phone, or read there."""
+
+    sender: TakUnit
+    to: str
+    """A uid."""
+    message_id: str
+    read: bool
+
+
+class PlacedMarker(NamedTuple):
+    """A point that somebody has sent to units, by their callsigns."""
+
+    name: str
+    notes: str
+    point: CotPoint
+    at: datetime
+    to: tuple[str, ...]
+
+
+ALL = TakUnit(EVERYBODY, EVERYBODY)
+
+
+def _event(
+    uid: str,
+    type_: str,
+    now: datetime,
+    lasts: timedelta,
+    detail: list[CotElement],
+    *,
+    point: CotPoint = NOWHERE,
+    how: str = BY_HAND,
+) -> CotEvent:
+    return CotEvent(uid, type_, now, now, now + lasts, how, point, tuple(detail))
+
+
+def _element(name: str, /, **attributes: str) -> CotElement:
+    return CotElement(name, attributes)
+
+
+def _flow(through: str, now: datetime) -> CotElement:
+    return CotElement(FLOW, {through: f"{now.astimezone(UTC).isoformat(timespec='seconds')}"})
+
+
+def unit(
+    who: TakUnit,
+    seen: Sighting,
+    now: datetime,
+    program: Mapping[str, str],
+    endpoint: str = BY_SERVER,
+) -> CotEvent:
+    """Return where a unit is or was. `program`: `device`, `platform`, `os` and `version`, by which
+    a server takes whoever sends this for that unit; `endpoint`: where what is for it goes."""
+    detail = (
+        CotElement("takv", program),
+        _element("contact", callsign=who.callsign, endpoint=endpoint),
+        _element("__group", name="Cyan", role="Team Member"),
+        _element("precisionlocation", geopointsrc="GPS", altsrc="???"),
+        _element("uid", Droid=who.callsign),
+        CotElement("remarks", text=seen.remarks),
+        _flow(who.uid, now),
+    )
+    return CotEvent(who.uid, UNIT, now, seen.at, seen.stale, seen.how, seen.point, detail)
+
+
+def chat(said: GeoChat, now: datetime) -> CotEvent:
+    """Return a GeoChat as the event by which ATAK shows it."""
+    sender, to = said.sender, said.to
+    written = {
+        "source": f"BAO.F.ATAK.{sender.uid}",
+        "to": to.uid,
+        "time": f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
+    }
+    detail = _between("__chat", sender, to, said.message_id, now)
+    detail.append(CotElement("remarks", written, said.text))
+    uid = f"GeoChat.{sender.uid}.{to.uid}.{said.message_id}"
+    return _event(uid, CHAT, now, _CHAT_LASTS, detail)
+
+
+def receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
+    """Return the tick for what `to` has said."""
+    detail = _between("__chatreceipt", chat_receipt.sender, to, chat_receipt.message_id, now)
+    return _event(
+        chat_receipt.message_id, READ if chat_receipt.read else ON_PHONE, now, _CHAT_LASTS, detail
+    )
+
+
+def _between(
+    name: str, sender: TakUnit, to: TakUnit, message_id: str, now: datetime
+) -> list[CotElement]:
+    """Return what says who speaks to whom, in an element of that name and beside it."""
+    names = {"uid0": sender.uid, "uid1": to.uid, "id": to.uid}
+    about = {
+        "parent": "RootContactGroup",
+        "groupOwner": "false",
+        "messageId": message_id,
+        "chatroom": to.callsign,
+        "id": to.uid,
+        "senderCallsign": sender.callsign,
+    }
+    detail = [
+        CotElement(name, about, children=(CotElement("chatgrp", names),)),
+        _element("link", uid=sender.uid, type=UNIT, relation="p-p"),
+        _flow(sender.uid, now),
+    ]
+    if to.uid != EVERYBODY:
+        destination = _element("dest", callsign=to.callsign)
+        detail.append(CotElement("marti", children=(destination,)))
+    return detail
+
+
+def alert(who: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False) -> CotEvent:
+    """Return a 911 alert, or its cancel: it is to be repeated, since a server forgets it."""
+    said = {"cancel": "true"} if cancels else {"type": "911 Alert"}
+    detail = [
+        _element("link", uid=who.uid, type=UNIT, relation="p-p"),
+        _element("contact", callsign=f"{who.callsign}-Alert"),
+        CotElement("emergency", said, who.callsign),
+        _flow(who.uid, now),
+    ]
+    kind = CANCEL if cancels else ALERT
+    return _event(f"{who.uid}{ALERT_SUFFIX}", kind, now, _ALERT_LASTS, detail, point=point, how=GPS)
+
+
+def marker(
+    uid: str, by: TakUnit, placed: PlacedMarker, now: datetime, lasts: timedelta | None = None
+) -> CotEvent:
+    """Return a marker for everybody, which phones keep; one that `lasts` they forget after that."""
+    made = f"{placed.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+    link = {"uid": by.uid, "type": UNIT, "relation": "p-p", "parent_callsign": by.callsign}
+    detail = [
+        _element("contact", callsign=placed.name),
+        CotElement("remarks", text=placed.notes),
+        CotElement("link", {**link, "production_time": made}),
+        *([_element("archive")] if lasts is None else []),
+        _flow(by.uid, now),
+    ]
+    return _event(uid, MARKER, now, lasts or _MARKER_LASTS, detail, point=placed.point)
+
+
+def removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
+    """Return what takes an object of ours off every map."""
+    detail = [
+        _element("link", uid=uid, relation="none", type="none"),
+        _element("__forcedelete"),
+        _flow(by.uid, now),
+    ]
+    return _event(f"{uid}-off", REMOVAL, now, _PING_LASTS, detail)
+
+
+def ping(uid: str, now: datetime) -> CotEvent:
+    """Return the question whether the server is there; it answers by a pong."""
+    return _event(f"{uid}-ping", PING, now, _PING_LASTS, [])
+
+
+def pong(now: datetime) -> CotEvent:
+    """Return the answer to a ping."""
+    return _event("fieldagent-pong", PONG, now, _PING_LASTS, [])
+
+
+# What others send.
+
+
+def flowed_through(event: CotEvent, prefix: str) -> bool:
+    """Return whether the event says that it came through a program whose uids begin so."""
+    flow = event.find(FLOW)
+    return flow is not None and any(each.startswith(prefix) for each in flow.attributes)
+
+
+def is_of(event: CotEvent, prefix: str) -> bool:
+    """Return whether a program whose uids begin so has made the event, or brought it."""
+    link = event.find("link")
+    sender = "" if link is None else link.get("uid")
+    return (
+        event.uid.startswith(prefix) or sender.startswith(prefix) or flowed_through(event, prefix)
+    )
+
+
+def read_unit(event: CotEvent) -> TakUnit | None:
+    """Return who tells where they are; None of a marker, and of who has no name."""
+    contact = event.find("contact")
+    if contact is None or event.find("takv") is None or not contact.get("callsign"):
+        return None
+    return TakUnit(event.uid, contact.get("callsign"))
+
+
+def read_chat(event: CotEvent) -> GeoChat | None:
+    """Return what somebody has said; None of an event that does not tell who and to whom."""
+    remarks = event.find("remarks")
+    parties = _parties(event, "__chat")
+    if parties is None or remarks is None:
+        return None
+    sender, to, message_id = parties
+    return GeoChat(sender, to, message_id or event.uid.rpartition(".")[2], remarks.text)
+
+
+def read_receipt(event: CotEvent) -> ChatReceipt | None:
+    """Return a tick, as ATAK and as WinTAK write it; None of an event that does not tell whose."""
+    parties = _parties(event, "__chatreceipt") or _parties(event, "__chat")
+    if parties is None:
+        return None
+    sender, to, message_id = parties
+    return ChatReceipt(sender, to.uid, message_id or event.uid, event.type == READ)
+
+
+def _parties(event: CotEvent, name: str) -> tuple[TakUnit, TakUnit, str] | None:
+    """Return who speaks to whom, under which id; that may be empty."""
+    about, link = event.find(name), event.find("link")
+    if about is None:
+        return None
+    group = about.find("chatgrp") or CotElement("chatgrp")
+    uid = (link.get("uid") if link is not None else "") or group.get("uid0")
+    to = about.get("id") or group.get("uid1")
+    if not uid or not to:
+        return None
+    sender = TakUnit(uid, about.get("senderCallsign") or uid)
+    return sender, TakUnit(to, about.get("chatroom")), about.get("messageId")
+
+
+class Addressed(NamedTuple):
+    """Whom an event is for, and nobody else."""
+
+    uids: frozenset[str]
+    callsigns: frozenset[str]
+
+
+def addressed(event: CotEvent) -> Addressed | None:
+    """Return whom an event is for; None where that is everybody. What is said names them by uid:
+    where it does not say to whom, it is for nobody."""
+    if event.type.startswith(CHAT):
+        about = event.find("__chatreceipt") or event.find("__chat") or CotElement("__chat")
+        group = about.find("chatgrp") or CotElement("chatgrp")
+        to = about.get("id") or group.get("uid1")
+        if to == EVERYBODY:
+            return None
+        named = {value for name, value in group.attributes.items() if name.startswith("uid")}
+        return Addressed(frozenset({to, *named} - {""}), frozenset())
+    marti = event.find("marti") or CotElement("marti")
+    if not marti.children:
+        return None
+    dests = [each for each in marti.children if each.name == "dest"]
+    uids, callsigns = ({each.get(name) for each in dests} - {""} for name in ("uid", "callsign"))
+    return Addressed(frozenset(uids), frozenset(callsigns))
+
+
+def removed(event: CotEvent) -> str:
+    """Return the uid of what a removal takes off the map; empty where it names nothing."""
+    link = event.find("link")
+    return "" if link is None else link.get("uid")
+
+
+def read_marker(event: CotEvent) -> PlacedMarker | None:
+    """Return a point that somebody sends to units; None of one for everybody, or of no place."""
+    marti = event.find("marti")
+    to = () if marti is None else tuple(each.get("callsign") for each in marti.children)
+    if not any(to) or not event.point.is_known:
+        return None
+    contact, remarks = event.find("contact"), event.find("remarks")
+    name = "" if contact is None else contact.get("callsign")
+    notes = "" if remarks is None else remarks.text
+    return PlacedMarker(name or "marker", notes, event.point, event.time, to)
+
+
+def marker_author(event: CotEvent) -> TakUnit | None:
+    """Return who has made a marker; None where it does not say so."""
+    link = event.find("link")
+    if link is None or not link.get("uid"):
+        return None
+    return TakUnit(link.get("uid"), link.get("parent_callsign") or link.get("uid"))

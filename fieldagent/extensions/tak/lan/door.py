@@ -1,0 +1,176 @@
+"""Decides what becomes of what a phone on the kit's network says, and puts it on disk.
+
+| said to                         | becomes                                      |
+|---------------------------------|----------------------------------------------|
+| the kit's own unit              | a message to everybody                       |
+| the unit of a user              | a message to that user                       |
+| a chat room called as a group   | a message to that group                      |
+| anybody else, all chat rooms    | nothing: phones hear each other by themselves |
+
+What begins with `?` asks what the rest would cost: that is answered, and nothing is queued.
+
+A callsign proves nobody: whoever is in the network may take any. So a message begins with it, and
+only those of `tak-lan-allow` use what costs. All of them together have one budget.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from fieldagent.agent.journal import directory, outbound
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.affordable import SpendingLimits, affordable
+from fieldagent.agent.outbound.cost import costs
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.extensions.tak import cot
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak import map_events as tak_map
+from fieldagent.extensions.tak.events import GeoChat, TakUnit
+from fieldagent.extensions.tak.lan import outward
+from fieldagent.extensions.tak.lan.dry_run import in_words
+from fieldagent.extensions.tak.lan.settings import TakLanSettings
+from fieldagent.extensions.tak.map_events import PREFIX
+from fieldagent.package.package import Channel, Message, Package, Person
+from fieldagent.store.group import StoreFull
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.rate import Rate
+from fieldagent.wire.errors import RemoteProtocolError
+
+BURST = 10
+"""Messages that may come at once after a long silence."""
+TEXT_MAX, CALLSIGN_MAX = 1_000, 40
+PHONES_MAX = 200
+"""Phones of which is remembered when they were answered."""
+REPLY_EVERY = 600.0
+"""Seconds between two explanations to one phone: two machines that answer each other stop so."""
+_OURS = re.compile(rb"<event[^>]* uid=\"" + PREFIX.encode())
+"""Multicast comes back to who sent it."""
+COUNTS = ("taken", "repeated", "asked", "own", "limited", "refused", "unreadable", "other")
+
+
+class LanOutcome(NamedTuple):
+    became: str
+    """Of `COUNTS`."""
+    to: TakUnit | None = None
+    why: str = ""
+    """What its writer is told, where it does not go by all that there is."""
+
+
+class LanDoor:
+    """`has_sms` tells whether what goes over Cellular may leave by SMS."""
+
+    def __init__(
+        self,
+        settings: TakLanSettings,
+        journal: Journal,
+        intake: Intake,
+        outboxes: Mapping[Channel, ChannelOutbox],
+        purse: DayPurse,
+        *,
+        has_sms: bool,
+    ) -> None:
+        self._settings = settings
+        self._own = outward.own_unit(settings.name)
+        self._journal = journal
+        self._intake = intake
+        self._outboxes = outboxes
+        self._has_sms = has_sms
+        per_hour = settings.messages_per_hour
+        self._rate = Rate(per_hour / 60, min(BURST, per_hour))
+        self._next = 0.0
+        self._replied: OrderedDict[str, float] = OrderedDict()
+        self.purse = purse
+        self.counts = dict.fromkeys(COUNTS, 0)
+
+    async def take(self, raw: bytes) -> LanOutcome:
+        """Take in an event that came."""
+        outcome = await self._take(raw)
+        self.counts[outcome.became] += 1
+        return outcome
+
+    async def _take(self, raw: bytes) -> LanOutcome:
+        try:
+            # Of all that phones say nearly everything is where they are.
+            said = tak.read_chat(event) if (event := _chat_in(raw)) is not None else None
+        except RemoteProtocolError:
+            return LanOutcome("unreadable")
+        if event is None:
+            return LanOutcome("own" if _OURS.search(raw) else "other")
+        if tak.is_of(event, PREFIX):
+            return LanOutcome("own")
+        is_known, to = (False, None) if said is None else self._addressee(said.to)
+        if said is None or not is_known:
+            return LanOutcome("other")
+        self._next, wait = self._rate.admit(self._next, self._journal.clock.now())
+        if wait:
+            return LanOutcome("limited")
+        return await self._accept(said, to)
+
+    def _addressee(self, to: TakUnit) -> tuple[bool, Person | None]:
+        """Return whether somebody is meant whom the kit reaches, and whom; None is everybody."""
+        if to.uid == self._own.uid:
+            return True, None
+        if (user := outward.user_in(to.uid)) is not None:
+            return True, user
+        person = directory.by_name(self._journal, f"{directory.GROUP}:{to.callsign}")
+        return person is not None, None if person is None else person.as_named
+
+    async def _accept(self, said: GeoChat, to: Person | None) -> LanOutcome:
+        callsign, words = _line(said.sender.callsign)[:CALLSIGN_MAX], _line(said.text)
+        asked = tak_map.asked_about(words)
+        words = asked or words
+        if not callsign or not words or len(words) > TEXT_MAX:
+            why = f"Not sent: {TEXT_MAX} characters are the most." if words else ""
+            return LanOutcome("refused", said.sender, why)
+        name = re.sub(r"[^\x21-\x7e]", "?", f"tak-{said.sender.uid}-{said.message_id}")[:200]
+        if not asked and outbound.by_idempotency_key(self._journal, name) is not None:
+            return LanOutcome("repeated")
+        listed = callsign in self._settings.allow
+        limits = SpendingLimits(
+            "" if listed else f"{callsign} is not in tak-lan-allow",
+            self.purse.left() or 0,
+            self._settings.credits_per_day,
+            "tak-lan-credits-per-day lets phones cost",
+            self._has_sms,
+        )
+        package = Package(Message(f"{callsign}: {words}"), to=to)
+        now = self._journal.clock.date(self._journal.clock.now())
+        plan = affordable(package, self._outboxes, now, limits)
+        if asked:
+            answer = in_words(costs(package, self._outboxes, now), plan, limits)
+            return LanOutcome("asked", said.sender, answer)
+        if not plan.goes:
+            return LanOutcome("refused", said.sender, f"Not sent: {plan.why}.")
+        try:
+            async with self.purse.paying(plan.price):
+                await self._intake.accept(plan.package, name)
+        except StoreFull as full:
+            return LanOutcome("refused", said.sender, f"Not sent: {full}.")
+        return LanOutcome("taken", said.sender, f"Without {plan.why}." if plan.why else "")
+
+    def admit_reply(self, uid: str, now: float) -> bool:
+        """Return whether that phone may be told something by the kit itself."""
+        if now < self._replied.get(uid, -REPLY_EVERY) + REPLY_EVERY:
+            return False
+        self._replied[uid] = now
+        self._replied.move_to_end(uid)
+        if len(self._replied) > PHONES_MAX:
+            self._replied.popitem(last=False)
+        return True
+
+
+def _chat_in(raw: bytes) -> cot.CotEvent | None:
+    """Return an event that may be chat, read. Raises RemoteProtocolError."""
+    if raw[:1] == b"\xbf":
+        raise RemoteProtocolError("it is in protobuf, and not in XML")
+    return cot.decode(raw) if b'"b-t-f"' in raw or b"'b-t-f'" in raw else None
+
+
+def _line(text: str) -> str:
+    """Return it as one line in which nothing hides: strangers wrote it."""
+    line = " ".join(text.split())
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)

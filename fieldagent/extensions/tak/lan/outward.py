@@ -1,0 +1,137 @@
+"""What phones on the kit's network are shown, as events. Decides by what it is told alone.
+
+| ours                         | there                               | when                       |
+|------------------------------|-------------------------------------|----------------------------|
+| where a kit was last         | its user's unit                     | each half a minute         |
+| a message that came          | GeoChat to all, from its sender     | once                       |
+| a waypoint that came         | a marker                            | once                       |
+| an SOS that nobody answered  | 911 alert of whose it is            | each 10 s; its end 3 times |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak import map_events as tak_map
+from fieldagent.extensions.tak.cot import NOWHERE, CotEvent, CotPoint
+from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit
+from fieldagent.extensions.tak.map_events import PREFIX, ShownBy, ToldPosition
+from fieldagent.package.package import Location
+from fieldagent.package.tracks import Placed
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+PORT = 4242
+"""Of TCP, where ATAK takes what is for one phone."""
+PEOPLE_MAX = 200
+"""Units that are shown."""
+
+
+class LanUser(NamedTuple):
+    """Somebody on the map. None where a position is not known."""
+
+    unit: TakUnit
+    name: str
+    latitude: float | None = None
+    longitude: float | None = None
+    at: float | None = None
+    """Unix time of the position."""
+
+
+def own_unit(name: str) -> TakUnit:
+    """Return the kit's own unit on the map of TAK phones."""
+    return TakUnit(f"{PREFIX}KIT-{_plain(name)}", name)
+
+
+def _plain(text: str) -> str:
+    """Return it as a part of a uid: those are names of attributes, too."""
+    return re.sub(r"[^A-Za-z0-9-]", "_", text)
+
+
+def unit_of(kind: str, number: str, name: str) -> TakUnit:
+    """Return the unit of a user, or of a station on the air: the same at each kit of a team."""
+    return TakUnit(f"{PREFIX}{kind[:1] or 'U'}-{_plain(number)}", name or f"{kind} {number}")
+
+
+def user_in(uid: str) -> int | None:
+    """Return the user whose unit has this uid; None where it is no user's."""
+    number = uid.removeprefix(f"{PREFIX}U-")
+    fits = uid.startswith(f"{PREFIX}U-") and number.isascii() and number.isdecimal()
+    return int(number) if fits and len(number) < 19 else None
+
+
+def users(own: TakUnit, mine: Iterable[Placed], others: Iterable[Placed]) -> list[LanUser]:
+    """Return this kit and those of whom it knows where they were; of each the newest position."""
+    newest = {own.uid: LanUser(own, own.callsign)}
+    for who, placed in [*((own, each) for each in mine), *_with_units(others)]:
+        if not isinstance(placed.place, Location):
+            continue
+        at = placed.moment.timestamp()
+        known = newest.get(who.uid)
+        if known is None or known.at is None or known.at < at:
+            place = placed.place
+            newest[who.uid] = LanUser(who, who.callsign, place.latitude, place.longitude, at)
+    return [*newest.values()][:PEOPLE_MAX]
+
+
+def _with_units(others: Iterable[Placed]) -> list[tuple[TakUnit, Placed]]:
+    return [(unit_of(each.sender.type, each.sender.id, each.sender.name), each) for each in others]
+
+
+def position(
+    user: LanUser, address: str, previous: ToldPosition | None, now: float
+) -> list[CotEvent]:
+    """Return what shows a user at their position. `address` is the kit's: what is for anybody whom
+    it shows goes there."""
+    shown_by = ShownBy("kit", "shown by the kit", f"{address}:{PORT}:tcp")
+    return tak_map.position(user.unit, user, shown_by, previous, now, shared=True)
+
+
+def arrived(body: str, now: float) -> CotEvent | None:
+    """Return what shows something that came in; None of what has no event. `body` is the JSON that
+    a hook gets."""
+    document = json.loads(body)
+    (payload,) = document["payloads"]
+    (event,) = payload["events"]
+    identity, when = payload["identity"], tak_map.at(now)
+    who = unit_of(identity["type"], identity["id"], identity["name"])
+    if event["type"] == "Message":
+        words = tak_map.words_of(str(event["content"]), "kit")
+        return tak.chat(GeoChat(who, tak.ALL, document["requestId"], words), when)
+    if event["type"] == "Waypoint":
+        point = CotPoint(float(event["latitude"]), float(event["longitude"]))
+        placed = PlacedMarker(str(event["name"]), str(event.get("notes") or ""), point, when, ())
+        return tak.marker(f"{PREFIX}W-{document['requestId']}", who, placed, when)
+    return None
+
+
+class LanAlert(NamedTuple):
+    """An SOS that nobody has answered, of one who is on the map or may be."""
+
+    unit: TakUnit
+
+
+def alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
+    """Return what rings. `status` is the answer to `GET /api/sos`."""
+    mine = status["incident"]
+    ringing = [LanAlert(own)] if mine is not None and mine["state"] == "open" else []
+    for each in status["heard"]:
+        if each["state"] == "open":
+            # Station 0 is this kit: handhelds that it does not know have numbers alone.
+            station = str(each["station"] or f"0-{each['number']}")
+            name = str(each.get("name") or f"kit {station}")
+            ringing.append(LanAlert(TakUnit(f"{PREFIX}S-{station}", name)))
+    return ringing
+
+
+def alert_of(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: bool) -> CotEvent:
+    """Return the 911 alert, or its cancel where it is `over`."""
+    point = NOWHERE
+    for user in known:
+        is_theirs = alert.unit.uid == user.unit.uid or alert.unit.callsign == user.name
+        if is_theirs and user.latitude is not None and user.longitude is not None:
+            point = CotPoint(user.latitude, user.longitude)
+    return tak.alert(alert.unit, point, tak_map.at(now), cancels=over)

@@ -1,0 +1,304 @@
+"""Keeps the kit in the multicast of its network, and takes what phones there say to it.
+
+1. Multicast has no acknowledgement: what was sent was sent, and whether a phone has heard it nobody
+   knows. So nothing counts as handed over by it. Positions and alerts are said again and again.
+2. What is for one of ours comes by multicast, or by TCP to the port where ATAK expects it: one
+   event a connection.
+3. A network that is away is looked for again after waits that grow.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.journal import changes, places
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.agent.part_service import PartHost, PartPlan
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak import map_events as tak_map
+from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotEvent, encode
+from fieldagent.extensions.tak.events import GeoChat
+from fieldagent.extensions.tak.lan import outward
+from fieldagent.extensions.tak.lan.door import LanDoor
+from fieldagent.extensions.tak.lan.outward import LanAlert
+from fieldagent.extensions.tak.lan.settings import TakLanSettings
+from fieldagent.extensions.tak.map_events import ToldPosition
+from fieldagent.system import waits
+from fieldagent.system.error_groups import all_errors
+from fieldagent.system.supervisor import Note
+from fieldagent.system.wording import reason_of
+
+log = logging.getLogger(__name__)
+
+GROUP, GROUP_PORT = "239.2.3.1", 6969
+"""Where phones with ATAK and the like are, in each network."""
+TTL = 1
+"""It goes into that network, and no further."""
+WAITS = (1.0, 5.0, 30.0, 60.0)
+"""Seconds between two looks for a network that is away; the last for ever."""
+TURN_MIN, QUIET_MAX = 1.0, 9.0
+"""Seconds between two looks at least, and until the next where nothing is new: together those
+between two alerts of one SOS."""
+AGAIN = 30.0
+"""Seconds between two positions of one unit: nobody keeps them for who comes later."""
+CANCELS = 3
+"""How often the end of an alert is said."""
+LOOKED_AT = 500
+DATAGRAM_MAX = 65_507
+"""Bytes that UDP over IPv4 carries."""
+CONNECTIONS = 16
+"""Phones that may be connected at once."""
+EVENT_WITHIN = 10.0
+"""Seconds in which a phone says what it has to say."""
+
+
+PAYER = "TAK"
+"""The name under which the journal books the cost of messages from phones."""
+
+
+def plan(settings: TakLanSettings) -> PartPlan | None:
+    """Return the part that serves phones, or None if `tak-lan` is not set."""
+    if settings.address is None:
+        return None
+
+    def service(host: PartHost) -> TakLan:
+        purse = DayPurse(host.journal, PAYER, settings.credits_per_day)
+        door = LanDoor(
+            settings, host.journal, host.intake, host.outboxes, purse, has_sms=host.has_sms
+        )
+        return TakLan(settings, host.journal, door, host.incidents)
+
+    return PartPlan(service)
+
+
+class TakLan:
+    """`run` it under a supervisor; `status` is for the API. `incidents` returns the answer to `GET
+    /api/sos`."""
+
+    def __init__(
+        self,
+        settings: TakLanSettings,
+        journal: Journal,
+        door: LanDoor,
+        incidents: Callable[[], dict[str, Any]],
+    ) -> None:
+        assert settings.address is not None, "nobody makes one without it"
+        self._address = settings.address
+        self._own = outward.own_unit(settings.name)
+        self._journal = journal
+        self._door = door
+        self._incidents = incidents
+        self._told: dict[str, ToldPosition] = {}
+        self._alerts: dict[str, LanAlert] = {}
+        """By uid, those that ring."""
+        self._ended: dict[str, tuple[LanAlert, int]] = {}
+        """Those that are over, and how often that was said."""
+        self._place = changes.newest(journal)
+        self._last = 0
+        """The number of what came in, and was said last."""
+        self._unsaid: list[CotEvent] = []
+        """Of what came in: once only is it said, and a network may break off."""
+        self.link = ChannelLink()
+
+    async def run(
+        self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note
+    ) -> NoReturn:
+        """Show phones of the network what comes, and hear them; look for the network again where it
+        is lost. Raises what the journal raises."""
+        tries = 0
+        while True:
+            try:
+                await self._work()
+            except* OSError as errors:
+                error = all_errors(errors)[0]
+                assert isinstance(error, OSError)
+                self._note_lost(reason_of(error))
+            await waits.sleep(WAITS[min(tries, len(WAITS) - 1)])
+            tries = 0 if self.link.state is LinkState.READY else tries + 1
+
+    def _note_lost(self, why: str) -> None:
+        reason = f"tak-lan {self._address}: {why}"
+        if (self.link.state, self.link.reason) != (LinkState.NO_SERVICE, reason):
+            log.warning("TAK: %s", reason)
+        self.link.state, self.link.reason = LinkState.NO_SERVICE, reason
+
+    async def _work(self) -> None:
+        """Work until the network is lost. Raises OSError."""
+        with _sender(self._address) as speaking, _listener(self._address) as hearing:
+            direct = await _tcp_listener(self._address)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hear, hearing, speaking)
+                nursery.start_soon(self._serve, direct, speaking)
+                self.link.state, self.link.reason = LinkState.READY, ""
+                log.info("TAK: phones are shown what comes, at %s", self._address)
+                await self._tell(speaking)
+
+    # Out.
+
+    async def _tell(self, speaking: trio.socket.SocketType) -> NoReturn:
+        while True:
+            now = self._journal.clock.date(self._journal.clock.now())
+            self._unsaid += self._arrived(now)
+            own, others = await places.newest(self._journal, LOOKED_AT)
+            users = outward.users(self._own, own, others)
+            again = self._rings(users, now) + self._positions(users, now)
+            while self._unsaid:
+                await self._say(speaking, self._unsaid[0])
+                del self._unsaid[0]
+            for event in again:
+                await self._say(speaking, event)
+            await trio.sleep(TURN_MIN)
+            if changes.newest(self._journal) == self._place:
+                with trio.move_on_after(QUIET_MAX):
+                    await self._journal.news()
+
+    async def _say(self, speaking: trio.socket.SocketType, event: CotEvent) -> None:
+        said = encode(event)
+        if len(said) > DATAGRAM_MAX:
+            log.warning("TAK: %s is not shown: its %d bytes fit no datagram", event.uid, len(said))
+            return
+        await speaking.sendto(said, (GROUP, GROUP_PORT))
+
+    def _arrived(self, now: float) -> list[CotEvent]:
+        if not changes.is_known(self._journal, self._place):
+            self._place = changes.newest(self._journal)
+        news, self._place = changes.since(self._journal, self._place, ("inbound",))
+        events = []
+        for change in news:
+            # It changes also as somebody takes it, or reads it.
+            if change.subject <= self._last:
+                continue
+            self._last = change.subject
+            body = changes.payload(self._journal, change.subject)
+            if body is not None and (event := outward.arrived(body, now)) is not None:
+                events.append(event)
+        return events
+
+    def _positions(self, users: list[outward.LanUser], now: float) -> list[CotEvent]:
+        events: list[CotEvent] = []
+        for user in users:
+            previous = self._told.get(user.unit.uid)
+            moved = previous is not None and previous.user != user
+            if previous is None or moved or now >= previous.at + AGAIN or now < previous.at:
+                events += outward.position(user, self._address, previous, now)
+                old = tak_map.is_old(user, now)
+                self._told[user.unit.uid] = ToldPosition(user, now, old)
+        return events
+
+    def _rings(self, users: list[outward.LanUser], now: float) -> list[CotEvent]:
+        ringing = {each.unit.uid: each for each in outward.alerts(self._own, self._incidents())}
+        for uid, alert in self._alerts.items():
+            if uid not in ringing:
+                self._ended[uid] = (alert, 0)
+        self._alerts = ringing
+        events = [outward.alert_of(each, users, now, over=False) for each in ringing.values()]
+        for uid, (alert, times) in [*self._ended.items()]:
+            if uid in ringing or times == CANCELS:
+                del self._ended[uid]
+            else:
+                events.append(outward.alert_of(alert, users, now, over=True))
+                self._ended[uid] = (alert, times + 1)
+        return events
+
+    # In.
+
+    async def _hear(
+        self, hearing: trio.socket.SocketType, speaking: trio.socket.SocketType
+    ) -> NoReturn:
+        while True:
+            data, _ = await hearing.recvfrom(EVENT_BYTES_MAX)
+            await self._take(data, speaking)
+
+    async def _serve(self, listener: trio.SocketListener, speaking: trio.socket.SocketType) -> None:
+        limit = trio.CapacityLimiter(CONNECTIONS)
+
+        async def take(stream: trio.SocketStream) -> None:
+            async with stream:
+                if limit.available_tokens < 1:
+                    return
+                async with limit:
+                    raw = await _whole(stream)
+                if raw:
+                    await self._take(raw, speaking)
+
+        await trio.serve_listeners(take, [listener])
+
+    async def _take(self, raw: bytes, speaking: trio.socket.SocketType) -> None:
+        outcome = await self._door.take(raw)
+        now = self._journal.clock.now()
+        if outcome.to is None or not outcome.why:
+            return
+        asked = outcome.became == "asked"
+        if not asked:
+            log.warning("TAK: of %s: %s", outcome.to.callsign, outcome.why)
+        if asked or self._door.admit_reply(outcome.to.uid, now):
+            reply = GeoChat(self._own, outcome.to, str(uuid.uuid4()), f"[kit] {outcome.why}")
+            await self._say(speaking, tak.chat(reply, tak_map.at(self._journal.clock.date(now))))
+
+    def status(self) -> dict[str, Any]:
+        """Return whether the network is there, and what came from phones."""
+        return {
+            "state": self.link.state.value,
+            "reason": self.link.reason,
+            "came": dict(self._door.counts),
+            "creditsToday": self._door.purse.spent(),
+        }
+
+
+def _sender(address: str) -> trio.socket.SocketType:
+    sender = trio.socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, TTL)
+    except BaseException:
+        sender.close()
+        raise
+    return sender
+
+
+def _listener(address: str) -> trio.socket.SocketType:
+    """Hears the group alone, in that network alone; beside others on this machine that do."""
+    plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        plain.bind((GROUP, GROUP_PORT))
+        membership = socket.inet_aton(GROUP) + socket.inet_aton(address)
+        plain.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+        # Otherwise it hears what another program on this machine has joined elsewhere.
+        plain.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
+        return trio.socket.from_stdlib_socket(plain)
+    except BaseException:
+        plain.close()
+        raise
+
+
+IP_MULTICAST_ALL = 49
+"""linux/in.h; Python has no name for it."""
+
+
+async def _tcp_listener(address: str) -> trio.SocketListener:
+    (listener,) = await trio.open_tcp_listeners(outward.PORT, host=address)
+    return listener
+
+
+async def _whole(stream: trio.SocketStream) -> bytes:
+    """Return what a phone says until it closes; nothing where that is too long, or too slow."""
+    raw = b""
+    with trio.move_on_after(EVENT_WITHIN):
+        try:
+            async for data in stream:
+                raw += data
+                if len(raw) > EVENT_BYTES_MAX:
+                    return b""
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return b""
+        return raw
+    return b""

@@ -1,0 +1,94 @@
+"""The settings of phones with ATAK and the like on the kit's own network."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from fieldagent.agent.kit_part import KitPart
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.properties import Key, WrongProperty, whole
+
+
+class TakLanSettings(NamedTuple):
+    """As `KEYS` has them, in that order."""
+
+    address: str | None = None
+    name: str = "kit"
+    allow: frozenset[str] = frozenset()
+    """Callsigns."""
+    credits_per_day: int = 0
+    messages_per_hour: int = 60
+
+
+NAME_MAX = 40
+
+
+def _address(value: str) -> str:
+    try:
+        address = ipaddress.IPv4Address(value)
+    except ValueError:
+        address = ipaddress.IPv4Address(0)
+    if address.is_unspecified or address.is_multicast:
+        raise WrongProperty(
+            f"must be this kit's IPv4 address in that network, such as 192.168.4.1, not {value!r}"
+        )
+    return str(address)
+
+
+def _name(value: str) -> str:
+    if not value.isprintable() or not 1 <= len(value) <= NAME_MAX:
+        raise WrongProperty(f"must be 1 to {NAME_MAX} printable characters, not {value!r}")
+    return value
+
+
+def _callsigns(value: str) -> frozenset[str]:
+    callsigns = frozenset(filter(None, (each.strip() for each in value.split(","))))
+    if not callsigns:
+        raise WrongProperty("names nobody: remove the line, or write callsigns with commas between")
+    return callsigns
+
+
+KEYS = (
+    Key(
+        "tak-lan",
+        _address,
+        None,
+        "this kit's IPv4 address in a network where phones with ATAK and the like are: they are"
+        " shown there where everybody is, what comes in and each SOS, by multicast, and may write"
+        " by the kit (docs/bridges.md)",
+    ),
+    Key("tak-lan-name", _name, "kit", "what this kit is called there: no two the same (kit)"),
+    Key(
+        "tak-lan-allow",
+        _callsigns,
+        frozenset[str](),
+        "callsigns, with commas between, of those there who may use what costs: satellite and SMS"
+        " (nobody)",
+    ),
+    Key(
+        "tak-lan-credits-per-day",
+        whole(0, 1_000_000, "credits"),
+        0,
+        "most satellite credits, and SMS, a UTC day that these together may cost (0: none)",
+    ),
+    Key(
+        "tak-lan-messages-per-hour",
+        whole(1, 100_000, "messages"),
+        60,
+        "most messages from phones there that are taken in an hour (60)",
+    ),
+)
+EXAMPLES = {"tak-lan": "192.168.4.1", "tak-lan-allow": "LEAD 1, COOK"}
+NEEDS = {"tak-lan-allow": "tak-lan"}
+PART = KitPart(
+    name="takLan",
+    title="TAK on the network",
+    keys=KEYS,
+    own=TakLanSettings,
+    plan="fieldagent.extensions.tak.lan.service:plan",
+    examples=EXAMPLES,
+    needs=NEEDS,
+    not_from_afar={
+        "tak-lan": "phones in that network would read what comes in, and write by the kit"
+    },
+)

@@ -1,0 +1,232 @@
+"""The hub's own authority for phones at its TAK server: what it signs, as ATAK and iTAK take it.
+
+RSA of 2048 bits with SHA-256, since every TAK program reads that. A phone's file is PKCS #12 with
+the old encryption (PBE with SHA-1 and 3DES): Android refuses the newer one. Needs `cryptography`
+(extra `push`). Times are Unix time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import ssl
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import pkcs12
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fieldagent.extensions.tak.server.certificates import PHONE_LASTS
+from fieldagent.extensions.tak.server.invitations import CertificateTerms
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+KEY = "tak-authority"
+"""Under which its private key is kept, beside what the hub signs with otherwise."""
+ORGANIZATION = "fieldagent"
+BITS, EXPONENT = 2048, 65_537
+BEGINS, ENDS = datetime(2026, 1, 1, tzinfo=UTC), datetime(2046, 1, 1, tzinfo=UTC)
+"""Of the authority. What it signs begins earlier than now: clocks are late where no network is."""
+SERVER_LASTS, SERVER_BEFORE = 397 * 86_400.0, 90 * 86_400.0
+"""Seconds of the server's own, from now and until now: Apple's phones take 825 days at most."""
+
+
+class Authority(NamedTuple):
+    key: rsa.RSAPrivateKey
+    certificate: x509.Certificate
+
+
+class Issued(NamedTuple):
+    """A key of its own, and what the authority says of it."""
+
+    key: rsa.RSAPrivateKey
+    certificate: x509.Certificate
+
+    @property
+    def serial(self) -> str:
+        """Return the serial number of the certificate, in hex."""
+        return f"{self.certificate.serial_number:x}"
+
+
+def authority(db: Db) -> Authority:
+    """Return the hub's authority, made at its first use. Its certificate is the same each time it
+    is written anew from the key."""
+    rows = db.execute("SELECT key FROM signing_key WHERE name = ?", KEY)
+    if not rows:
+        made = _new_key().private_bytes(
+            serialization.Encoding.DER,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        db.execute(
+            "INSERT INTO signing_key (name, key) VALUES (?, ?) ON CONFLICT DO NOTHING", KEY, made
+        )
+        rows = db.execute("SELECT key FROM signing_key WHERE name = ?", KEY)
+    key = serialization.load_der_private_key(bytes(rows[0][0]), None)
+    assert isinstance(key, rsa.RSAPrivateKey), "it was made here"
+    return Authority(key, _own_certificate(key))
+
+
+def _new_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(EXPONENT, BITS)
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, ORGANIZATION),
+            # X.520 has 64 characters for it.
+            x509.NameAttribute(NameOID.COMMON_NAME, name[:64]),
+        ]
+    )
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=not signs,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _own_certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
+    public = key.public_key()
+    written = public.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    digest = hashlib.sha256(written).digest()
+    # Two hubs' authorities must not have one name: a phone may trust both.
+    name = _named(f"fieldagent hub {digest[:4].hex()}")
+    return (
+        x509.CertificateBuilder(name, name, public, int.from_bytes(digest[:15]) | 1, BEGINS, ENDS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+class _Span(NamedTuple):
+    begins: float
+    ends: float
+
+
+def _sign(
+    by: Authority,
+    name: str,
+    public: rsa.RSAPublicKey,
+    serial: int,
+    span: _Span,
+    *extensions: x509.ExtensionType,
+) -> x509.Certificate:
+    own = by.key.public_key()
+    builder = x509.CertificateBuilder(
+        by.certificate.subject,
+        _named(name),
+        public,
+        serial,
+        datetime.fromtimestamp(int(span.begins), UTC),
+        datetime.fromtimestamp(int(span.ends), UTC),
+    )
+    for each in (
+        x509.SubjectKeyIdentifier.from_public_key(public),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(own),
+        *extensions,
+    ):
+        builder = builder.add_extension(each, critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+    return builder.add_extension(_usage(signs=False), True).sign(by.key, hashes.SHA256())
+
+
+def for_phone(by: Authority, name: str, now: float) -> Issued:
+    """Return what a user's phone proves itself with."""
+    key = _new_key()
+    terms = CertificateTerms(f"{x509.random_serial_number():x}", now + PHONE_LASTS)
+    return Issued(key, certify_phone(by, name, key.public_key(), terms))
+
+
+def certify_phone(
+    by: Authority, name: str, public: rsa.RSAPublicKey, terms: CertificateTerms
+) -> x509.Certificate:
+    """Return the same for a key that the phone has made itself."""
+    use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    span = _Span(BEGINS.timestamp(), terms.expires)
+    return _sign(by, name, public, int(terms.serial, 16), span, use)
+
+
+def for_server(by: Authority, host: str, now: float) -> Issued:
+    """Return what the server itself proves itself with; `host` is a name or an address."""
+    try:
+        name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        name = x509.DNSName(host)
+    use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    named = x509.SubjectAlternativeName([name])
+    key, span = _new_key(), _Span(now - SERVER_BEFORE, now + SERVER_LASTS)
+    serial = x509.random_serial_number()
+    return Issued(key, _sign(by, host, key.public_key(), serial, span, use, named))
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def context(by: Authority, host: str, now: float) -> ssl.SSLContext:
+    """Return how the server speaks TLS: with those alone whose certificate is of this authority.
+    Takes a tenth of a second, and writes a file that is gone at its end."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.verify_mode = ssl.CERT_REQUIRED
+    made.num_tickets = 0
+    made.load_verify_locations(cadata=_pem(by.certificate).decode())
+    prove(made, by, host, now)
+    return made
+
+
+def prove(made: ssl.SSLContext, by: Authority, host: str, now: float) -> None:
+    """Give `made` a new certificate of the server's, for who comes from now on."""
+    own = for_server(by, host, now)
+    key = own.key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "server.pem"
+        file.touch(0o600)
+        file.write_bytes(key + _pem(own.certificate) + _pem(by.certificate))
+        made.load_cert_chain(file)
+
+
+def phone_file(by: Authority, issued: Issued, name: str, password: str) -> bytes:
+    """Return a phone's key and certificate as PKCS #12."""
+    return pkcs12.serialize_key_and_certificates(
+        name.encode(), issued.key, issued.certificate, [by.certificate], _as_android(password)
+    )
+
+
+def trust_file(by: Authority, password: str) -> bytes:
+    """Return the authority's certificate as PKCS #12: what a phone trusts."""
+    return pkcs12.serialize_key_and_certificates(
+        None, None, None, [by.certificate], _as_android(password)
+    )
+
+
+def _as_android(password: str) -> serialization.KeySerializationEncryption:
+    return (
+        serialization.PrivateFormat.PKCS12.encryption_builder()
+        .kdf_rounds(50_000)
+        .key_cert_algorithm(pkcs12.PBES.PBESv1SHA1And3KeyTripleDESCBC)
+        .hmac_hash(hashes.SHA1())
+        .build(password.encode())
+    )

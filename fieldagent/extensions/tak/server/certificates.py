@@ -1,0 +1,146 @@
+"""Who has a certificate for the hub's own TAK server, and which phone that is.
+
+1. A certificate is in force while its row is, it is neither revoked nor over, and its user is in
+   use and in the workspace.
+2. A phone's uid belongs to the user whose certificate it came with first, until that is revoked:
+   what is private goes to a uid.
+3. Who has one is somebody whom messages go to there (`tak.records`), under their own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fieldagent.extensions.tak.bridge.records import TakPerson
+from fieldagent.hub.access.directory import Refused, Row, member_of, named_rows
+from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+PHONE_LASTS = 730 * 86_400.0
+"""Seconds that a phone's certificate is good for."""
+
+
+class PhoneHolder(NamedTuple):
+    """Whose phone it is."""
+
+    member: int
+    name: str
+
+
+_IN_FORCE = (
+    "tak_certificate JOIN member ON member.id = tak_certificate.member JOIN membership"
+    " ON membership.member = member.id AND membership.workspace = tak_certificate.workspace"
+    " WHERE revoked IS NULL AND member.disabled IS NULL AND tak_certificate.workspace = ?"
+    " AND tak_certificate.expires > ?"
+)
+
+
+def name_of(db: Db, workspace: int, named: str) -> PhoneHolder:
+    """Return the user of that name, number or address. Raises Refused."""
+    member = member_of(db, workspace, named)
+    ((name,),) = db.execute("SELECT name FROM member WHERE id = ?", member)
+    return PhoneHolder(member, name)
+
+
+def add(
+    db: Db, workspace: int, holder: PhoneHolder, serial: str, *, expires: float, now: float
+) -> None:
+    """Put a new one in force. Raises Refused."""
+    known = db.execute(
+        "SELECT member FROM tak_person WHERE workspace = ? AND callsign = ?",
+        *(workspace, holder.name),
+    )
+    if known and known[0][0] != holder.member:
+        raise Refused(
+            f"there is another {holder.name} at the TAK server, user {known[0][0]}: phones tell"
+            " people apart by their names"
+        )
+    db.execute(
+        "INSERT INTO tak_certificate (serial, workspace, member, made, expires)"
+        " VALUES (?, ?, ?, ?, ?)",
+        *(serial, workspace, holder.member, now, expires),
+    )
+    db.execute(
+        "INSERT INTO tak_person (workspace, callsign, member, uid) VALUES (?, ?, ?, '')"
+        " ON CONFLICT DO NOTHING",
+        *(workspace, holder.name, holder.member),
+    )
+    note(db, workspace, ADMINISTRATION, "tak certificate add", f"{holder.member} {serial}", now)
+
+
+def revoke(db: Db, workspace: int, member: int, now: float) -> int:
+    """End all that are in force of a user, and their invitations; return how many those were."""
+    db.execute("DELETE FROM tak_invitation WHERE workspace = ? AND member = ?", workspace, member)
+    gone = db.execute(
+        "UPDATE tak_certificate SET revoked = ? WHERE workspace = ? AND member = ?"
+        " AND revoked IS NULL RETURNING serial",
+        *(now, workspace, member),
+    )
+    db.execute("DELETE FROM tak_person WHERE workspace = ? AND member = ?", workspace, member)
+    for (serial,) in gone:
+        note(db, workspace, ADMINISTRATION, "tak certificate revoke", f"{member} {serial}", now)
+    return len(gone)
+
+
+def listing(db: Db, workspace: int) -> list[Row]:
+    """Return all certificates of a workspace by user, also those that are revoked or over."""
+    names = ("user", "name", "made", "expires", "revoked", "seen", "phone")
+    return named_rows(
+        db,
+        "SELECT member.id, member.name, made, tak_certificate.expires, revoked, seen, uid"
+        " FROM tak_certificate JOIN member ON member.id = tak_certificate.member"
+        " WHERE tak_certificate.workspace = ? ORDER BY member.id, made, serial",
+        names,
+        workspace,
+    )
+
+
+def holder_of(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder | None:
+    """Return whose certificate that is; None where it is not in force."""
+    rows = db.execute(
+        f"SELECT member.id, member.name FROM {_IN_FORCE} AND serial = ?", workspace, now, serial
+    )
+    return PhoneHolder._make(rows[0]) if rows else None
+
+
+def in_force(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
+    """Return those of these that are."""
+    if not serials:
+        return set()
+    which, some = one_of(db, serials)
+    rows = db.execute(f"SELECT serial FROM {_IN_FORCE} AND serial {which}", workspace, now, *some)
+    return {serial for (serial,) in rows}
+
+
+def owner_of_phone(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder | None:
+    """Return whose phone that is; None where nobody has come with it."""
+    rows = db.execute(
+        f"SELECT member.id, member.name FROM {_IN_FORCE} AND uid = ? ORDER BY seen",
+        *(workspace, now, uid),
+    )
+    return PhoneHolder._make(rows[0]) if rows else None
+
+
+def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
+    """Note that a phone has come: what is for its user goes there, and at once what it has not
+    confirmed."""
+    db.execute("UPDATE tak_certificate SET uid = ?, seen = ? WHERE serial = ?", uid, now, serial)
+    db.execute("UPDATE tak_person SET uid = ? WHERE member = ?", uid, member)
+    db.execute(
+        "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND person = ?"
+        " AND state IN ('waiting', 'sent')",
+        *(now, member),
+    )
+
+
+def person_of(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
+    """Return whose phone that is, whatever it calls itself: implements `FindPerson`. What is for
+    them goes to this phone from now on."""
+    owner = owner_of_phone(db, workspace, uid, now)
+    if owner is None:
+        return None
+    db.execute(
+        "UPDATE tak_person SET uid = ? WHERE member = ? AND uid <> ?", uid, owner.member, uid
+    )
+    return TakPerson(owner.member, owner.name, uid)

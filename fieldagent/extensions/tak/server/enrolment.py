@@ -1,0 +1,157 @@
+"""Where a phone fetches its certificate: what ATAK, iTAK and PyTAK ask at port 8446.
+
+1. `GET /Marti/api/tls/config`: what the phone writes into its request beside its user's name.
+2. `POST /Marti/api/tls/signClient/v2` with a PKCS #10 request (RFC 2986), with or without its PEM
+   armour: the certificate, and the authority's.
+3. `GET /Marti/api/tls/profile/enrollment`: settings for the phone, of which there are none.
+
+Each comes with the user's name and the secret of an invitation as Basic (RFC 7617). There is no
+document of TAK's that says so: it is what its clients do (`docs/tak-server.md`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from xml.sax.saxutils import quoteattr
+
+import trio
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from fieldagent.extensions.tak.server import authority, certificates, invitations
+from fieldagent.extensions.tak.server.authority import Authority
+from fieldagent.extensions.tak.server.certificates import PhoneHolder
+from fieldagent.extensions.tak.server.invitations import CertificateTerms
+from fieldagent.http.message import FORM, Request, Response
+from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route
+from fieldagent.hub.access.caller import basic_of
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.store.contract import Store
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.seldom import Seldom
+
+log = logging.getLogger(__name__)
+
+BELOW = "/Marti/api/tls"
+BODY = 16_384
+"""Bytes of a request: one of 4 096 bits has 1 700."""
+TAKES = ("application/pkcs10", "application/octet-stream", "text/plain", FORM, "")
+"""Clients name it as they like; curl's own is the form."""
+BITS = (2_048, 4_096)
+CONFIG = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n'
+    '<ns2:certificateConfig xmlns="http://bbn.com/marti/xml/config"'
+    ' xmlns:ns2="com.bbn.marti.config"><nameEntries>'
+    f'<nameEntry name="O" value={quoteattr(authority.ORGANIZATION)}/>'
+    '<nameEntry name="OU" value="phones"/></nameEntries></ns2:certificateConfig>'
+)
+_CHALLENGE = (("WWW-Authenticate", 'Basic realm="fieldagent", charset="UTF-8"'),)
+
+
+class Invited(NamedTuple):
+    holder: PhoneHolder
+    token: str
+
+
+class Enrolment:
+    """`clock` is Unix time."""
+
+    def __init__(
+        self, store: Store, workspace: int, by: Authority, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._workspace = workspace
+        self._by = by
+        self._clock = clock
+        self._refused = Seldom(clock)
+
+    def routes(self) -> list[Route]:
+        """Return the routes that a phone calls as it enrols, for those with an invitation."""
+        judge = self.judge
+        return [
+            Route("GET", f"{BELOW}/config", self.config, judge),
+            Route("POST", f"{BELOW}/signClient/v2", self.sign, judge, body=BODY, takes=TAKES),
+            Route("GET", f"{BELOW}/profile/enrollment", self.profile, judge),
+        ]
+
+    async def judge(self, head: Request) -> Invited:
+        """Return who was invited. Raises Problem 401."""
+        name, token = basic_of(head.headers) or ("", "")
+        now = self._clock()
+        look = partial(invitations.invited, name=name, token=token, now=now)
+        holder = await self._store.read(partial(look, workspace=self._workspace)) if name else None
+        if holder is None:
+            if name and (count := self._refused.note()):
+                log.warning("%d refused at tak-enroll-listen, the last as %.40r", count, name)
+            raise Problem(
+                401,
+                "the name, or the secret beside it, is wrong, used or a quarter of an hour old:"
+                " `fieldagent hub user tak NAME --qr` makes another",
+                headers=_CHALLENGE,
+            )
+        return Invited(holder, token)
+
+    async def config(self, request: Request, caller: Invited) -> Response:
+        """Answer with the names that a client's certificate request is to have."""
+        return Response(200, CONFIG.encode(), "application/xml")
+
+    async def profile(self, request: Request, caller: Invited) -> Response:
+        """Answer that there is none: a client asks for one once it is enrolled."""
+        return Response(204)
+
+    async def sign(self, request: Request, caller: Invited) -> Response:
+        """Answer a certificate for the key in a PKCS #10 request; the same key gets it again.
+        Raises Problem 409 where the invitation was used by another phone."""
+        public = await trio.to_thread.run_sync(public_key_of, request.body)
+        key = sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+        now, serial = int(self._clock()), f"{x509.random_serial_number():x}"
+        new = CertificateTerms(serial, now + certificates.PHONE_LASTS)
+        use = partial(invitations.use, holder=caller.holder, token=caller.token)
+        put = partial(use, workspace=self._workspace, key=key.hexdigest(), new=new)
+        try:
+            terms = await self._store.commit(put)
+        except Refused as refused:
+            raise Problem(409, str(refused)) from None
+        if terms is None:
+            raise Problem(409, "this invitation was used by another phone: ask for another")
+        # It is in force before the phone has it; one that never gets it asks again.
+        signed = await trio.to_thread.run_sync(
+            partial(authority.certify_phone, self._by, caller.holder.name, public, terms)
+        )
+        if terms is new:
+            log.info("a phone of %s has its certificate: %s", caller.holder.name, terms.serial)
+        return _answer(request.headers.get("accept", "*/*"), signed, self._by.certificate)
+
+
+def public_key_of(body: bytes) -> rsa.RSAPublicKey:
+    """Return the key of a PKCS #10 request, whose holder has signed it. Raises Problem 400."""
+    lines = [line for line in body.split(b"\n") if not line.startswith(b"-----")]
+    try:
+        request = x509.load_der_x509_csr(base64.b64decode(b"".join(lines)))
+        public = request.public_key()
+        if isinstance(public, rsa.RSAPublicKey) and BITS[0] <= public.key_size <= BITS[1]:
+            if request.is_signature_valid:
+                return public
+            raise Problem(400, "the request is not signed by its own key")
+    except (binascii.Error, ValueError, TypeError, x509.InvalidVersion, UnsupportedAlgorithm):
+        raise Problem(400, "the body is no PKCS #10 request") from None
+    raise Problem(400, f"the request's key must be RSA with {BITS[0]} to {BITS[1]} bits")
+
+
+def _answer(accept: str, signed: x509.Certificate, own: x509.Certificate) -> Response:
+    """Each client names its own form: ATAK XML, iTAK text, the others JSON."""
+    texts = [base64.b64encode(each.public_bytes(Encoding.DER)).decode() for each in (signed, own)]
+    if "xml" in accept.lower():
+        body = f"<enrollment><signedCert>{texts[0]}</signedCert><ca>{texts[1]}</ca></enrollment>"
+        return Response(200, body.encode(), "application/xml")
+    kind = "text/plain" if accept.lower().startswith("text/plain") else "application/json"
+    return Response(200, json.dumps({"signedCert": texts[0], "ca0": texts[1]}).encode(), kind)

@@ -1,0 +1,105 @@
+"""The hub's own TAK server, for phones: its settings, and what works by them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from fieldagent.extensions.tak.bridge.kind import rules_of
+from fieldagent.hub.bridge.contract import BridgeHost, BridgeKind, Own
+from fieldagent.system.properties import Key, absolute_path, endpoint
+
+log = logging.getLogger(__name__)
+
+NO_CRYPTOGRAPHY = (
+    "a TAK server for phones needs cryptography at the hub: pip install fieldagent[push]"
+)
+KEYS = (
+    Key(
+        "tak-listen",
+        endpoint,
+        None,
+        "HOST:PORT where users' phones come by ATAK and the like, such as 0.0.0.0:8089: the hub"
+        " is a TAK server itself then (docs/tak-server.md)",
+    ),
+    Key(
+        "tak-address",
+        endpoint,
+        None,
+        "HOST:PORT by which phones reach that: it is in their data packages, and HOST in the"
+        " server's certificate",
+    ),
+    Key(
+        "tak-enroll-listen",
+        endpoint,
+        None,
+        "HOST:8446 where phones that scan the code of `fieldagent hub user tak NAME --qr` fetch"
+        " their certificates: every TAK app asks at that port",
+    ),
+    Key(
+        "tak-enroll-certificate",
+        absolute_path,
+        None,
+        "PEM file with a certificate for the host of tak-address that phones trust already, and"
+        " its chain; read again each hour. Without it phones need the hub's own authority first",
+    ),
+    Key("tak-enroll-key", absolute_path, None, "PEM file with its key, without a password"),
+)
+EXAMPLES = {
+    "tak-listen": "0.0.0.0:8089",
+    "tak-address": "hub.example.org:8089",
+    "tak-enroll-listen": "0.0.0.0:8446",
+    "tak-enroll-certificate": "/etc/letsencrypt/live/hub.example.org/fullchain.pem",
+    "tak-enroll-key": "/etc/letsencrypt/live/hub.example.org/privkey.pem",
+}
+
+
+def _faults(own: Own) -> list[str]:
+    faults = []
+    for name in ("tak-enroll-listen", "tak-enroll-certificate"):
+        needed = "tak-listen" if name == "tak-enroll-listen" else "tak-enroll-listen"
+        if own[name] is not None and own[needed] is None:
+            faults.append(f"{name} needs {needed}: set that too, or remove {name}")
+    if own["tak-listen"] is None:
+        return faults
+    if own["tak-server"] is not None:
+        faults.append("tak-server and tak-listen: set the one or the other")
+    if own["tak-workspace"] is None:
+        faults.append("tak-listen needs tak-workspace: set that too, or remove tak-listen")
+    return faults
+
+
+def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
+    own = host.own
+    if own["tak-listen"] is None or own["tak-workspace"] is None:
+        return None
+    # Each command of the hub's reads these settings, and most hubs have no phones.
+    from fieldagent.extensions.tak.bridge import service
+
+    try:
+        from fieldagent.extensions.tak.server.server import PhoneServer, own_server
+    except ImportError:
+        log.error("tak-listen: %s", NO_CRYPTOGRAPHY)
+        return None
+    server = PhoneServer(
+        own["tak-listen"],
+        own["tak-address"][0],
+        own["tak-enroll-listen"],
+        own["tak-enroll-certificate"],
+        own["tak-enroll-key"],
+    )
+    # It is there while it listens, and not while a user is at it.
+    quiet = host._replace(note_link=lambda up: None if up else host.note_link(False))
+    return partial(service.run, quiet, partial(own_server, host, server), rules_of(own))
+
+
+KIND = BridgeKind(
+    name="phones",
+    title="the TAK server for phones",
+    keys=KEYS,
+    work=_work,
+    examples=EXAMPLES,
+    together=(("tak-listen", "tak-address"), ("tak-enroll-certificate", "tak-enroll-key")),
+    faults=_faults,
+)

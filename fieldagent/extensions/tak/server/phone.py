@@ -1,0 +1,163 @@
+"""One phone at the hub's own TAK server, from its TLS to its end.
+
+1. Nothing is read before its certificate is known to be in force, and nothing but pings is taken
+   before it has said who it is.
+2. It is sent what there is room for; one that takes nothing for SEND_MAX is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak.cot import CotEvent, EventSplitter, type_of
+from fieldagent.extensions.tak.events import TakUnit
+from fieldagent.extensions.tak.server import certificates, exchange
+from fieldagent.extensions.tak.server.certificates import PhoneHolder
+from fieldagent.extensions.tak.server.exchange import Exchange, TakGuest
+from fieldagent.extensions.tak.server.outbox import PhoneOutbox
+from fieldagent.hub.store.contract import Store
+from fieldagent.hub.store.persist import told_once
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+log = logging.getLogger(__name__)
+
+SEND_MAX = 15.0
+"""Seconds in which a phone takes what is sent."""
+RECEIVE_MAX = 65_536
+
+
+class PhoneHost(NamedTuple):
+    store: Store
+    exchange: Exchange
+    workspace: int
+    clock: Callable[[], float]
+
+
+class TooSlow(Exception):
+    """It takes nothing."""
+
+
+async def serve(
+    host: PhoneHost, stream: trio.SSLStream[trio.SocketStream], holder: PhoneHolder, serial: str
+) -> str:
+    """Serve a phone whose certificate is in force until it leaves; return why it has, for the
+    log."""
+    phone = _Phone(host, stream, holder, serial)
+    why = "it has closed the connection"
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(phone.send)
+            await phone.hear()
+            nursery.cancel_scope.cancel()
+    except* (trio.BrokenResourceError, trio.ClosedResourceError):
+        why = "the connection broke off"
+    except* TooSlow:
+        why = f"it takes nothing within {SEND_MAX:g} s"
+    finally:
+        host.exchange.leave(phone.guest)
+    return why
+
+
+class _Phone:
+    def __init__(
+        self,
+        host: PhoneHost,
+        stream: trio.SSLStream[trio.SocketStream],
+        holder: PhoneHolder,
+        serial: str,
+    ) -> None:
+        self._host = host
+        self._stream = stream
+        self._holder = holder
+        self._outbox = PhoneOutbox()
+        self.guest = TakGuest(holder.member, self._tell, serial)
+        self._told = ""
+        """Why it was not taken in, told last."""
+        self._sent = 0
+        """Up to which of the words to all were sent."""
+        self._unit: TakUnit | None = None
+        """Who it is, until the database knows that: what is private comes to it and from it by
+        what stands there."""
+
+    def _tell(self, kind: str, raw: bytes, unit: str) -> bool:
+        return self._outbox.put(raw, unit)
+
+    async def send(self) -> None:
+        """Send what waits until cancelled. Raises TooSlow."""
+        while True:
+            data = await self._outbox.take()
+            said = self._host.exchange.said if self.guest.uid else 0
+            with trio.move_on_after(SEND_MAX) as patience:
+                await self._stream.send_all(data)
+            if patience.cancelled_caught:
+                # Half an event would spoil the next.
+                raise TooSlow
+            self._sent = said
+
+    async def hear(self) -> None:
+        """Take what it says until it leaves."""
+        splitter = EventSplitter()
+        while data := await self._stream.receive_some(RECEIVE_MAX):
+            # Who speaks is there, and takes what is sent.
+            self.guest.heard = max(self.guest.heard, self._sent)
+            for raw in splitter.receive_data(bytes(data)):
+                await self._take(raw)
+            # A flood that is dropped waits for nothing, and others must have their turn.
+            await trio.lowlevel.checkpoint()
+
+    async def _take(self, raw: bytes) -> None:
+        now = self._host.clock()
+        if type_of(raw) == tak.PING:
+            self._outbox.put(exchange.pong(now), tak.PONG)
+            return
+        event = self._host.exchange.read(self.guest, raw, now)
+        if event is None:
+            return
+        if not self.guest.uid:
+            # Where the database is away, what it says next is another try.
+            with told_once():
+                await self._introduce(event, now)
+        if self._unit is not None:
+            with told_once():
+                await self._note_phone(self._unit, now)
+        if self.guest.uid:
+            self._host.exchange.receive(self.guest, event, raw, now)
+
+    async def _introduce(self, event: CotEvent, now: float) -> None:
+        unit = tak.read_unit(event) if event.type.startswith("a-") else None
+        why = "" if unit is None else self._host.exchange.may_be(self.guest, unit)
+        if unit is None or why or not await self._is_theirs(unit, now):
+            self._host.exchange.refuse()
+            self._note(why)
+            return
+        # Who hears first that it is here must find it.
+        self._host.exchange.enter(self.guest, unit, now)
+        self._unit = unit
+
+    async def _note_phone(self, unit: TakUnit, now: float) -> None:
+        key, member = self.guest.key, self.guest.member
+        await self._host.store.commit(
+            lambda db: certificates.note_phone(db, key, member, unit.uid, now)
+        )
+        self._unit = None
+
+    async def _is_theirs(self, unit: TakUnit, now: float) -> bool:
+        owner = await self._host.store.read(
+            lambda db: certificates.owner_of_phone(db, self._host.workspace, unit.uid, now)
+        )
+        if owner is None or owner.member == self.guest.member:
+            return True
+        self._note(
+            f"its uid {unit.uid!r} is of {owner.name}'s phone: if that is this one now,"
+            f" `fieldagent hub user tak {owner.member} --revoke`"
+        )
+        return False
+
+    def _note(self, why: str) -> None:
+        if why and why != self._told:
+            log.warning("the phone of %s is not taken in: %s", self._holder.name, why)
+            self._told = why

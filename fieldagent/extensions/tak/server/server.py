@@ -1,0 +1,320 @@
+"""The hub's own TAK server, for phones: who may come in, and for how long.
+
+1. A phone comes in by a certificate of this hub's authority that is in force. One that is revoked
+   ends within seconds, and so does its connection.
+2. A phone that comes again takes the place of its connection before: that may be dead.
+3. The bridge works here as at a team's server, without a network between.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import trio
+
+from fieldagent.extensions.tak.bridge.site import TakSite
+from fieldagent.extensions.tak.cot import CotEvent
+from fieldagent.extensions.tak.events import TakUnit
+from fieldagent.extensions.tak.server import authority, certificates, phone
+from fieldagent.extensions.tak.server.authority import Authority
+from fieldagent.extensions.tak.server.enrolment import Enrolment
+from fieldagent.extensions.tak.server.exchange import Exchange, TakGuest
+from fieldagent.extensions.tak.server.phone import PhoneHost
+from fieldagent.http.certificate import Certificate
+from fieldagent.http.guard import host_guard
+from fieldagent.http.listeners import ListenFailed, open_listeners
+from fieldagent.http.peer import keep_alive
+from fieldagent.http.routes import router
+from fieldagent.http.server import Limits, serve
+from fieldagent.hub.bridge.contract import BridgeHost
+from fieldagent.hub.not_now import patient
+from fieldagent.hub.store.contract import ANYTHING, Store
+from fieldagent.hub.store.persist import told_once
+from fieldagent.store.group import StoreUnavailable
+from fieldagent.system import waits
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.seldom import Seldom
+from fieldagent.system.wording import reason_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PHONES_MAX = 300
+"""Connections at one moment, those in their handshake too."""
+UNANSWERED = 3
+"""Questions of the kernel's, after which a phone that does not answer is gone."""
+STRANGERS_MAX = 50
+"""Of these, in their handshake: one more, and the oldest goes. Strangers keep nobody out so."""
+HANDSHAKE_MAX = 20.0
+LOOK_MAX = 5.0
+"""Seconds between two looks at who may be here, where nobody says that something was written."""
+REST = 1.0
+"""Seconds between two looks in any case."""
+AGAIN = 10.0
+"""Seconds until a port that is taken is tried again."""
+ENROLL = Limits(connections=100, per_source=20)
+ANEW = 30 * 86_400.0
+"""Seconds after which the server has another certificate: no process outlives its own."""
+TITLE = "the TAK server for phones"
+
+
+class PhoneServer(NamedTuple):
+    """What the settings say."""
+
+    listen: tuple[str, int]
+    name: str
+    """By which phones come: a name or an address."""
+    enroll_listen: tuple[str, int] | None = None
+    enroll_certificate: Path | None = None
+    """That phones trust already; None: the authority's own."""
+    enroll_key: Path | None = None
+
+
+@asynccontextmanager
+async def own_server(
+    host: BridgeHost, server: PhoneServer, workspace: int
+) -> AsyncIterator[TakSite]:
+    """Return the hub's own server as the bridge sees it, and have phones come to it meanwhile."""
+    exchange = Exchange(host.note_events)
+    phones = _Phones(host.store, PhoneHost(host.store, exchange, workspace, host.clock), server)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(phones.keep_in_force)
+        nursery.start_soon(_listen, host, phones, server)
+        if server.enroll_listen is not None:
+            nursery.start_soon(_enroll, host, phones, server, workspace)
+        connect = partial(_user, exchange, host.clock)
+        yield TakSite(TITLE, connect, certificates.person_of, exchange.has)
+        nursery.cancel_scope.cancel()
+
+
+async def _listen(host: BridgeHost, phones: _Phones, server: PhoneServer) -> None:
+    await phones.prepare()
+    listeners = await _opened("tak-listen", server.listen)
+    log.info("phones may come to %s:%d, as %s", *server.listen, server.name)
+    served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
+    host.note_link(True)
+    await trio.serve_listeners(phones.enter, served)
+
+
+async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, workspace: int) -> None:
+    """Serve where phones that were invited fetch their certificates."""
+    by, now = await phones.prepare(), host.clock()
+    enrolment = Enrolment(host.store, workspace, by, host.clock)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    async with trio.open_nursery() as nursery:
+        if server.enroll_certificate is None or server.enroll_key is None:
+            prove = partial(authority.prove, context, by, server.name)
+            await trio.to_thread.run_sync(prove, now)
+            nursery.start_soon(_keep_proving, prove, host.clock)
+        else:
+            files = partial(Certificate, server.enroll_certificate, server.enroll_key)
+            own = await _begun("tak-enroll-certificate and tak-enroll-key", files)
+            context = own.context
+            nursery.start_soon(own.watch)
+        assert server.enroll_listen is not None
+        listeners = await _opened("tak-enroll-listen", server.enroll_listen)
+        log.info("phones that were invited may come to %s:%d", *server.enroll_listen)
+        await serve(
+            patient(router(enrolment.routes())),
+            listeners,
+            stopping=trio.Event(),
+            guard=host_guard,
+            limits=ENROLL,
+            tls=context,
+        )
+
+
+async def _keep_proving(prove: Callable[[float], None], clock: Callable[[], float]) -> NoReturn:
+    while True:
+        await trio.sleep(ANEW)
+        await trio.to_thread.run_sync(prove, clock())
+
+
+async def _begun(settings: str, begin: Callable[[], T]) -> T:
+    """Return what `begin` opens, tried until that is to be had: another process of the hub on this
+    machine may be about to end, a file about to be written."""
+    trouble = ""
+    while True:
+        try:
+            return begin()
+        except (ListenFailed, OSError) as failed:
+            if (reason := reason_of(failed)) != trouble:
+                log.error("%s: %s", settings, reason)
+            trouble = reason
+            await trio.sleep(AGAIN)
+
+
+async def _opened(setting: str, listen: tuple[str, int]) -> list[socket.socket]:
+    address, port = listen
+    return await _begun(setting, lambda: open_listeners(port, [address], allow_remote=True))
+
+
+class _Phones:
+    """Those who are connected, by the serial of their certificate."""
+
+    def __init__(self, store: Store, host: PhoneHost, server: PhoneServer) -> None:
+        self._store = store
+        self._host = host
+        self._server = server
+        self._authority: Authority | None = None
+        self._context: ssl.SSLContext | None = None
+        self._made = 0.0
+        self._inside = 0
+        self._strangers: dict[trio.CancelScope, None] = {}
+        self._scopes: dict[str, trio.CancelScope] = {}
+        self._refused = Seldom(host.clock)
+
+    async def prepare(self) -> Authority:
+        """Have the authority at hand, and this server's own certificate."""
+        self._authority = await self._store.commit(authority.authority)
+        await self._current_context()
+        return self._authority
+
+    async def _current_context(self) -> ssl.SSLContext:
+        now = self._host.clock()
+        if self._context is None or abs(now - self._made) > ANEW:
+            assert self._authority is not None, "it is made before anybody comes"
+            made = partial(authority.context, self._authority, self._server.name, now)
+            self._context = await trio.to_thread.run_sync(made)
+            self._made = now
+        return self._context
+
+    async def keep_in_force(self) -> NoReturn:
+        """End the connections of those whose certificate is in force no more."""
+        while True:
+            written = self._store.heard(ANYTHING)
+            with told_once():
+                here, now = [*self._scopes], self._host.clock()
+                look = partial(certificates.in_force, serials=here, now=now)
+                valid = await self._store.read(partial(look, workspace=self._host.workspace))
+                for serial in [each for each in here if each not in valid]:
+                    if (scope := self._scopes.get(serial)) is not None:
+                        scope.cancel()
+            await trio.sleep(REST)
+            with waits.move_on_after(LOOK_MAX):
+                await written.wait()
+
+    async def enter(self, plain: trio.SocketStream) -> None:
+        if self._inside >= PHONES_MAX:
+            self._note_refused("there are too many connections")
+            await trio.aclose_forcefully(plain)
+            return
+        with suppress(OSError):
+            # A phone may say nothing for long, and be gone without a word.
+            keep_alive(plain.setsockopt, unanswered=UNANSWERED)
+        self._inside += 1
+        try:
+            await self._serve(plain)
+        finally:
+            self._inside -= 1
+            await trio.aclose_forcefully(plain)
+
+    async def _serve(self, plain: trio.SocketStream) -> None:
+        if len(self._strangers) >= STRANGERS_MAX:
+            (oldest := next(iter(self._strangers))).cancel()
+            del self._strangers[oldest]
+        stream = None
+        with trio.move_on_after(HANDSHAKE_MAX) as scope:
+            self._strangers[scope] = None
+            try:
+                stream = await self._shake_hands(plain)
+            finally:
+                self._strangers.pop(scope, None)
+        if stream is None:
+            return
+        serial = _serial_of(stream)
+        workspace, now = self._host.workspace, self._host.clock()
+        try:
+            holder = await self._store.read(
+                lambda db: certificates.holder_of(db, workspace, serial, now)
+            )
+        except StoreUnavailable:
+            self._note_refused("the database cannot be asked for their certificates")
+            return
+        if holder is None:
+            self._note_refused(f"certificate {serial} is not in force")
+            return
+        if (before := self._scopes.get(serial)) is not None:
+            before.cancel()
+        with trio.CancelScope() as scope:
+            self._scopes[serial] = scope
+            log.info("the phone of %s is here", holder.name)
+            why = "the hub ends its connection"
+            try:
+                why = await phone.serve(self._host, stream, holder, serial)
+            finally:
+                if self._scopes.get(serial) is scope:
+                    del self._scopes[serial]
+                log.info("the phone of %s has left: %s", holder.name, why)
+
+    async def _shake_hands(
+        self, plain: trio.SocketStream
+    ) -> trio.SSLStream[trio.SocketStream] | None:
+        stream = trio.SSLStream(
+            plain, await self._current_context(), server_side=True, https_compatible=True
+        )
+        try:
+            await stream.do_handshake()
+        except trio.BrokenResourceError as error:
+            why = getattr(error.__cause__, "reason", None) or "it broke off"
+            self._note_refused(f"the handshake failed: {why.replace('_', ' ').lower()}")
+            return None
+        return stream
+
+    def _note_refused(self, why: str) -> None:
+        if count := self._refused.note():
+            log.warning("%d refused at tak-listen, the last since %s", count, why)
+
+
+def _serial_of(stream: trio.SSLStream[trio.SocketStream]) -> str:
+    """Return a phone's serial as `authority.Issued` writes it."""
+    proven = stream.getpeercert()
+    return f"{int(proven['serialNumber'], 16):x}"
+
+
+# The bridge's own end.
+
+
+@asynccontextmanager
+async def _user(
+    exchange: Exchange, clock: Callable[[], float], unit: TakUnit
+) -> AsyncIterator[_UserSession]:
+    yield _UserSession(exchange, clock, unit)
+
+
+class _UserSession:
+    """A user of the hub at the server: implements `TakSession`."""
+
+    def __init__(self, exchange: Exchange, clock: Callable[[], float], unit: TakUnit) -> None:
+        self._exchange = exchange
+        self._clock = clock
+        self._unit = unit
+        self._take: Callable[[str, bytes], None] | None = None
+        member = int(unit.uid.rpartition("-")[2])
+        self._guest = TakGuest(member, self._tell)
+
+    def _tell(self, kind: str, raw: bytes, unit: str) -> bool:
+        if self._take is not None:
+            self._take(kind, raw)
+        return True
+
+    async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
+        self._take = take
+        self._exchange.enter(self._guest, self._unit, self._clock())
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._exchange.leave(self._guest)
+
+    async def say(self, events: Iterable[CotEvent]) -> None:
+        await trio.lowlevel.checkpoint()
+        for event in events:
+            self._exchange.say(self._guest, event, self._clock())

@@ -1,0 +1,27 @@
+"""The description of an extension: the things that one folder of `fieldagent/extensions/` adds.
+
+A place is `package.module:NAME`. It is imported only when something uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from fieldagent.system.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """Describes one extension. Each mapping has the name that settings or commands use, and the
+    place of the object that it names."""
+
+    title: str
+    """A noun phrase for people, such as "MQTT and Home Assistant"."""
+    kit_parts: Mapping[str, str] = field(default_factory=dict)
+    """`agent.kit_part.KitPart` by member of `GET /api/status`."""
+    bridges: Mapping[str, str] = field(default_factory=dict)
+    """`hub.bridge.contract.BridgeKind` by name."""
+    hub_verbs: Mapping[str, str] = field(default_factory=dict)
+    """Functions that add verbs to `fieldagent hub NOUN`, by noun; each takes the noun's
+    subparsers."""

@@ -1,0 +1,6 @@
+"""Fixtures of the two programs, for the tests of extensions."""
+
+from tests.agent.conftest import chromium
+from tests.hub.conftest import database, postgres, store, template
+
+__all__ = ["chromium", "database", "postgres", "store", "template"]

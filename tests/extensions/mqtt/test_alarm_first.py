@@ -1,0 +1,25 @@
+"""An SOS over MQTT is raised even if something else in its message cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fieldagent.agent.journal import incident
+from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.extensions.mqtt.agent.door import Door
+from fieldagent.extensions.mqtt.agent.settings import MqttSettings
+from tests.kit import kit
+from tests.test_alarm_first import PACKAGES, SOS
+
+
+async def test_mqtt_raises_an_sos_in_odd_company(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        purse = DayPurse(k.journal, "mqtt", 0)
+        settings = MqttSettings(senders=frozenset({"panic"}), sos="on")
+        door = Door(settings, k.journal, k.intake, k.outboxes, purse, has_sms=False)
+        for body, _ in PACKAGES:
+            text = (body % SOS).replace("{", '{"key": "a key with blanks", ', 1)
+            answer = await door.take("panic", text.encode())
+            assert answer["accepted"] and answer["key"] is None, answer
+            assert "/key" in [each["pointer"] for each in answer["unread"]]
+        assert incident.open_one(k.journal) is not None

@@ -1,0 +1,304 @@
+"""What commands by MQTT become and may cost, and what a broker is told: on both databases, without
+a broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from fieldagent.extensions.mqtt.hub import inward, records
+from fieldagent.extensions.mqtt.hub.inward import BrokerOutcome, CameAs, CommandInbox, HubMqttRules
+from fieldagent.extensions.mqtt.hub.kind import SHARES
+from fieldagent.extensions.mqtt.hub.outward import HubReporter
+from fieldagent.extensions.mqtt.hub.topics import CommandAddress, topics_of
+from fieldagent.extensions.mqtt.session import BrokerLost, MqttSession
+from fieldagent.hub.access import directory
+from fieldagent.hub.bridge import tenure
+from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.records import ledger
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import SOS_PRIORITY, Location, Message
+from fieldagent.package.reach import Rung
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import Field, collect, field_of, said
+
+TOPICS = topics_of("fieldagent", "hub", "homeassistant")
+RULES = HubMqttRules("1", frozenset(SHARES), frozenset(("house",)), 4, True)
+INBOX = CommandInbox(1, RULES, TOPICS)
+ON_BOTH = pytest.mark.parametrize(
+    "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)], indirect=True
+)
+"""Virtual minutes of PostgreSQL take a quarter of a real one."""
+CLEO = 3
+"""Whose kit has satellite, and who asks to be reached by it."""
+
+
+@asynccontextmanager
+async def alps_of(store: Store) -> AsyncIterator[Field]:
+    async with field_of(store) as alps:
+        if store.shared:
+            await alps.store.commit(
+                lambda db: db.execute("SELECT setval(pg_get_serial_sequence('member', 'id'), 9)")
+            )
+        await alps.store.commit(lambda db: tenure.hold(db, records.NAME, "here", alps.now))
+        yield alps
+
+
+async def command(
+    alps: Field,
+    body: Any,
+    sender: str = "house",
+    kit: int | None = None,
+    name: str = "own",
+    *,
+    number: int | None = None,
+    again: bool = False,
+) -> BrokerOutcome:
+    raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    address = CommandAddress(sender, kit)
+    came = CameAs(number, again, f"{name} {alps.now}")
+    return await alps.store.commit(
+        lambda db: inward.carry_out(db, INBOX, address, came, raw, alps.now)
+    )
+
+
+async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> None:
+    async with alps_of(store) as alps:
+        taken = await command(alps, "for Ada", kit=1, name="a")
+        assert (taken.became, taken.answer["accepted"]) == (Became.TAKEN, True)
+        await alps.store.commit(
+            lambda db: db.execute(
+                "INSERT INTO team (workspace, name, created) VALUES (1, 'Rescue', 0)"
+            )
+        )
+        ((team,),) = await alps.rows("SELECT id FROM team")
+        await alps.store.commit(
+            lambda db: db.execute("INSERT INTO team_member (team, member) VALUES (?, 2)", team)
+        )
+        body = {"message": {"content": "come down"}, "targetGroup": "Rescue"}
+        assert (await command(alps, body, name="b")).became is Became.TAKEN
+        place = {"waypoint": {"latitude": 46.5, "longitude": 8.1, "name": "hut"}}
+        assert (await command(alps, place, name="c")).became is Became.TAKEN
+        assert [text for _, text in said(await collect(alps.mailbox(1)))] == ["for Ada"]
+        assert [text for _, text in said(await collect(alps.mailbox(2)))] == ["come down"]
+        # A commit that broke, and was stored all the same, is tried once more.
+        again = await command(alps, "for Ada", kit=1, name="a")
+        assert (again.became, again.answer) == (Became.REPEATED, taken.answer)
+        # One voice for each sender that is listed, and one for all others.
+        await command(alps, "x", "stranger", 1, "d")
+        await command(alps, "x", "other", 1, "e")
+        voices = await alps.rows("SELECT name FROM member WHERE name LIKE '%MQTT%'")
+        assert sorted(name for (name,) in voices) == ["MQTT", "house (MQTT)"]
+
+
+async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_out_once(
+    store: Store,
+) -> None:
+    async with alps_of(store) as alps:
+        first = await command(alps, "come down", kit=CLEO, name="a", number=7)
+        alps.now += 60
+        again = await command(alps, "come down", kit=CLEO, name="b", number=7, again=True)
+        assert (again.became, again.answer) == (Became.REPEATED, first.answer)
+        # Whoever says the same once more means it, and so do others, of another number or later.
+        for who, number, is_again in (
+            ("house", 7, False),
+            ("house", 8, True),
+            ("house", 70, True),
+            ("other", 7, True),
+        ):
+            alps.now += 1
+            said = await command(alps, "come down", who, CLEO, number=number, again=is_again)
+            assert said.became is Became.TAKEN
+        alps.now += records.BROUGHT_AGAIN
+        late = await command(alps, "come down", kit=CLEO, number=7, again=True)
+        assert late.became is Became.TAKEN
+
+
+async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None:
+    async with alps_of(store) as alps:
+        body = {"message": {"content": "come down"}, "key": "k", "dryRun": True}
+        answer = (await command(alps, body, kit=CLEO)).answer
+        assert (answer["accepted"], answer["credits"], answer["creditsLeft"]) == (False, 2, 4)
+        assert [(each["kit"], each["linked"]) for each in answer["kits"]] == [("kit 3", False)]
+        answer = (await command(alps, body, "stranger", CLEO)).answer
+        assert answer["credits"] == 0
+        assert "stranger is not in mqtt-senders" in answer["withheld"]
+        assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
+        assert (await command(alps, {**body, "dryRun": 1}, kit=CLEO)).became is Became.REFUSED
+        # Its key is free for the command itself, which pays for one kit of a user's alone.
+        add = "UPDATE device SET member = ? WHERE id = 2"
+        await alps.store.commit(lambda db: db.execute(add, CLEO))
+        del body["dryRun"]
+        assert (await command(alps, body, kit=2)).answer["credits"] == 2
+        assert await alps.rows("SELECT count(*) FROM item") == [(1,)]
+
+
+async def test_the_budget_is_kept_and_a_key_pays_once(store: Store) -> None:
+    async with alps_of(store) as alps:
+        answer = (await command(alps, "x", "stranger", CLEO, "a")).answer
+        assert "stranger is not in mqtt-senders" in answer["withheld"]
+        await alps.satellite()
+        assert alps.sky.taken == []
+        body = {"key": "k", "message": {"content": "come down"}, "targetUserId": str(CLEO)}
+        first = await command(alps, body, name="b")
+        price = first.answer["credits"]
+        assert 0 < price <= RULES.credits_per_day
+        again = await command(alps, body, name="c")
+        assert (again.became, again.answer) == (Became.REPEATED, first.answer)
+        other = await command(alps, {**body, "message": {"content": "other"}}, name="d")
+        assert (other.became, other.answer["problem"]["status"]) == (Became.REFUSED, 422)
+        assert await alps.store.read(lambda db: records.spent_today(db, alps.now)) == price
+        while "withheld" not in (last := await command(alps, "x" * 60, kit=CLEO)).answer:
+            alps.now += 1
+        assert "mqtt-credits-per-day is spent" in last.answer["withheld"]
+        alps.now += 86_400
+        assert "withheld" not in (await command(alps, "tomorrow", kit=CLEO)).answer
+        alps.now += records.REMEMBERED + 1
+        await alps.store.commit(lambda db: records.forget(db, alps.now))
+        assert await alps.rows("SELECT * FROM mqtt_command") == []
+
+
+WRONG: list[tuple[Any, Became, int]] = [
+    ("{", Became.UNREADABLE, 400),
+    (" ", Became.UNREADABLE, 400),
+    ("[" * 40, Became.TAKEN, 0),
+    ({"message": {"content": "x"}, "workspaceId": "1"}, Became.REFUSED, 422),
+    ({"message": {"content": "x"}, "targetUserId": "2"}, Became.REFUSED, 422),
+    ({"message": {"content": "x"}, "priority": SOS_PRIORITY}, Became.REFUSED, 403),
+    ({"message": {"content": "x"}, "key": ""}, Became.REFUSED, 422),
+    ({"acknowledge": 0}, Became.REFUSED, 422),
+    ({"acknowledge": 2**64}, Became.REFUSED, 422),
+    ({"acknowledge": 1, "text": "a\0b"}, Became.REFUSED, 422),
+    ({"acknowledge": 12}, Became.REFUSED, 404),
+]
+
+
+async def test_what_cannot_be_is_told_with_why(store: Store) -> None:
+    async with alps_of(store) as alps:
+        for number, (body, became, status) in enumerate(WRONG):
+            outcome = await command(alps, body, kit=1, name=f"{number}")
+            problem = outcome.answer.get("problem", {"status": 0})
+            assert (outcome.became, problem["status"]) == (became, status), body
+
+
+class Ear(MqttSession):
+    """Hears what is published, as a broker does that is `lost` after so much."""
+
+    def __init__(self, lost: float = float("inf")) -> None:
+        self.got: list[tuple[str, Any]] = []
+        self._lost_after = lost
+
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        await trio.lowlevel.checkpoint()
+        if not retain:
+            if len(self.got) >= self._lost_after:
+                raise BrokerLost("gone")
+            self.got.append((topic, json.loads(payload)))
+
+
+async def hear(alps: Field, reporter: HubReporter, seconds: float, ear: Ear | None = None) -> Ear:
+    """What a broker is told in so long a time."""
+    ear = ear or Ear()
+    began, now = trio.current_time(), alps.now
+    with trio.move_on_at(began + seconds):
+        await reporter.run(ear)
+    alps.now = now + seconds
+    return ear
+
+
+def reporter_of(alps: Field) -> HubReporter:
+    start, now = trio.current_time(), alps.now
+    host = BridgeHost(
+        alps.store,
+        {},
+        lambda: now + trio.current_time() - start,
+        lambda became, by=1: None,
+        lambda up: None,
+    )
+    return HubReporter(host, INBOX, "hub")
+
+
+def texts(ear: Ear) -> list[str]:
+    return [body["event"]["content"] for topic, body in ear.got if topic.endswith("/item")]
+
+
+@ON_BOTH
+async def test_an_item_is_told_once_the_broker_has_it(store: Store, clock: Any) -> None:
+    async with alps_of(store) as alps:
+        for number in range(1, 4):
+            await alps.sends(1, Entry(number, Message(f"word {number}"), int(alps.now)))
+        # What was pushed is no word of a kit's.
+        await alps.push(Message("of the desk"), target=2)
+        reporter = reporter_of(alps)
+        with pytest.raises(BrokerLost):
+            await hear(alps, reporter, 3, Ear(2))
+        # Of what was under way nobody knows: it comes again, with its id.
+        again = await hear(alps, reporter, 3)
+        assert texts(again) == ["word 1", "word 2", "word 3"]
+        # Where several hubs write, a place is settled half a minute later.
+        assert texts(await hear(alps, reporter, 62)) == []
+        # Another process, or this one after a restart, goes on behind what is settled.
+        assert texts(await hear(alps, reporter_of(alps), 3)) == []
+        ((item,),) = await alps.rows("SELECT min(id) FROM item")
+        await alps.store.commit(
+            lambda db: ledger.note_rung(db, item, 2, Rung.READ, "Ben", alps.now)
+        )
+        (way,) = (await hear(alps, reporter_of(alps), 3)).got
+        assert way[0].startswith("fieldagent/hub/kit/1/reached/")
+        assert [step["text"] for step in way[1]["reached"]] == ["read by Ben"]
+
+
+@ON_BOTH
+async def test_an_incident_rings_until_somebody_has_it(store: Store, clock: Any) -> None:
+    async with alps_of(store) as alps:
+        place = Location(46.5, 8.1)
+        await alps.sends(1, Entry(1, place, int(alps.now), sos=True))
+        reporter = reporter_of(alps)
+        ear = await hear(alps, reporter, 125)
+        incidents = [body for topic, body in ear.got if topic == TOPICS.kit(1, "incident")]
+        repeats = [body["repeat"] for body in incidents if body["event"] is None]
+        assert incidents[0]["event"]["event"] == "raised"
+        # At 10 s each for a minute, and then each minute.
+        assert repeats == [*range(1, 7)]
+        number = incidents[0]["id"]
+        assert (await command(alps, {"acknowledge": number}, "stranger")).became is Became.REFUSED
+        answer = (await command(alps, {"acknowledge": number, "text": "coming"})).answer
+        assert (answer["incident"], answer["state"]) == (number, "seen")
+        later = await hear(alps, reporter, 35)
+        events = [body["event"] for topic, body in later.got if topic.endswith("incident")]
+        assert [each["event"] for each in events] == ["seen"]
+        assert events[0]["by"]["name"] == "house (MQTT)"
+
+
+@ON_BOTH
+async def test_what_is_retained_of_a_kit_that_was_deleted_between_two_sessions_is_taken_back(
+    store: Store, clock: Any
+) -> None:
+    async with alps_of(store) as alps:
+
+        class Retained(Ear):
+            async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+                await trio.lowlevel.checkpoint()
+                if retain and payload:
+                    kept[topic] = payload
+                elif retain:
+                    kept.pop(topic, None)
+
+        def give(db: Db) -> int:
+            if store.shared:
+                db.execute("SELECT setval(pg_get_serial_sequence('device', 'id'), 9)")
+            return directory.add_device(db, 1, 1, directory.NewDevice("lent"), now=alps.now)[0]
+
+        kept: dict[str, bytes] = {}
+        kit = await store.commit(give)
+        topic, config = TOPICS.kit(kit, "state"), TOPICS.config(TOPICS.device_of(kit))
+        await hear(alps, reporter_of(alps), 2.0, Retained())
+        assert {topic, config, TOPICS.state} <= kept.keys()
+        await store.commit(lambda db: db.execute("DELETE FROM device WHERE id = ?", kit))
+        await hear(alps, reporter_of(alps), 2.0, Retained())
+        assert not {topic, config} & kept.keys() and TOPICS.state in kept

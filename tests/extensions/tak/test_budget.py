@@ -1,0 +1,510 @@
+"""What people at a TAK server may cost, how far their words are known to have come, and who works
+there: on both databases, without a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import trio
+
+from fieldagent.extensions.tak import map_events as tak_map
+from fieldagent.extensions.tak.bridge import inward, outward, records
+from fieldagent.extensions.tak.bridge.inward import (
+    NOT_ALLOWED,
+    SPENT,
+    SentMarker,
+    TakInbox,
+    TakOutcome,
+    TakRules,
+)
+from fieldagent.extensions.tak.bridge.records import OVER_AFTER, FreshItem, OutEvent
+from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotPoint, encode
+from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit, read_chat
+from fieldagent.hub.bridge import tenure
+from fieldagent.hub.bridge.contract import Became, BridgeHost
+from fieldagent.hub.bridge.tenure import HOLDS, BridgePost
+from fieldagent.hub.field import sms_mail
+from fieldagent.hub.records import ledger, sos
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Location, Message, Waypoint
+from fieldagent.package.reach import Rung
+from fieldagent.wire.envelope import Entry
+from tests.hub.field import Field, collect, field_of, said
+from tests.hub.test_sms_mail import UP, desk_of, frame_of
+from tests.processes import PATIENCE
+
+BRAVO, CHARLIE = TakUnit("ANDROID-1", "BRAVO"), TakUnit("ANDROID-2", "CHARLIE")
+RULES = TakRules("Alps", frozenset(("messages",)), 40, frozenset(("CHARLIE",)), 3)
+KITS = frozenset((1, 2, 3))
+"""The users with kits."""
+CLEO = 3
+"""Whose kit has satellite, and who asks to be reached by it."""
+
+
+@asynccontextmanager
+async def mountain(store: Store) -> AsyncIterator[Field]:
+    """The field, whose members' numbers PostgreSQL knows to be taken, and a bridge."""
+    async with field_of(store) as alps:
+        if store.shared:
+            await alps.store.commit(
+                lambda db: db.execute("SELECT setval(pg_get_serial_sequence('member', 'id'), 9)")
+            )
+        await alps.store.commit(lambda db: tenure.hold(db, records.NAME, "here", alps.now))
+        yield alps
+
+
+async def say(
+    alps: Field, who: TakUnit, text: str, message_id: str, to: int = CLEO, rules: TakRules = RULES
+) -> TakOutcome:
+    chat = GeoChat(who, TakUnit(f"FA-1-{to}", "Cleo"), message_id, text)
+    inbox = TakInbox(1, rules)
+    return await alps.store.commit(lambda db: inward.take_chat(db, inbox, to, chat, alps.now))
+
+
+async def test_who_is_not_allowed_costs_nothing_and_is_told_so(store: Store) -> None:
+    async with mountain(store) as alps:
+        outcome = await say(alps, BRAVO, "come down", "m-1")
+        assert outcome == TakOutcome(Became.TAKEN, f"The message {NOT_ALLOWED}.")
+        assert (await say(alps, BRAVO, "come down", "m-1")).became is Became.REPEATED
+        alps.now += 3_600
+        await alps.satellite()
+        assert alps.sky.taken == []
+        # Over a link it goes.
+        assert [text for _, text in said(await collect(alps.mailbox(CLEO)))] == ["come down"]
+
+
+async def test_who_is_allowed_stays_within_the_budget_of_a_day(store: Store) -> None:
+    async with mountain(store) as alps:
+        assert await say(alps, CHARLIE, "one", "m-1") == TakOutcome(Became.TAKEN)
+        outcome = await say(alps, CHARLIE, "two", "m-2")
+        assert outcome == TakOutcome(Became.TAKEN, f"The message {SPENT}.")
+        alps.now += 60
+        await alps.satellite()
+        assert len(alps.sky.taken) == 1
+        assert said(await collect(alps.mailbox(CLEO)))[-1][1] == "two"
+        alps.now += 86_400
+        assert (await say(alps, CHARLIE, "tomorrow", "m-3")).why == ""
+        # What no satellite message holds waits for a link, whoever wrote it.
+        assert "too long" in (await say(alps, CHARLIE, "x" * 900, "m-4")).why
+        assert (await say(alps, CHARLIE, "x" * 3_000, "m-5")).became is Became.REFUSED
+        assert (await say(alps, CHARLIE, " \n", "m-6")).became is Became.REFUSED
+
+
+async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) -> None:
+    async with mountain(store) as alps:
+        outcome = await say(alps, CHARLIE, "? come down", "m-1")
+        assert outcome.became is Became.ASKED
+        # Numbers are longer where others had some before.
+        assert re.fullmatch(
+            "Not sent, as it begins with a question mark: 9 bytes. kit 3: by satellite, (64|65)"
+            " bytes, 2 credits. It would go, for 2 credits. CHARLIE is in tak-allow; 3 of 3 that"
+            " tak-credits-per-day allows are left.",
+            outcome.why,
+        )
+        assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
+        # What is sent then costs what was said, and the answer is another after that.
+        assert (await say(alps, CHARLIE, "come down", "m-2")).why == ""
+        assert await alps.rows("SELECT sum(credits) FROM tak_event") == [(2,)]
+        outcome = await say(alps, CHARLIE, "?come down", "m-3")
+        assert f"It {SPENT}. CHARLIE is in tak-allow; 1 of 3" in outcome.why
+        outcome = await say(alps, BRAVO, "?come down", "m-4")
+        assert f"It {NOT_ALLOWED}. BRAVO is not in tak-allow" in outcome.why
+        await alps.store.commit(
+            lambda db: db.execute("UPDATE device SET imei = NULL, operator = NULL WHERE id = 2")
+        )
+        assert (
+            "kit 2: no way but a link. It would wait for a link, for 0 credits."
+            in (await say(alps, BRAVO, "? up", "m-5", to=2)).why
+        )
+        # Question marks alone ask nothing, and are a message.
+        assert (await say(alps, BRAVO, "??", "m-6", to=1)).became is Became.TAKEN
+        assert await alps.rows("SELECT count(*) FROM tak_event") == [(2,)]
+
+
+async def test_bytes_that_are_paid_for_count_as_credits(store: Store) -> None:
+    async with mountain(store) as alps:
+        await alps.store.commit(
+            lambda db: db.execute("UPDATE device SET modem = 'imt' WHERE id = ?", CLEO)
+        )
+        assert (await say(alps, CHARLIE, "x" * 80, "m-1")).why == ""
+        assert await alps.rows("SELECT credits FROM tak_event") == [(3,)]
+        assert SPENT in (await say(alps, CHARLIE, "two", "m-2")).why
+        alps.now += 60
+        await alps.satellite()
+        assert len(alps.sky.taken) == 1
+
+
+async def test_a_kit_of_sms_is_sent_none_for_who_is_not_allowed(store: Store) -> None:
+    async with mountain(store) as alps:
+        desk = await desk_of(alps)
+        await desk.comes(frame_of(1, "here").text(UP))
+        assert await desk.told() is not None
+        await alps.store.commit(
+            lambda db: db.execute("UPDATE device SET imei = NULL, operator = NULL WHERE id = 1")
+        )
+        assert NOT_ALLOWED in (await say(alps, BRAVO, "come down", "m-1", to=1)).why
+        alps.now += sms_mail.LATER + 1
+        assert await desk.told() is None
+        assert await say(alps, CHARLIE, "come up", "m-2", to=1) == TakOutcome(Became.TAKEN)
+        alps.now += sms_mail.LATER + 1
+        frame = await desk.told()
+        assert frame is not None
+        assert b"come up" in frame.envelope
+        assert b"come down" not in frame.envelope
+
+
+async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
+    async with mountain(store) as alps:
+        await say(alps, BRAVO, "come down", "m-1")
+        owed = partial(records.ticks_owed, members=KITS, limit=9)
+        assert await alps.store.read(owed) == []
+        mailbox = alps.mailbox(CLEO)
+        outgoing = await mailbox.load(65_536)
+        assert outgoing is not None
+        assert await alps.store.read(owed) == []
+        await mailbox.stored(outgoing)
+        (tick,) = await alps.store.read(owed)
+        assert (tick.uid, tick.message_id, tick.read) == (BRAVO.uid, "m-1", False)
+        await alps.store.commit(lambda db: records.note_told(db, tick))
+        assert await alps.store.read(owed) == []
+        ((item,),) = await alps.rows("SELECT item FROM tak_event")
+        await alps.store.commit(
+            lambda db: ledger.note_rung(db, item, CLEO, Rung.READ, "Cleo", alps.now)
+        )
+        (tick,) = await alps.store.read(owed)
+        assert tick.read
+        await alps.store.commit(lambda db: records.note_told(db, tick))
+        assert await alps.store.read(owed) == []
+        # Who says it again lacks the tick: it is owed anew.
+        assert (await say(alps, BRAVO, "come down", "m-1")).became is Became.REPEATED
+        (tick,) = await alps.store.read(owed)
+        assert tick.read
+
+
+async def test_what_is_not_due_and_who_is_not_here_hold_no_tick_up(store: Store) -> None:
+    """Of many messages that nobody has read yet, the last is stored; and users without a connection
+    wrote before others."""
+    async with mountain(store) as alps:
+        for number in range(3):
+            await say(alps, BRAVO, "come down", f"m-{number}")
+            await collect(alps.mailbox(CLEO))
+            for tick in await store.read(lambda db: records.ticks_owed(db, KITS, 1)):
+                assert tick.message_id == f"m-{number}"
+                await store.commit(partial(records.note_told, tick=tick))
+        await say(alps, BRAVO, "and bring water", "m-9")
+        await collect(alps.mailbox(CLEO))
+        (tick,) = await store.read(lambda db: records.ticks_owed(db, KITS, 1))
+        assert tick.message_id == "m-9"
+        assert await store.read(lambda db: records.ticks_owed(db, {1, 2}, 1)) == []
+        for sender in (1, 2):
+            answer = Message(f"of {sender}")
+            await alps.sends(sender, Entry(1, answer, int(alps.now), to="BRAVO (TAK)"))
+        await line_up(alps)
+        (out,) = await store.read(lambda db: records.out_due(db, {2, 3}, alps.now, 1))
+        assert out.content == Message("of 2")
+
+
+async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int | None]]:
+    """What goes there of all that is new, and for whom."""
+
+    def take(db: Db) -> list[tuple[str, int | None]]:
+        people = records.people(db, 1)
+        place = tenure.place(db, records.NAME)
+        fresh = records.fresh_items(db, 1, place, 100)
+        whom = [(each, outward.person_for(each, people, rules.shares)) for each in fresh]
+        items = [(each, person or None) for each, person in whom if person is not None]
+        records.line_up(db, items, max((each.id for each in fresh), default=place), alps.now)
+        due = records.out_due(db, KITS, alps.now, 100)
+        return [(getattr(each.content, "content", ""), each.person) for each in due]
+
+    return await alps.store.commit(take)
+
+
+async def test_nothing_that_a_bridge_brought_goes_back(store: Store) -> None:
+    async with mountain(store) as alps:
+        await say(alps, BRAVO, "from there", "m-1")
+        ((voice,),) = await alps.rows("SELECT member FROM tak_person")
+        await alps.push(Message("by its voice"), sender=voice, target=1)
+        assert await line_up(alps) == []
+        # A kit's, to everybody and to that person; one that nobody proved, and a push, stay here.
+        await alps.sends(1, Entry(1, Message("to all"), int(alps.now)))
+        await alps.sends(1, Entry(2, Message("to one"), int(alps.now), to="BRAVO (TAK)"))
+        await alps.sends(1, Entry(3, Message("to Ben"), int(alps.now), to=2))
+        await alps.sends(1, Entry(4, Location(46.5, 8.1), int(alps.now)))
+        await alps.push(Message("of the desk"), target=2)
+        assert await line_up(alps) == [("to all", None), ("to one", voice)]
+        assert await line_up(alps, RULES._replace(shares=frozenset())) == [
+            ("to all", None),
+            ("to one", voice),
+        ]
+
+
+async def test_a_callsign_that_looks_like_an_address_is_written_to_at_no_other_place(
+    store: Store,
+) -> None:
+    async with mountain(store) as alps:
+        for number, callsign in enumerate(("a@example.org", "group:rescue", "+41791234567")):
+            await say(alps, TakUnit(f"A-{number}", callsign), "hello", f"m-{number}", to=1)
+        people = await alps.rows("SELECT member FROM tak_person ORDER BY member")
+        for number, (member,) in enumerate(people, 1):
+            await alps.sends(1, Entry(number, Message("answer"), int(alps.now), to=member))
+        assert await line_up(alps) == [("answer", member) for (member,) in people]
+        assert await alps.rows("SELECT * FROM outward") == []
+
+
+def test_a_message_without_end_is_cut_and_says_so() -> None:
+    content = Message("é" * (tak_map.WORDS_MAX + 7))
+    out = OutEvent(1, 1, 1, None, "", "", "m-1", 0, content, 0.0)
+    event = outward.event_of(out, UNIT, 0.0)
+    assert event is not None
+    chat = read_chat(event)
+    assert chat is not None
+    assert chat.text.endswith("é… [hub] 7 characters are cut off")
+    assert len(encode(event)) < EVENT_BYTES_MAX
+
+
+EVERYBODY = FreshItem(1, 0.0, 1, None, True, "message", True, False)
+
+
+@pytest.mark.parametrize(
+    ("item", "whom"),
+    [
+        (EVERYBODY, 0),
+        (EVERYBODY._replace(kind="waypoint"), None),
+        (EVERYBODY._replace(kind="location"), None),
+        (EVERYBODY._replace(kind="data"), None),
+        (EVERYBODY._replace(doubtful=True), None),
+        (EVERYBODY._replace(from_kit=False), None),
+        (EVERYBODY._replace(is_for_everybody=False), None),
+        (EVERYBODY._replace(target=9, is_for_everybody=False), 9),
+        (EVERYBODY._replace(target=2, is_for_everybody=False), None),
+        (EVERYBODY._replace(target=9, is_for_everybody=False, kind="waypoint"), None),
+        (EVERYBODY._replace(brought=True), None),
+    ],
+)
+def test_whom_an_item_is_for_there(item: FreshItem, whom: int | None) -> None:
+    assert outward.person_for(item, {9}, {"messages"}) == whom
+
+
+async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
+    async with mountain(store) as alps:
+        await say(alps, BRAVO, "hello", "m-1")
+        await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))
+        await line_up(alps)
+        (out,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
+        assert (out.callsign, out.uid) == BRAVO[::-1]
+
+        async def tick(uid: str, *, read: bool) -> bool:
+            return await alps.store.commit(
+                lambda db: records.note_tick(db, uid, out.message_id, alps.now, read=read)
+            )
+
+        async def rungs() -> list[int]:
+            rows = await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item)
+            return sorted(rung for (rung,) in rows)
+
+        await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
+        assert await rungs() == [Rung.HANDED_OVER]
+        # A process that begins anew looks at it once more, and enters it no second time.
+        await alps.store.commit(lambda db: db.execute("UPDATE bridge SET place = 0"))
+        assert await line_up(alps) == []
+        # It goes again, under its id, until the phone confirms it; another's word is none.
+        assert await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
+        alps.now += records.AGAIN[0]
+        (again,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
+        assert again.message_id == out.message_id
+        assert not await tick(CHARLIE.uid, read=True)
+        assert await tick(BRAVO.uid, read=False)
+        assert await rungs() == [Rung.STORED, Rung.HANDED_OVER]
+        alps.now += OVER_AFTER / 2
+        assert await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
+        assert await tick(BRAVO.uid, read=True)
+        assert await rungs() == [Rung.STORED, Rung.READ, Rung.HANDED_OVER]
+        assert not await tick(BRAVO.uid, read=True)
+
+
+async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> None:
+    async with mountain(store) as alps:
+        await say(alps, BRAVO, "hello", "m-1")
+        await alps.sends(1, Entry(1, Message("answer"), int(alps.now), to="BRAVO (TAK)"))
+        await line_up(alps)
+        (out,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
+        await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
+        alps.now += OVER_AFTER
+        await alps.store.commit(lambda db: records.give_up(db, alps.now))
+        rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
+        assert [text for rung, text in rows if rung == Rung.NOBODY] == [
+            "no phone of theirs at the TAK server has confirmed it within a day"
+        ]
+
+
+async def test_a_marker_for_a_user_is_a_waypoint_once(store: Store) -> None:
+    async with mountain(store) as alps:
+        placed = PlacedMarker("hut\u202e", "dry", CotPoint(46.5, 8.1), tak_map.at(alps.now), ())
+        sent = SentMarker(BRAVO, "marker-1", placed)
+
+        async def come() -> Any:
+            inbox = TakInbox(1, RULES)
+            return await alps.store.commit(
+                lambda db: inward.take_marker(db, inbox, 1, sent, alps.now)
+            )
+
+        assert (await come()).became is Became.TAKEN
+        assert (await come()).became is Became.REPEATED
+        (envelope,) = await collect(alps.mailbox(1))
+        (content,) = [each.content for each in envelope.entries if each.sequence == 1][-1:]
+        assert (content.name, content.notes) == ("hut\N{REPLACEMENT CHARACTER}", "dry")  # type: ignore[union-attr]
+
+
+async def test_a_marker_that_is_sent_to_several_users_comes_to_each(store: Store) -> None:
+    async with mountain(store) as alps:
+        placed = PlacedMarker("hut", "", CotPoint(46.5, 8.1), tak_map.at(alps.now), ())
+        sent, inbox = SentMarker(BRAVO, "marker-1", placed), TakInbox(1, RULES)
+        for member in (1, 2):
+            take = partial(inward.take_marker, inbox=inbox, member=member, sent=sent, now=alps.now)
+            assert (await alps.store.commit(take)).became is Became.TAKEN
+            (envelope,) = await collect(alps.mailbox(member))
+            assert any(isinstance(each.content, Waypoint) for each in envelope.entries)
+
+
+async def test_one_process_alone_is_there_and_another_follows_it(store: Store) -> None:
+    async with field_of(store) as alps:
+
+        async def hold(who: str, *, alone: bool = False) -> str:
+            return await store.commit(
+                lambda db: tenure.hold(db, records.NAME, who, alps.now, alone=alone)
+            )
+
+        identity = await hold("one")
+        assert identity.startswith("FA-")
+        assert await hold("other") == ""
+        alps.now += HOLDS - 1
+        assert await hold("one") == identity
+        alps.now += HOLDS - 1
+        assert await hold("other") == ""
+        alps.now += 1
+        assert await hold("other") == identity
+        assert await hold("one") == ""
+        await store.commit(lambda db: tenure.let_go(db, records.NAME, "one"))
+        assert await hold("one") == ""
+        await store.commit(lambda db: tenure.let_go(db, records.NAME, "other"))
+        assert await hold("one") == identity
+        assert await hold("third", alone=True) == identity
+
+
+async def test_who_died_while_their_clock_was_ahead_is_followed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not store.shared:
+        pytest.skip("nobody else can hold it in a file")
+    monkeypatch.setattr(tenure, "HOLDS", 0.1)
+    monkeypatch.setattr(tenure, "RENEW", 0.02)
+    began = trio.Event()
+
+    async def work(identity: str, workspace: int) -> None:
+        began.set()
+        await trio.sleep_forever()
+
+    async with field_of(store) as alps, trio.open_nursery() as nursery:
+        await store.commit(lambda db: tenure.hold(db, records.NAME, "dead", alps.now + 86_400))
+        host = BridgeHost(store, {}, alps.clock, Mock(), Mock())
+        post = BridgePost(records.NAME, "1", "tak-workspace")
+        nursery.start_soon(tenure.hold_and_work, host, post, work)
+        with trio.fail_after(PATIENCE):
+            await began.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_says_again_that_they_hold_it_is_not_silent(store: Store) -> None:
+    async with field_of(store) as alps:
+        holds = partial(tenure.hold, name=records.NAME, holder="one")
+        identity = await store.commit(partial(holds, now=alps.now + 86_400))
+        before = await store.read(partial(tenure.standing, name=records.NAME))
+        take = partial(tenure.hold, name=records.NAME, holder="other", now=alps.now, silent=before)
+        await store.commit(partial(holds, now=alps.now + 86_401))
+        assert await store.commit(take) == ""
+        after = await store.read(partial(tenure.standing, name=records.NAME))
+        assert await store.commit(partial(take, silent=after)) == identity
+
+
+async def test_an_sos_is_shown_until_it_is_answered_and_its_end_is_told(store: Store) -> None:
+    async with mountain(store) as alps:
+        await alps.sends(1, Entry(1, Message("help"), int(alps.now), sos=True))
+        find = partial(records.alerts, workspace=1)
+        (alert,) = await alps.store.read(find)
+        assert (alert.member, alert.ends) == (1, False)
+
+        async def change(operation: Any) -> None:
+            await alps.store.commit(operation)
+
+        for _ in range(2):
+            await change(lambda db: records.note_alerted(db, alert, alps.now))
+        details = await alps.rows("SELECT detail FROM sos_event WHERE event = 'told'")
+        assert details == [("the TAK server: shown there as a 911 alert",)]
+        for _ in range(2):
+            await change(lambda db: records.note_cancelled_there(db, 1, 1, "BRAVO", alps.now))
+        noted = await alps.rows("SELECT event, name FROM sos_event WHERE detail LIKE 'cancelled%'")
+        assert noted == [("note", "BRAVO (TAK)")]
+        assert await alps.store.read(find) == [alert]
+        who = sos.Who(1, "Ada")
+        await change(lambda db: sos.set_seen(db, alert.sos, who, alps.now))
+        assert await alps.store.read(find) == []
+        await change(lambda db: sos.set_closed(db, alert.sos, alps.now))
+        for _ in range(records.CANCELS):
+            (end,) = await alps.store.read(find)
+            assert end.ends
+            await change(lambda db, end=end: records.note_alerted(db, end, alps.now))
+        assert await alps.store.read(find) == []
+
+
+async def test_who_is_on_the_map_and_where(store: Store) -> None:
+    async with mountain(store) as alps:
+        for number, latitude in ((1, 46.5), (2, 46.6)):
+            location = Location(latitude, 8.1)
+            await alps.sends(number, Entry(1, location, int(alps.now) - 10 * number))
+        await alps.sends(3, Entry(1, Message("help"), int(alps.now), sos=True))
+        users = await alps.store.read(lambda db: records.kit_users(db, 1, 2))
+        assert [(each.name, each.latitude) for each in users] == [("Cleo", None), ("Ada", 46.5)]
+
+
+USER = records.KitUser(1, "Ada", 46.5, 8.1, 1_000_000.0, "satellite")
+UNIT = TakUnit("FA-1-1", "Ada")
+
+
+def test_a_position_says_how_old_it_is() -> None:
+    (fresh,) = outward.position(UNIT, USER, None, 1_000_060.0, shared=True)
+    assert (fresh.how, fresh.start.timestamp()) == ("m-g", 1_000_000.0)
+    assert fresh.stale.timestamp() == 1_000_000.0 + tak_map.FRESH
+    now = 1_000_000.0 + 3 * 3_600 + 60
+    old, beside = outward.position(UNIT, USER, None, now, shared=True)
+    assert (old.uid, old.how) == ("FA-1-1", "m-g-l")
+    assert old.stale.timestamp() > now
+    remarks = old.find("remarks")
+    assert remarks is not None
+    assert remarks.text == "3 h 1 min old; kit last heard over satellite"
+    name = beside.find("contact")
+    assert name is not None
+    assert (beside.uid, name.get("callsign")) == ("FA-1-1-last", "Ada 13:46Z")
+    previous = tak_map.ToldPosition(USER, now, True)
+    _, removed = outward.position(UNIT, USER._replace(at=now), previous, now, shared=True)
+    assert removed.type == "t-x-d-d"
+    (hidden,) = outward.position(UNIT, USER, None, now, shared=False)
+    assert not hidden.point.is_known
+
+
+def test_when_a_position_is_told_again() -> None:
+    due, previous = tak_map.position_due, tak_map.ToldPosition(USER, 1_000_010.0, False)
+    assert due(None, USER, 5.0) == 5.0
+    moved = USER._replace(latitude=46.501, at=1_000_012.0)
+    assert due(previous, moved, 1_000_012.0) == previous.at + tak_map.LEAST
+    still = USER._replace(latitude=46.50001, at=1_000_012.0)
+    assert due(previous, still, 1_000_012.0) == previous.at + tak_map.FRESH / 2
+    later = 1_000_000.0 + tak_map.FRESH + 1
+    assert due(previous, USER, later) == later
+    assert due(previous._replace(old=True, at=later), USER, later) == later + tak_map.SHOWN / 2

@@ -1,0 +1,153 @@
+"""A flood at a TAK server ends at the door, with a count; nobody's bridge is let in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+
+import pytest
+
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak.bridge.door import (
+    AWAY,
+    OF_ALL,
+    OF_ONE,
+    PHONES_MAX,
+    SEEN_AGAIN,
+    UNITS,
+    TakDoor,
+)
+from fieldagent.extensions.tak.cot import CotEvent, CotPoint, encode
+from fieldagent.extensions.tak.events import ChatReceipt, GeoChat, PlacedMarker, Sighting, TakUnit
+from fieldagent.hub.bridge.contract import Became
+
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
+ADA, OTHER = TakUnit("FA-1234-1", "Ada"), TakUnit("FA-99-1", "Ben")
+PROGRAM = {"device": "phone"}
+
+
+@pytest.fixture
+def counts() -> Counter[Became]:
+    return Counter()
+
+
+@pytest.fixture
+def door(counts: Counter[Became]) -> TakDoor:
+    def note(became: Became, by: int = 1) -> None:
+        counts[became] += by
+
+    return TakDoor(note, lambda: 0.0, markers=True)
+
+
+def phone(number: int) -> TakUnit:
+    return TakUnit(f"ANDROID-{number}", f"PHONE {number}")
+
+
+def here(who: TakUnit) -> bytes:
+    seen = Sighting(CotPoint(46.5, 8.1), NOW, NOW, tak.GPS, "")
+    return foreign(tak.unit(who, seen, NOW, PROGRAM))
+
+
+def foreign(event: CotEvent) -> bytes:
+    """As one of no bridge."""
+    kept = tuple(each for each in event.detail if each.name != tak.FLOW)
+    return encode(CotEvent(event.uid, event.type, NOW, NOW, NOW, "h-e", event.point, kept))
+
+
+def chat(who: TakUnit, to: TakUnit = ADA, number: int = 1) -> bytes:
+    return foreign(tak.chat(GeoChat(who, to, f"m-{number}", "word"), NOW))
+
+
+def admit(door: TakDoor, raw: bytes, now: float = 0.0, kind: str = tak.CHAT) -> CotEvent | None:
+    return door.admit(kind, raw, ADA.uid, now)
+
+
+def test_two_hundred_phones_that_tell_where_they_are(
+    door: TakDoor, counts: Counter[Became]
+) -> None:
+    events = [here(phone(number)) for number in range(200)]
+    looked = [door.look_at(raw, 1_000.0 + second) for second in range(20) for raw in events * 2]
+    # Each is noticed once, when it comes; the rest is not even read.
+    assert len([each for each in looked if each is not None]) == 200
+    assert counts[Became.OTHER] == len(looked) == 8_000
+    assert door.look_at(events[0], 1_000.0 + SEEN_AGAIN) is None
+    assert door.look_at(events[0], 2_000.0 + AWAY) is not None
+
+
+def test_a_new_connection_takes_every_phone_for_one_that_was_away(door: TakDoor) -> None:
+    assert door.look_at(here(phone(1)), 1_000.0) is not None
+    assert door.look_at(here(phone(1)), 1_040.0) is None
+    door.forget_units()
+    assert door.look_at(here(phone(1)), 1_041.0) is not None
+
+
+def test_more_phones_than_anybody_has_take_no_more_room(door: TakDoor) -> None:
+    for number in range(PHONES_MAX + 500):
+        door.look_at(here(phone(number)), 1_000.0 + number)
+        admit(door, chat(phone(number)), 1_000.0 + number)
+    assert len(door._seen) == len(door._rates) == PHONES_MAX
+
+
+def test_phones_that_nobody_has_are_not_looked_for(door: TakDoor, counts: Counter[Became]) -> None:
+    results = [door.look_at(here(phone(number)), 1_000.0) for number in range(1_000)]
+    assert len([each for each in results if each is not None]) == UNITS.burst
+    assert counts == {Became.OTHER: UNITS.burst, Became.LIMITED: 1_000 - UNITS.burst}
+
+
+def test_who_writes_too_much_is_not_taken(door: TakDoor, counts: Counter[Became]) -> None:
+    taken = [admit(door, chat(phone(1), number=number)) for number in range(100)]
+    assert len([each for each in taken if each]) == OF_ONE.burst
+    assert counts[Became.LIMITED] == 100 - OF_ONE.burst
+    assert admit(door, chat(phone(2))) is not None
+    many = [admit(door, chat(phone(number))) for number in range(3, 500)]
+    assert len([each for each in many if each]) == OF_ALL.burst - OF_ONE.burst - 1
+    assert admit(door, chat(phone(1)), 3_600.0) is not None
+
+
+MARKER = tak.marker("x", phone(1), PlacedMarker("hut", "", CotPoint(46.5, 8.1), NOW, ()), NOW)
+LOST = chat(phone(1)).replace(b"</remarks>", b"")
+
+
+def tick(who: TakUnit) -> bytes:
+    return foreign(tak.receipt(ChatReceipt(who, ADA.uid, "m", True), ADA, NOW))
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "became"),
+    [
+        (tak.CHAT, chat(OTHER), Became.OWN),
+        (tak.CHAT, encode(tak.chat(GeoChat(phone(1), ADA, "m", "x"), NOW)), None),
+        (tak.CHAT, encode(tak.chat(GeoChat(OTHER, ADA, "m", "x"), NOW)), Became.OWN),
+        (tak.CHAT, chat(phone(1), tak.ALL), Became.OTHER),
+        (tak.CHAT, chat(phone(1), TakUnit(f"{ADA.uid}1", "Adam")), Became.OTHER),
+        (tak.CHAT, LOST, Became.UNREADABLE),
+        (
+            tak.ON_PHONE,
+            tick(phone(1)),
+            None,
+        ),
+        (
+            tak.ON_PHONE,
+            tick(OTHER),
+            Became.OWN,
+        ),
+        (tak.ALERT, foreign(tak.alert(ADA, CotPoint(1, 1), NOW)), Became.OTHER),
+        (tak.CANCEL, foreign(tak.alert(ADA, CotPoint(1, 1), NOW, cancels=True)), None),
+        (tak.CANCEL, encode(tak.alert(ADA, CotPoint(1, 1), NOW, cancels=True)), Became.OWN),
+        (tak.MARKER, foreign(MARKER), Became.OTHER),
+        ("t-x-takp-v", b"<event type='t-x-takp-v'></event>", Became.OTHER),
+        ("u-d-f", foreign(MARKER), Became.OTHER),
+    ],
+)
+def test_what_is_let_in(
+    door: TakDoor, counts: Counter[Became], kind: str, raw: bytes, became: Became | None
+) -> None:
+    event = admit(door, raw, 1_000.0, kind)
+    assert (event is None) == (became is not None)
+    assert counts == ({} if became is None else {became: 1})
+
+
+def test_two_machines_that_answer_each_other_stop(door: TakDoor) -> None:
+    assert [door.admit_reply("a", float(second)) for second in range(1_000, 1_601, 200)] == [
+        *(True, False, False, True)
+    ]

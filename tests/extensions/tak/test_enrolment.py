@@ -1,0 +1,269 @@
+"""Phones that fetch their certificates themselves, by a code that the hub shows.
+
+Real processes: the hub, and telephones by PyTAK, which enrols as it does at any TAK server. It asks
+at port 8446 and no other, so each hub of these tests has an address of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import json
+import os
+import socket
+import ssl
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+from xml.etree import ElementTree as ET
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
+
+from tests.extensions.tak.tak_server import Phone
+from tests.extensions.tak.test_server import Valley, is_let_in
+from tests.processes import PATIENCE, administer, until
+
+ADDRESS = f"127.{os.getpid() >> 8 & 0xFF}.{os.getpid() & 0xFF}.46"
+SIGN = "/Marti/api/tls/signClient/v2?clientUid=ANDROID-1&version=4.10"
+CONFIG, PROFILE = "/Marti/api/tls/config", "/Marti/api/tls/profile/enrollment?clientUid=ANDROID-1"
+
+
+class Answer(NamedTuple):
+    status: int
+    kind: str
+    body: bytes
+
+
+class Camp(Valley):
+    address = ADDRESS
+
+    def begin(self) -> None:
+        self.port = 8089
+        self.settings["tak-listen"] = self.settings["tak-address"] = f"{ADDRESS}:8089"
+        self.settings.setdefault("tak-enroll-listen", f"{ADDRESS}:8446")
+        super().begin()
+        until(self._listens)
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((ADDRESS, 8446)) == 0
+
+    def invite(self, name: str, *more: str) -> dict[str, Any]:
+        invitation: dict[str, Any] = self.tak(name, "--qr", *more)
+        return invitation
+
+    def ask(
+        self,
+        path: str,
+        name: str,
+        token: str,
+        request: bytes | None = None,
+        *,
+        trusted: ssl.SSLContext | None = None,
+        accept: str = "*/*",
+        kind: str = "application/pkcs10",
+    ) -> Answer:
+        if trusted is None:
+            trusted = ssl.create_default_context()
+            trusted.check_hostname, trusted.verify_mode = False, ssl.CERT_NONE
+        there = http.client.HTTPSConnection(ADDRESS, 8446, timeout=PATIENCE, context=trusted)
+        basic = base64.b64encode(f"{name}:{token}".encode()).decode()
+        sent = {"Authorization": f"Basic {basic}", "Accept": accept}
+        if request is not None:
+            sent["Content-Type"] = kind
+        with closing(there):
+            there.request("GET" if request is None else "POST", path, request, sent)
+            answer = there.getresponse()
+            return Answer(answer.status, answer.headers.get_content_type(), answer.read())
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[Camp]:
+    with ExitStack() as stack:
+        yield Camp(tmp_path, stack)
+
+
+def new_key(bits: int = 2048) -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65_537, bits)
+
+
+def request_of(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, name: str = "Eve") -> bytes:
+    """A PKCS #10 request that says it is Eve, and wants to be an authority."""
+    named = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    asked = x509.CertificateSigningRequestBuilder().subject_name(named)
+    asked = asked.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return asked.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def bare(request: bytes) -> bytes:
+    """As ATAK sends it: without its armour."""
+    return b"\n".join(line for line in request.split(b"\n") if b"-----" not in line)
+
+
+def pem_file(key: rsa.RSAPrivateKey, signed: bytes, file: Path) -> Path:
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    certificate = x509.load_der_x509_certificate(signed).public_bytes(Encoding.PEM)
+    file.write_bytes(private + certificate)
+    return file
+
+
+def test_a_phone_that_scans_the_code_is_at_the_server_and_no_other_is(
+    there: Camp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = there.kit()
+    invitation = there.invite("Ben")
+    link = urlsplit(invitation["link"])
+    asked = {name: value for name, (value,) in parse_qs(link.query).items()}
+    assert (link.scheme, link.netloc + link.path) == ("tak", "com.atakmap.app/enroll")
+    assert asked == {"host": ADDRESS, "username": "Ben", "token": invitation["token"]}
+    # PyTAK wants the port of the server told, where it is to speak as ATAK does.
+    scanned = invitation["link"].replace(ADDRESS, f"{ADDRESS}:8089")
+    monkeypatch.setenv("HOME", str(there.home))
+    ben = there.stack.enter_context(Phone(scanned, "ANDROID-Ben", "Ben"))
+    kit.post("the hut is open")
+    ben.await_one("b-t-f", lambda heard: heard["remarks"]["text"] == "the hut is open")
+    (listed,) = there.tak()
+    assert (listed["user"], listed["name"], listed["phone"]) == (there.ben, "Ben", "ANDROID-Ben")
+    # Who has seen the code, and comes later with a key of their own, gets nothing.
+    assert there.ask(SIGN, "Ben", invitation["token"], request_of(new_key())).status == 409
+    # Taken out, the phone is out; what it has kept opens nothing.
+    assert there.tak("Ben", "--revoke")["revoked"] == 1
+    there.hub.expect("the phone of Ben has left")
+    assert there.ask(CONFIG, "Ben", invitation["token"]).status == 401
+
+
+def test_what_is_signed_is_the_user_whatever_the_request_says(there: Camp, tmp_path: Path) -> None:
+    invitation = there.invite("Ben")
+    token = invitation["token"]
+    config = there.ask(CONFIG, "Ben", token)
+    entries = {
+        each.get("name"): each.get("value")
+        for each in ET.fromstring(config.body).iter("{http://bbn.com/marti/xml/config}nameEntry")
+    }
+    assert (config.status, config.kind) == (200, "application/xml")
+    assert entries == {"O": "fieldagent", "OU": "phones"}
+    key = new_key()
+    # An answer that was lost: the same key again, and the same certificate, in each client's form.
+    told_in = {
+        "*/*": (request_of(key), "application/json"),
+        "application/json": (bare(request_of(key)), "application/json"),
+        "text/plain": (bare(request_of(key)), "text/plain"),
+    }
+    answers = []
+    for accept, (request, kind) in told_in.items():
+        answer = there.ask(SIGN, "ben", token, request, accept=accept)
+        assert (answer.status, answer.kind) == (200, kind)
+        answers.append(json.loads(answer.body))
+    told_xml = there.ask(SIGN, "Ben", token, request_of(key), accept="application/xml")
+    root = ET.fromstring(told_xml.body)
+    answers.append({"signedCert": root.findtext("signedCert"), "ca0": root.findtext("ca")})
+    assert answers == [answers[0]] * len(answers)
+    assert there.ask(PROFILE, "Ben", token).status == 204
+
+    signed = x509.load_der_x509_certificate(base64.b64decode(answers[0]["signedCert"]))
+    own = x509.load_der_x509_certificate(base64.b64decode(answers[0]["ca0"]))
+    signed.verify_directly_issued_by(own)
+    assert signed.subject.rfc4514_string() == "CN=Ben,O=fieldagent"
+    assert not signed.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    file = pem_file(key, base64.b64decode(answers[0]["signedCert"]), tmp_path / "ben.pem")
+    assert is_let_in(there, [file])
+    until(lambda: [each["name"] for each in there.tak()] == ["Ben"])
+    administer(there.database, "user", "disable", "Ben")
+    assert there.ask(CONFIG, "Ben", token).status == 401
+    assert not is_let_in(there, [file])
+
+
+def test_strangers_and_broken_requests_get_a_word_and_nothing_else(there: Camp) -> None:
+    invitation = there.invite("Ben")
+    token = invitation["token"]
+    for name, secret in (("Ben", "x"), ("Ada", token), ("", token), ("Ben", "")):
+        for path in (CONFIG, SIGN, PROFILE):
+            request = b"x" if path is SIGN else None
+            answer = there.ask(path, name, secret, request)
+            assert answer.status == 401, (name, secret, path)
+            assert b"--qr" in answer.body
+    forged = bytearray(base64.b64decode(bare(request_of(new_key()))))
+    forged[-1] ^= 1
+    for request, why in (
+        (b"", b"no PKCS"),
+        (b"hello", b"no PKCS"),
+        (bytes(range(256)) * 8, b"no PKCS"),
+        (base64.b64encode(forged), b"not signed by its own key"),
+        (request_of(new_key(1024)), b"2048 to 4096 bits"),
+        (request_of(ec.generate_private_key(ec.SECP256R1())), b"must be RSA"),
+    ):
+        answer = there.ask(SIGN, "Ben", token, request)
+        assert (answer.status, why in answer.body) == (400, True), (request[:20], answer)
+    assert there.ask(SIGN, "Ben", token, b"x" * 20_000).status == 413
+    assert there.ask(SIGN, "Ben", token, b"{}", kind="image/png").status == 415
+    assert there.tak() == []
+    # None of it has used the invitation up. The sixth of a user ends the first.
+    assert there.ask(CONFIG, "Ben", token).status == 200
+    later = [there.invite("Ben")["token"] for _ in range(5)]
+    assert there.ask(CONFIG, "Ben", token).status == 401
+    assert [there.ask(CONFIG, "Ben", each).status for each in later] == [200] * 5
+
+
+def test_a_phone_that_trusts_what_it_was_given_sees_the_hub_and_nobody_else(
+    there: Camp, tmp_path: Path
+) -> None:
+    """The package without a secret, and iTAK's forms."""
+    file = tmp_path / "trust.zip"
+    there.tak("--trust", str(file))
+    with zipfile.ZipFile(file) as opened:
+        names = opened.namelist()
+        settings = opened.read("certs/config.pref").decode()
+        entries = {
+            each.get("key"): each.text or "" for each in ET.fromstring(settings).iter("entry")
+        }
+        held = pkcs12.load_pkcs12(
+            opened.read("certs/truststore.p12"), entries["caPassword0"].encode()
+        )
+    assert names == ["MANIFEST/manifest.xml", "certs/config.pref", "certs/truststore.p12"]
+    assert entries["connectString0"] == f"{ADDRESS}:8089:ssl"
+    assert entries["enrollForCertificateWithTrust0"] == entries["useAuth0"] == "true"
+    assert "certificateLocation" not in entries
+    assert held.key is None
+    (own,) = held.additional_certs
+    trusted = ssl.create_default_context(cadata=own.certificate.public_bytes(Encoding.PEM).decode())
+    token = there.invite("Ben")["token"]
+    assert there.ask(CONFIG, "Ben", token, trusted=trusted).status == 200
+
+    assert there.invite("Ben", "--itak")["itak"] == f"Ben,{ADDRESS},8089,SSL"
+    there.tak("Ben", "--itak", "--out", str(tmp_path / "itak.zip"))
+    with zipfile.ZipFile(io.BytesIO((tmp_path / "itak.zip").read_bytes())) as opened:
+        assert opened.namelist() == ["config.pref", "truststore.p12", "client.p12"]
+
+
+def test_a_certificate_that_phones_trust_already_is_shown(tmp_path: Path) -> None:
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    public = trustme.CA()
+    made = public.issue_cert(ADDRESS)
+    chain.write_bytes(b"".join(each.bytes() for each in made.cert_chain_pems))
+    key.write_bytes(made.private_key_pem.bytes())
+    trusted = ssl.create_default_context()
+    public.configure_trust(trusted)
+
+    class Town(Camp):
+        def begin(self) -> None:
+            self.settings |= {"tak-enroll-certificate": str(chain), "tak-enroll-key": str(key)}
+            super().begin()
+
+    with ExitStack() as stack:
+        there = Town(tmp_path, stack)
+        token = there.invite("Ben")["token"]
+        assert there.ask(CONFIG, "Ben", token, trusted=trusted).status == 200

@@ -1,0 +1,204 @@
+"""Who hears what at the hub's own TAK server: nothing private in wrong hands, nobody under the name
+of another, and no more kept than there is room for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fieldagent.extensions.tak import cot
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak.cot import CotElement, CotEvent, CotPoint
+from fieldagent.extensions.tak.events import ChatReceipt, GeoChat, PlacedMarker, Sighting, TakUnit
+from fieldagent.extensions.tak.server.exchange import (
+    HEARD_MAX,
+    KEPT_MAX,
+    LASTS_MAX,
+    OF_ONE,
+    SAID_MAX,
+    Exchange,
+    TakGuest,
+)
+from fieldagent.extensions.tak.server.outbox import BYTES_MAX, OF_UNITS_MAX, PhoneOutbox
+from fieldagent.hub.bridge.contract import Became
+
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
+ADA = TakUnit("FA-1-1", "Ada")
+BEN, CID, DOT = (TakUnit(f"ANDROID-{name}", name) for name in ("Ben", "Cid", "Dot"))
+SPOT = CotPoint(46.5, 8.1)
+
+
+class Room:
+    """An exchange, and what everybody in it has heard: types, by uid."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Became] = Counter()
+        self.exchange = Exchange(self._note)
+        self.heard: dict[str, list[str]] = {}
+        self.guests: dict[str, TakGuest] = {}
+
+    def _note(self, became: Became, by: int = 1) -> None:
+        self.counts[became] += by
+
+    def enter(self, unit: TakUnit, member: int, now: float = 0.0) -> TakGuest:
+        heard = self.heard.setdefault(unit.uid, [])
+
+        def tell(kind: str, raw: bytes, of: str) -> bool:
+            heard.append(kind)
+            return True
+
+        key = "" if unit == ADA else f"serial of {unit.uid}"
+        guest = self.guests[unit.uid] = TakGuest(member, tell, key)
+        self.exchange.enter(guest, unit, now)
+        return guest
+
+    def say(self, unit: TakUnit, event: CotEvent, now: float = 0.0) -> dict[str, list[str]]:
+        """Say it as that phone; who has heard something by that, and what."""
+        before = {uid: len(heard) for uid, heard in self.heard.items()}
+        raw = cot.encode(event)
+        guest = self.guests[unit.uid]
+        read = self.exchange.read(guest, raw, now)
+        if read is not None:
+            self.exchange.receive(guest, read, raw, now)
+        new = {uid: heard[before[uid] :] for uid, heard in self.heard.items()}
+        return {uid: kinds for uid, kinds in new.items() if kinds}
+
+
+@pytest.fixture
+def room() -> Room:
+    room = Room()
+    for member, unit in enumerate((ADA, BEN, CID, DOT), 1):
+        room.enter(unit, member)
+    return room
+
+
+def here(who: TakUnit) -> CotEvent:
+    seen = Sighting(SPOT, NOW, NOW + timedelta(minutes=5), tak.GPS, "")
+    return tak.unit(who, seen, NOW, {"os": "34"})
+
+
+def chat(sender: TakUnit, to: TakUnit, number: int = 1) -> CotEvent:
+    return tak.chat(GeoChat(sender, to, f"m-{number}", "word"), NOW)
+
+
+def marker(by: TakUnit, uid: str = "spot", *dests: CotElement) -> CotEvent:
+    made = tak.marker(uid, by, PlacedMarker("hut", "", SPOT, NOW, ()), NOW)
+    return replace(made, detail=(*made.detail, CotElement("marti", children=dests)))
+
+
+def dest(**named: str) -> CotElement:
+    return CotElement("dest", named)
+
+
+def group(sender: TakUnit, *others: TakUnit) -> CotEvent:
+    """As ATAK writes to several: the conversation is nobody's uid."""
+    said = chat(sender, TakUnit("a-conversation", "rope team"))
+    names = {f"uid{number}": each.uid for number, each in enumerate((sender, *others))}
+    about = said.find("__chat")
+    assert about is not None
+    named = replace(about, children=(CotElement("chatgrp", names),))
+    return replace(said, detail=(named, *said.detail[1:]))
+
+
+RECEIPT = tak.receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
+
+
+@pytest.mark.parametrize(
+    ("event", "hear"),
+    [
+        (here(BEN), {CID.uid: ["a-f-G-U-C"], DOT.uid: ["a-f-G-U-C"]}),
+        (chat(BEN, CID), {CID.uid: ["b-t-f"]}),
+        (chat(BEN, ADA), {ADA.uid: ["b-t-f"]}),
+        (chat(BEN, tak.ALL), {CID.uid: ["b-t-f"], DOT.uid: ["b-t-f"]}),
+        (chat(BEN, TakUnit("ANDROID-away", "Eve")), {}),
+        (group(BEN, CID, ADA), {CID.uid: ["b-t-f"], ADA.uid: ["b-t-f"]}),
+        (RECEIPT, {CID.uid: ["b-t-f-d"]}),
+        (marker(BEN), {CID.uid: ["b-m-p-s-m"], DOT.uid: ["b-m-p-s-m"]}),
+        (marker(BEN, "spot", dest(callsign="Ada")), {ADA.uid: ["b-m-p-s-m"]}),
+        (marker(BEN, "spot", dest(uid=DOT.uid)), {DOT.uid: ["b-m-p-s-m"]}),
+        (marker(BEN, "spot", dest(callsign="nobody")), {}),
+        (tak.alert(BEN, SPOT, NOW), {CID.uid: ["b-a-o-tbl"], DOT.uid: ["b-a-o-tbl"]}),
+        (tak.alert(ADA, SPOT, NOW, cancels=True), {ADA.uid: ["b-a-o-can"]}),
+        # In another's name.
+        (chat(CID, DOT), {}),
+        (chat(ADA, DOT), {}),
+        (chat(TakUnit(BEN.uid, "Cid"), DOT), {}),
+        (here(CID), {}),
+        (here(ADA), {}),
+        (here(TakUnit(BEN.uid, "Cid")), {}),
+        (tak.alert(ADA, SPOT, NOW), {}),
+        (tak.alert(CID, SPOT, NOW), {}),
+        (tak.removal(CID.uid, BEN, NOW), {}),
+        (tak.removal(f"{ADA.uid}-last", BEN, NOW), {}),
+        (marker(BEN, f"{ADA.uid}-last"), {}),
+    ],
+)
+def test_who_hears_what_ben_says(room: Room, event: CotEvent, hear: dict[str, list[str]]) -> None:
+    assert room.say(BEN, event) == hear
+
+
+def test_who_comes_later_is_told_what_there_is(room: Room) -> None:
+    eve = TakUnit("ANDROID-Eve", "Eve")
+    for event in (here(BEN), here(BEN), marker(BEN, "gone"), marker(BEN), chat(BEN, tak.ALL)):
+        room.say(BEN, event)
+    room.say(BEN, chat(BEN, CID, 2))
+    room.say(CID, tak.removal("gone", CID, NOW))
+    guest = room.enter(eve, 5, 1.0)
+    assert room.heard[eve.uid] == ["a-f-G-U-C", "b-m-p-s-m", "b-t-f"]
+    # What was heard is told once; what is stale, not at all.
+    guest.heard = room.exchange.said
+    room.exchange.leave(guest)
+    room.say(BEN, chat(BEN, tak.ALL, 3))
+    room.heard[eve.uid].clear()
+    room.enter(eve, 5, 301.0)
+    assert room.heard[eve.uid] == ["b-m-p-s-m", "b-t-f"]
+    assert not room.exchange.has(TakUnit("ANDROID-away", "x").uid)
+
+
+def test_a_phone_may_be_called_otherwise_but_not_as_another(room: Room) -> None:
+    guest = room.guests[BEN.uid]
+    assert room.say(BEN, here(TakUnit(BEN.uid, "Lead")))
+    assert guest.callsign == "Lead"
+    room.exchange.leave(guest)
+    for unit, why in (
+        (CID, "has its uid"),
+        (TakUnit("x", "cid"), "is called 'cid'"),
+        (TakUnit("FA-2-1", "x"), "is one of the hub's"),
+        (TakUnit("x" * 101, "x"), "100 characters"),
+    ):
+        assert why in room.exchange.may_be(guest, unit)
+    assert not room.exchange.may_be(guest, TakUnit("ANDROID-Ben-2", "Lead"))
+
+
+def test_a_flood_ends_at_the_door_and_what_is_kept_has_a_bound(room: Room) -> None:
+    for number in range(OF_ONE.burst + 50):
+        room.say(BEN, chat(BEN, tak.ALL, number))
+    assert room.counts == {Became.PASSED: OF_ONE.burst, Became.LIMITED: 50}
+    for number in range(KEPT_MAX + 200):
+        room.say(CID, marker(CID, f"spot {number}"), number * 1.0)
+    eve = TakUnit("ANDROID-Eve", "Eve")
+    room.enter(eve, 5)
+    assert Counter(room.heard[eve.uid]) == {"b-m-p-s-m": KEPT_MAX, "b-t-f": SAID_MAX}
+    for number in range(HEARD_MAX + 10):
+        room.exchange.leave(room.enter(TakUnit(f"phone {number}", f"p{number}"), 6, LASTS_MAX * 2))
+    assert len(room.exchange._heard) == HEARD_MAX
+
+
+def test_what_is_no_event_is_counted(room: Room) -> None:
+    bomb = b'<!DOCTYPE x [<!ENTITY a "b">]><event uid="x">&a;</event>'
+    assert room.exchange.read(room.guests[BEN.uid], bomb, 0.0) is None
+    assert room.counts == {Became.UNREADABLE: 1}
+
+
+async def test_who_is_slow_has_the_newest_of_each_unit() -> None:
+    outbox = PhoneOutbox()
+    assert outbox.put(b"old ", "a") and outbox.put(b"word ") and outbox.put(b"new ", "a")
+    assert await outbox.take() == b"new word "
+    assert outbox.put(bytes(OF_UNITS_MAX), "a")
+    assert not outbox.put(b"x", "b")
+    assert outbox.put(bytes(BYTES_MAX - OF_UNITS_MAX))
+    assert not outbox.put(b"x")
+    assert outbox.put(b"", "a")

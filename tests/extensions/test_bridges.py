@@ -1,0 +1,218 @@
+"""The map in docs/bridges.md is that of the code: what each kind becomes, and what comes back."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fieldagent.extensions.mqtt.agent import documents
+from fieldagent.extensions.mqtt.hub import documents as hub_documents
+from fieldagent.extensions.mqtt.hub import kind as hub_mqtt_kind
+from fieldagent.extensions.mqtt.hub.documents import KitItem
+from fieldagent.extensions.mqtt.hub.topics import topics_of
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak import map_events as tak_map
+from fieldagent.extensions.tak.bridge import kind as tak_kind
+from fieldagent.extensions.tak.bridge import outward
+from fieldagent.extensions.tak.bridge.door import TakDoor
+from fieldagent.extensions.tak.bridge.records import FreshItem, KitUser, OpenAlert, OutEvent
+from fieldagent.extensions.tak.cot import CotPoint, encode
+from fieldagent.extensions.tak.events import ChatReceipt, GeoChat, PlacedMarker, TakUnit
+from fieldagent.extensions.tak.lan import outward as lan
+from fieldagent.extensions.tak.lan import settings as tak_lan_settings
+from fieldagent.extensions.tak.map_events import ToldPosition
+from fieldagent.extensions.tak.server import kind as phones_kind
+from fieldagent.package.package import Data, IncidentWord, Item, Location, Message, Said, Waypoint
+from fieldagent.package.reading import ITEMS
+from fieldagent.package.writing import kind_of
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/bridges.md").read_text()
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
+ADA, PHONE = TakUnit("FA-1-1", "Ada"), TakUnit("ANDROID-1", "BRAVO")
+SPOT = CotPoint(46.5, 8.1)
+
+
+def rows() -> dict[str, list[str]]:
+    """The cells of the map, by our kind."""
+    table = PAGE.partition("## What becomes of each kind")[2].partition("\n\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
+    return {name: rest for name, *rest in cells}
+
+
+def types(cell: str) -> set[str]:
+    return set(re.findall(r"`([abt]-[\w-]+)`", cell))
+
+
+ITEMS_OF_KIND: dict[str, Item] = {
+    kind_of(item): item
+    for item in (
+        Message("word"),
+        Location(46.5, 8.1),
+        Waypoint(46.5, 8.1, "hut"),
+        Data(b"x"),
+        IncidentWord(1, Said.SEEN),
+    )
+}
+NAMES = {"incident": "word about an incident"}
+MQTT_OUT, MQTT_IN, TAK_OUT, TAK_BACK = range(4)
+
+
+def shown() -> set[str]:
+    """What shows where a user is, fresh or old, and takes away what is not true any more."""
+    user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH + 1
+    old = outward.position(ADA, user, None, now, shared=True)
+    last_position = ToldPosition(user, now, True)
+    fresh = outward.position(ADA, user._replace(at=now), last_position, now, shared=True)
+    return {event.type for event in [*old, *fresh]}
+
+
+def sent(item: Item) -> set[str]:
+    """What goes to a TAK server of an item to everybody, and of one to a person there."""
+    event_types = set()
+    for target in (None, 9):
+        fresh = FreshItem(1, 0.0, 1, target, target is None, kind_of(item), True, False)
+        person = outward.person_for(fresh, {9}, tak_kind.SHARES)
+        if person is not None:
+            out = OutEvent(1, 1, 1, person or None, "BRAVO", "ANDROID-1", "m", 0, item, 0.0)
+            event = outward.event_of(out, ADA, 0.0)
+            event_types.add("" if event is None else event.type)
+    return event_types
+
+
+def test_every_kind_stands_in_the_map() -> None:
+    others = {"SOS", "check-in", "who has it"}
+    assert {*rows()} == {NAMES.get(kind, kind) for kind in ITEMS_OF_KIND} | others
+    assert all(len(cells) == 4 and all(cells) for cells in rows().values())
+
+
+@pytest.mark.parametrize("kind", ITEMS_OF_KIND)
+def test_what_a_kind_becomes_at_a_tak_server(kind: str) -> None:
+    wanted = sent(ITEMS_OF_KIND[kind])
+    if kind == "location":
+        wanted |= shown()
+    assert types(rows()[NAMES.get(kind, kind)][TAK_OUT]) == wanted
+
+
+def test_what_an_sos_and_a_tick_become_there() -> None:
+    user = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip")
+    alerts = {
+        outward.alert_of(OpenAlert(1, 1, ends), ADA, user, 0.0).type for ends in (False, True)
+    }
+    assert types(rows()["SOS"][TAK_OUT]) == alerts
+    ticks = {
+        tak.receipt(ChatReceipt(ADA, "x", "m", read), PHONE, NOW).type for read in (False, True)
+    }
+    assert types(rows()["who has it"][TAK_OUT]) == ticks
+
+
+def arriving(kind: str) -> bytes:
+    """An event of a phone's for Ada, of that type."""
+    said = tak.chat(GeoChat(PHONE, ADA, "m", "word"), NOW)
+    if kind.startswith(tak.POINTS):
+        said = tak.marker("spot", PHONE, PlacedMarker("hut", "", SPOT, NOW, ()), NOW)
+        return encode(said).replace(b"</detail>", b'<marti><dest callsign="Ada"/></marti></detail>')
+    if kind.startswith("b-a-"):
+        said = tak.alert(ADA, SPOT, NOW)
+        return re.sub(rb"<_flow-tags_[^>]*>", b"", encode(said))
+    return encode(said)
+
+
+ALL_TYPES = {
+    *(tak.UNIT, tak.CHAT, tak.ON_PHONE, tak.READ, tak.ALERT, tak.CANCEL, tak.MARKER, tak.REMOVAL)
+}
+
+
+def test_what_comes_back_is_what_the_door_lets_in() -> None:
+    door = TakDoor(lambda became, by=1: None, lambda: 0.0, markers=True)
+    let_in = {
+        kind for kind in ALL_TYPES if door.admit(kind, arriving(kind), ADA.uid, 0.0) is not None
+    }
+    assert set().union(*(types(cells[TAK_BACK]) for cells in rows().values())) == let_in
+    shut = TakDoor(lambda became, by=1: None, lambda: 0.0, markers=False)
+    assert shut.admit(tak.MARKER, arriving(tak.MARKER), ADA.uid, 0.0) is None
+
+
+def test_what_is_in_inbound_and_what_send_takes() -> None:
+    named = {
+        name
+        for cells in rows().values()
+        for name in re.findall(r"`(\w+)`", cells[MQTT_OUT])
+        if name not in ("position", "reached")
+    }
+    assert named == {*documents.EVENT_TYPES}
+    for kind in ("message", "location", "waypoint", "data"):
+        event = {"type": kind.upper()}
+        body = json.dumps({"payloads": [{"events": [event]}]})
+        published = json.loads(documents.inbound(body))
+        assert rows()[kind][MQTT_OUT].startswith(f"`{published['event_type']}`")
+        assert kind in ITEMS
+        assert kind in rows()[kind][MQTT_IN]
+    for name in ("word about an incident", "check-in"):
+        assert rows()[name][MQTT_IN].startswith("refused")
+
+
+def test_every_setting_and_share_is_told_of() -> None:
+    part = PAGE.partition("## A team's TAK server")[2].partition("## MQTT at the kit")[0]
+    unnamed = [key.name for key in tak_kind.KEYS if key.name not in part]
+    assert not unnamed
+    assert all(share.rstrip("s") in PAGE.lower() for share in tak_kind.SHARES)
+    own = (ROOT / "docs/tak-server.md").read_text()
+    assert all(key.name in own for key in phones_kind.KEYS)
+
+
+def test_the_hubs_mqtt_is_told_of() -> None:
+    part = PAGE.partition("## MQTT at the hub")[2].partition("## TAK on the kit's own")[0]
+    kit = PAGE.partition("## MQTT at the kit")[2].partition("## MQTT at the hub")[0]
+    unnamed = [key.name for key in hub_mqtt_kind.KEYS if key.name not in part + kit]
+    assert not unnamed
+    assert all(f"`{share}`" in part for share in hub_mqtt_kind.SHARES)
+    assert all(f"`{kind}`" in part for kind in hub_documents.EVENT_TYPES)
+    topics = topics_of("fieldagent", "hub", "homeassistant")
+    named_topics = {
+        topics.online,
+        topics.state,
+        *(topics.kit(7, each) for each in ("state", "item")),
+    }
+    assert all(
+        f"`{topic.partition('/hub/')[2].replace('7', 'KIT')}`" in part for topic in named_topics
+    )
+    assert not [topic for topic in named_topics if topics.address(topic)]
+
+
+@pytest.mark.parametrize("kind", ITEMS_OF_KIND)
+def test_what_the_hub_publishes_is_what_mqtt_shares_says(kind: str) -> None:
+    item = KitItem(1, 0.0, 1, kind, False, False, "id")
+    every = {*hub_mqtt_kind.SHARES}
+    needed = {share for share in every if not hub_documents.is_shared(item, every - {share})}
+    assert len(needed) == 1
+    private = item._replace(private=True)
+    assert not hub_documents.is_shared(private, every - {"private"})
+    assert hub_documents.is_shared(private, every)
+    # An SOS is everybody's.
+    assert hub_documents.is_shared(private._replace(sos=True), {"incidents"})
+    assert hub_documents.event_type(item) in hub_documents.EVENT_TYPES
+
+
+def test_what_phones_on_the_kits_network_are_shown() -> None:
+    part = PAGE.partition("## TAK on the kit's own network")[2]
+    assert not [key.name for key in tak_lan_settings.KEYS if key.name not in part]
+    assert f"TCP port {lan.PORT}" in part
+    who = {"id": "7", "name": "Ben", "type": "User"}
+    become = {}
+    for kind, event in {
+        "message": {"type": "Message", "content": "word"},
+        "waypoint": {"type": "Waypoint", "latitude": "1", "longitude": "2", "name": "hut"},
+        "data": {"type": "Data", "data": "AA=="},
+    }.items():
+        body = {"requestId": "r", "payloads": [{"identity": who, "events": [event]}]}
+        shown_there = lan.arrived(json.dumps(body), 0.0)
+        become[kind] = None if shown_there is None else shown_there.type
+    assert become == {"message": tak.CHAT, "waypoint": tak.MARKER, "data": None}
+    assert lan.user_in(lan.unit_of("User", "7", "Ben").uid) == 7
+    assert lan.user_in(lan.unit_of("Device", "7", "hut").uid) is None
