@@ -135,8 +135,8 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     resume.begin()
     cancellation = Cancellation(journal, queues, endings, resumed)
     people = _people(settings, journal, intake, cancellation, inbox, outboxes, people_link)
-    repeats = {"every": settings.sos_repeat, "until": settings.sos_until}
-    incidents = partial(incident_status, journal, queues, outboxes, **repeats)
+    every, until = settings.sos_repeat, settings.sos_until
+    incidents = partial(incident_status, journal, queues, outboxes, every=every, until=until)
     host = PartHost(
         journal, intake, inbox, outboxes, incidents, has_sms=settings.sms.port is not None
     )

@@ -29,7 +29,7 @@ def extensions() -> Mapping[str, Extension]:
 
 
 def absent_extension(setting: str) -> str:
-    """Return the extension that a setting belongs to if it is deleted here, else an empty string."""
+    """Return the deleted extension that a setting belongs to, or an empty string."""
     owners = (name for beginning, name in SETTINGS.items() if setting.startswith(beginning))
     return next((name for name in owners if name not in NAMES), "")
 

@@ -170,7 +170,10 @@ def read_file(path: Path, *, required: bool) -> str:
 
 
 def read(
-    text: str, path: Path, keys: Sequence[Key], absent_extension: Callable[[str], str]
+    text: str,
+    path: Path,
+    keys: Sequence[Key],
+    absent_extension: Callable[[str], str] = lambda name: "",
 ) -> tuple[dict[str, Any], Mapping[str, str], list[str]]:
     """Return the value of each key by its attribute, the pairs of the file, and a sentence for each
     fault. `absent_extension` returns the extension that a key belongs to if this program does not

@@ -1,0 +1,64 @@
+"""Each extension can be deleted: the rest of the tree works without its folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fieldagent.extensions import NAMES, SETTINGS
+
+ROOT = Path(__file__).parents[2]
+LIST = "fieldagent/extensions/__init__.py"
+OTHER_TREES = ("tests/soak", "tests/bench")
+"""Folders whose worlds use several extensions at once."""
+
+
+def tree_without(extension: str, target: Path) -> Path:
+    """Copy the tree to `target` without the extension's folders and its line in the list."""
+    ignored = shutil.ignore_patterns(".venv", ".git", "__pycache__", "dist", ".*_cache")
+    shutil.copytree(ROOT, target, ignore=ignored, symlinks=True)
+    (target / ".venv").symlink_to(ROOT / ".venv")
+    for home in ("fieldagent", "tests"):
+        shutil.rmtree(target / home / "extensions" / extension)
+    names = target / LIST
+    names.write_text(re.sub(rf'^    "{extension}",\n', "", names.read_text(), flags=re.MULTILINE))
+    return target
+
+
+def run(tree: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("extension", NAMES)
+def test_check_names_the_extension_of_a_setting(extension: str, tmp_path: Path) -> None:
+    tree = tree_without(extension, tmp_path / "tree")
+    beginning = next(each for each, name in SETTINGS.items() if name == extension)
+    settings = tmp_path / "agent.properties"
+    settings.write_text(f"{beginning}x=1\n")
+    done = run(tree, sys.executable, "-m", "fieldagent", "check", "--config", settings)
+    assert f"belongs to the extension {extension}" in done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("extension", NAMES)
+def test_the_rest_passes_its_tests(extension: str, tmp_path: Path) -> None:
+    tree = tree_without(extension, tmp_path / "tree")
+    layers = run(tree, sys.executable, "-m", "tests.layers")
+    assert layers.returncode == 0, layers.stdout
+    others = [f"tests/extensions/{name}" for name in NAMES if name != extension][:1]
+    core = [
+        str(path.relative_to(tree))
+        for path in sorted((tree / "tests").iterdir())
+        if (path.is_dir() or path.name.startswith("test_")) and path.name[0] not in "._"
+        if path.name not in ("extensions", "soak", "bench", "shipping", "kept", "peers")
+    ]
+    quiet = ("-q", "-x", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile")
+    done = run(tree, sys.executable, "-m", "pytest", *quiet, *core, *others)
+    assert done.returncode == 0, done.stdout[-3000:]
