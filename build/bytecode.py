@@ -42,7 +42,12 @@ OFTEN = (
 )
 """Of what `SELDOM` names, what starts with each agent, or with each command."""
 SELDOM = (
-    *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/simulator/", "fieldagent/drill/"),
+    *(
+        "fieldagent/cli/",
+        "fieldagent/kit/",
+        "fieldagent/extensions/lab/simulator/",
+        "fieldagent/extensions/lab/drill/",
+    ),
     *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/rescue/"),
     "fieldagent/system/as_owner.py",
     *("fieldagent/store/pages.py", "fieldagent/hub/administration/export.py"),

@@ -18,7 +18,7 @@ GROUND = ["__init__", "system", "package", "wire", "store", "http", "page", "web
 """Rooms that both programs use, lowest first. Each may import the rooms before it."""
 WINGS = ["agent", "hub"]
 """The two programs. Both import the ground. Neither imports the other."""
-TOP = ["simulator", "drill", "kit", "cli", "extensions", "__main__"]
+TOP = ["kit", "cli", "extensions", "__main__"]
 """Rooms that may import the ground, both programs and the rooms before them."""
 
 PURE = {
@@ -131,9 +131,8 @@ INSIDE = {
             "place",
             "item",
         ),
-        *("kit", "hub", "simulate", "simulate_gsm", "simulate_node", "simulate_fleet", "drill"),
-        *("demo_team", "demo"),
-        *("simulated_arguments", "arguments", "completion", "manual"),
+        *("kit", "hub"),
+        *("arguments", "completion", "manual"),
     ],
 }
 """The rooms inside agent, hub and cli, lowest first. Each may import the rooms before it."""

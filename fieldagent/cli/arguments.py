@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent import __version__
-from fieldagent.cli.simulated_arguments import add_drill, add_simulate
 from fieldagent.cli.subcommand import (
     CommandParser,
     Subparsers,
@@ -26,9 +25,10 @@ from fieldagent.cli.subcommand import (
     port,
     positive,
     seconds,
-    whole,
 )
+from fieldagent.extensions import places
 from fieldagent.system.exit_codes import MEANINGS, USAGE
+from fieldagent.system.named_object import imported
 
 CHANNEL: dict[str, Any] = {
     "type": str.capitalize,
@@ -113,29 +113,6 @@ def _add_run(commands: Subparsers) -> None:
     run = command(commands, "run", ("cli.kit.run", "run"), "run the agent")
     _add_config(run)
     run.add_argument("-v", "--verbose", action="store_true", help="log every step")
-
-
-def _add_demo(commands: Subparsers) -> None:
-    demo = command(
-        commands, "demo", ("cli.demo", "demo"), "simulated modem, agent and a printing hook in one"
-    )
-    demo.add_argument("--port", type=port, default=9091, help="port of the agent (9091)")
-    demo.add_argument("--hub", action="store_true", help="a hub with a console, too")
-    demo.add_argument(
-        "--team", type=_team, metavar="N", help="2 to 8 kits that hear each other, instead"
-    )
-    demo.add_argument(
-        "--loss", type=whole(0, 99), default=10, help="of a team: per cent of packets (10)"
-    )
-    demo.add_argument("--hub-port", type=port, default=9443, help="its port (9443)")
-    demo.add_argument("--latency", type=seconds, default=2.0, help="seconds a session takes (2)")
-    demo.add_argument("-v", "--verbose", action="store_true", help="log every step")
-
-
-def _team(text: str) -> int:
-    if text not in map(str, range(2, 9)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no team: 2 to 8 kits")
-    return int(text)
 
 
 def _add_send(commands: Subparsers) -> None:
@@ -529,7 +506,6 @@ def _add_help(commands: Subparsers) -> None:
 
 COMMANDS = by_name(
     ("run", _add_run),
-    ("demo", _add_demo),
     ("send", _add_send),
     ("sos", _add_sos),
     ("checkin", _add_check_in),
@@ -546,8 +522,7 @@ COMMANDS = by_name(
     ("reboot", _add_reboot),
     ("radio", _add_radio),
     ("setup", _add_setup),
-    ("simulate", add_simulate),
-    ("drill", add_drill),
+    *((name, imported(place)) for name, place in places("verbs").items()),
     ("help completion manual", _add_help),
 )
 """Those of a kit, by what each is called by."""

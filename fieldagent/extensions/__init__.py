@@ -13,6 +13,7 @@ from functools import cache
 from fieldagent.system.extension import Extension
 
 NAMES = (
+    "lab",
     "mqtt",
     "tak",
 )

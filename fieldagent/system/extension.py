@@ -22,6 +22,9 @@ class Extension:
     """`agent.kit_part.KitPart` by member of `GET /api/status`."""
     bridges: Mapping[str, str] = field(default_factory=dict)
     """`hub.bridge.contract.BridgeKind` by name."""
+    verbs: Mapping[str, str] = field(default_factory=dict)
+    """Functions that add a command to `fieldagent`, by the command's name; each takes the
+    subparsers of all commands."""
     hub_verbs: Mapping[str, str] = field(default_factory=dict)
     """Functions that add verbs to `fieldagent hub NOUN`, by noun; each takes the noun's
     subparsers."""

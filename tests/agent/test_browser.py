@@ -18,9 +18,9 @@ import pytest
 from tests import disk
 from tests.browser import SCREENS, SIGN_OF_LIFE, WITH_WORKER, close, faults, keep, page
 from tests.disk import Fault
+from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.page.test_map_file import write_map
 from tests.processes import MODULE, Agent, Running, administer, agent, frozen, hub, sky, until
-from tests.simulator.test_simulate_node import kit, nodes
 
 SETTINGS: dict[str, str | None] = {
     "satellite-credits-per-day": "200",

@@ -20,12 +20,12 @@ from fieldagent.agent.api.routes import LocalApi
 from fieldagent.agent.api.sos import IncidentApi
 from tests.agent.test_linked_agent import link_settings
 from tests.breaking import Break, Put, environment, until
+from tests.extensions.lab.simulator.test_simulate_node import kit as station
+from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.hub.memory_mailbox import MemoryHub
 from tests.hub.serving import hub_end
 from tests.hub.test_journey import receiver
 from tests.processes import MODULE, Agent, agent, sky
-from tests.simulator.test_simulate_node import kit as station
-from tests.simulator.test_simulate_node import nodes
 
 SATELLITE = "fieldagent.agent.channels.satellite"
 MODEM = "fieldagent.agent.channels.sbd_modem"

@@ -24,6 +24,7 @@ import trio
 
 from fieldagent.agent.channels.connecting import open_stream
 from fieldagent.agent.channels.hub_connection import HubAddress, open_web_socket
+from fieldagent.extensions.lab.simulator.fleet import Silence
 from fieldagent.http.link_session import LinkSession
 from fieldagent.hub.access import directory
 from fieldagent.hub.store.contract import Db
@@ -31,7 +32,6 @@ from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.package.package import Location
-from fieldagent.simulator.fleet import Silence
 from fieldagent.wire.envelope import Entry, encode
 from tests.bench.hook_receiver import receiver
 from tests.bench.process import family_processor, processor

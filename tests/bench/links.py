@@ -25,7 +25,7 @@ import trio
 import trustme
 
 from fieldagent.agent.channels.hub_connection import HubAddress
-from fieldagent.simulator.fleet import Fleet, Plan
+from fieldagent.extensions.lab.simulator.fleet import Fleet, Plan
 from tests.bench.process import processor, resident
 from tests.bench.pushes import admitted
 from tests.bench.silent_links import devices_of, sources_of

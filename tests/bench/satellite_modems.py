@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
+from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
+from fieldagent.extensions.lab.simulator.imt_modem import SimulatedImtModem
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.package.package import Data, Message
-from fieldagent.simulator.base_camp import BaseCamp
-from fieldagent.simulator.gateway import SimulatedGateway
-from fieldagent.simulator.imt_modem import SimulatedImtModem
-from fieldagent.simulator.mt_queue import MtQueue
-from fieldagent.simulator.sbd_modem import SimulatedModem
 from fieldagent.wire import imt, sbd
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, encode

@@ -16,10 +16,10 @@ import psycopg
 import trio
 
 from fieldagent.agent.channels.hub_connection import HubAddress as Address
+from fieldagent.extensions.lab.simulator.fleet import Fleet, Plan
 from fieldagent.hub.access import directory
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.opening import open_store
-from fieldagent.simulator.fleet import Fleet, Plan
 from tests.bench.process import processor, resident
 from tests.bench.table import row
 from tests.postgres import new_database, server

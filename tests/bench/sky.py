@@ -11,7 +11,7 @@ from typing import NoReturn
 import trio
 
 from fieldagent.agent.channels.radio_modem import HeardPacket, ReceiveQueue, TransmitResult
-from fieldagent.simulator.air import SharedAir
+from fieldagent.extensions.lab.simulator.air import SharedAir
 
 BACKOFF = 0.2
 """Seconds, at random up to this, after the air became free."""

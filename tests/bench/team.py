@@ -28,8 +28,8 @@ from typing import Any
 import trio
 import trio.testing
 
+from fieldagent.extensions.lab.simulator.air import Fades, Impairments, SharedAir, read_topology
 from fieldagent.package.package import Channel, Message
-from fieldagent.simulator.air import Fades, Impairments, SharedAir, read_topology
 from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome
 from tests import autojump

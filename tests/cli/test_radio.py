@@ -18,9 +18,9 @@ from fieldagent.wire import jspr, kiss, meshtastic, model, rnode
 from fieldagent.wire import meshcore_companion as companion
 from fieldagent.wire import meshcore_kiss as meshcore
 from fieldagent.wire.node import Damaged, NodeHello, NodeLink, NodeOpened
+from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.processes import MODULE, PATIENCE
 from tests.serial_device import serial_device
-from tests.simulator.test_simulate_node import kit, nodes
 
 SILENT = {"kiss", "aprs", "udp", "auto"}
 """Radios that nobody can ask: a TNC says nothing, and what is no device has no port."""

@@ -17,10 +17,10 @@ from fieldagent.kit.serial_ports import lasting_name, serial_ports
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS, USAGE
 from fieldagent.system.java_properties import pairs
 from tests.cli.test_radio import KNOWN, check_harmless
+from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.gps_log import nmea
 from tests.processes import MODULE, PATIENCE, Agent, Running, free_port, imt_sky, sky, until
 from tests.serial_device import serial_device
-from tests.simulator.test_simulate_node import kit, nodes
 
 MODEMS = ["sbd", "imt", "gsm"]
 VALUES = {

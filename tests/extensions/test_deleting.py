@@ -15,8 +15,12 @@ from fieldagent.extensions import NAMES, SETTINGS
 
 ROOT = Path(__file__).parents[2]
 LIST = "fieldagent/extensions/__init__.py"
-OTHER_TREES = ("tests/soak", "tests/bench")
-"""Folders whose worlds use several extensions at once."""
+CORE = (
+    *("tests/agent/test_agent.py", "tests/agent/test_settings.py", "tests/agent/test_rest.py"),
+    *("tests/hub/test_store.py", "tests/hub/test_push_api.py", "tests/hub/test_settings.py"),
+    *("tests/package", "tests/wire", "tests/cli/test_arguments.py"),
+)
+"""Tests of the core that start both programs. All others are only imported."""
 
 
 def tree_without(extension: str, target: Path) -> Path:
@@ -52,13 +56,11 @@ def test_the_rest_passes_its_tests(extension: str, tmp_path: Path) -> None:
     tree = tree_without(extension, tmp_path / "tree")
     layers = run(tree, sys.executable, "-m", "tests.layers")
     assert layers.returncode == 0, layers.stdout
-    others = [f"tests/extensions/{name}" for name in NAMES if name != extension][:1]
-    core = [
-        str(path.relative_to(tree))
-        for path in sorted((tree / "tests").iterdir())
-        if (path.is_dir() or path.name.startswith("test_")) and path.name[0] not in "._"
-        if path.name not in ("extensions", "soak", "bench", "shipping", "kept", "peers")
-    ]
-    quiet = ("-q", "-x", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadfile")
-    done = run(tree, sys.executable, "-m", "pytest", *quiet, *core, *others)
+    quiet = ("-q", "-p", "no:cacheprovider")
+    collected = run(
+        tree, sys.executable, "-m", "pytest", "--collect-only", "-qqq", "-m", "not soak"
+    )
+    assert collected.returncode == 0, collected.stdout[-3000:]
+    others = [f"tests/extensions/{name}" for name in NAMES if name != extension][-1:]
+    done = run(tree, sys.executable, "-m", "pytest", *quiet, "-x", *CORE, *others)
     assert done.returncode == 0, done.stdout[-3000:]

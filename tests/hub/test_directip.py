@@ -13,6 +13,8 @@ import pytest
 import trio
 import trio.testing
 
+from fieldagent.extensions.lab.simulator.hub_side import HubSide
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import Verdict
@@ -25,8 +27,6 @@ from fieldagent.hub.operator.directip import (
 )
 from fieldagent.hub.operator.failures import FULL_PAUSE, Scope
 from fieldagent.hub.settings import parse
-from fieldagent.simulator.hub_side import HubSide
-from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.directip import DirectIpMo, MoLocation, read_mo_confirmation, write
 from fieldagent.wire.errors import RemoteProtocolError

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from fieldagent.extensions.lab.simulator.fleet_tokens import HEADING
 from fieldagent.hub.store.opening import open_store
-from fieldagent.simulator.fleet_tokens import HEADING
 from tests.own_network import own_network
 from tests.processes import MODULE, PATIENCE, Hub, Running, administer, hub, until
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.hub.test_cluster import contents
 from tests.hub.test_journey import folder
 from tests.hub.test_radio_journey import Team
 from tests.processes import Agent, administer, agent, free_port, until
-from tests.simulator.test_simulate_node import nodes
 
 KEY = {"radio-key": "07" * 32, "radio-seal": "on"}
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.hub.test_cluster import contents, push
 from tests.hub.test_journey import Receiver, folder, posted, receiver
 from tests.processes import Agent, Hub, administer, agent, free_port, hub, sky, until
-from tests.simulator.test_simulate_node import nodes
 
 
 class Team:

@@ -30,10 +30,10 @@ from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.standing import standing_of
 from fieldagent.agent.satellites.sbd_probe import SBD
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
+from fieldagent.extensions.lab.simulator.sbd_state import NextStatus, Volatile
 from fieldagent.package.package import Message, Status
 from fieldagent.package.reading import read_package
-from fieldagent.simulator.sbd_modem import SimulatedModem
-from fieldagent.simulator.sbd_state import NextStatus, Volatile
 from fieldagent.wire import sbd
 from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome

@@ -242,7 +242,10 @@ def test_what_runs_all_day_is_compiled_whole(zipapp: Path) -> None:
             if name.endswith(".pyc") and "/fieldagent/" in name
         }
     from_source = {name for name, code in modules.items() if b"__loader__" in code}
-    assert {"fieldagent.cli.kit.check", "fieldagent.simulator.sbd_modem"} <= from_source
+    assert {
+        "fieldagent.cli.kit.check",
+        "fieldagent.extensions.lab.simulator.sbd_modem",
+    } <= from_source
     compiled = [name for name in MODULES if name in modules.keys() - from_source]
     assert {"fieldagent.cli.kit.run", "fieldagent.agent.agent", "fieldagent.hub.hub"} <= set(
         compiled

@@ -41,19 +41,19 @@ from fieldagent.agent.radios import node
 from fieldagent.agent.satellites import sbd
 from fieldagent.agent.satellites.imt import kind as imt_kind
 from fieldagent.agent.settings import parse
-from fieldagent.drill.lines import SimulatedLines, Wire
-from fieldagent.drill.steady import SteadyJournal, at_once, seed_trio
+from fieldagent.extensions.lab.drill.lines import SimulatedLines, Wire
+from fieldagent.extensions.lab.drill.steady import SteadyJournal, at_once, seed_trio
+from fieldagent.extensions.lab.simulator import nodes as simulated_nodes
+from fieldagent.extensions.lab.simulator import pty_port
+from fieldagent.extensions.lab.simulator.air import Impairments, SharedAir
+from fieldagent.extensions.lab.simulator.nodes import Nodes
+from fieldagent.extensions.lab.simulator.pty_port import PtyPort
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
+from fieldagent.extensions.lab.simulator.sbd_state import NextStatus
 from fieldagent.http import link_session as ip_link
 from fieldagent.http.link_session import LinkSession
 from fieldagent.package.package import SOS_PRIORITY, Channel, IncidentWord, Message, Said
 from fieldagent.package.reading import read_package
-from fieldagent.simulator import nodes as simulated_nodes
-from fieldagent.simulator import pty_port
-from fieldagent.simulator.air import Impairments, SharedAir
-from fieldagent.simulator.nodes import Nodes
-from fieldagent.simulator.pty_port import PtyPort
-from fieldagent.simulator.sbd_modem import SimulatedModem
-from fieldagent.simulator.sbd_state import NextStatus
 from fieldagent.system.lived_time import Reading
 from fieldagent.system.supervisor import Part
 from fieldagent.wire.envelope import Entry, Receipt, decode, digest_of, encode

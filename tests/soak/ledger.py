@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from fieldagent.simulator.base_camp import BaseCamp
-from fieldagent.simulator.gateway import SimulatedGateway
-from fieldagent.simulator.mt_queue import MtQueue
+from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
+from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from tests.hub.test_journey import Receiver
 
 INTERRUPTED = 5.0

@@ -18,13 +18,13 @@ from typing import Any
 
 import trio
 
-from fieldagent.simulator.air import SharedAir
-from fieldagent.simulator.gateway import SimulatedGateway
-from fieldagent.simulator.hub_side import HubSide
-from fieldagent.simulator.mt_queue import MtQueue
-from fieldagent.simulator.nodes import Nodes
-from fieldagent.simulator.pty_port import PtyPort
-from fieldagent.simulator.sbd_modem import SimulatedModem
+from fieldagent.extensions.lab.simulator.air import SharedAir
+from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
+from fieldagent.extensions.lab.simulator.hub_side import HubSide
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
+from fieldagent.extensions.lab.simulator.nodes import Nodes
+from fieldagent.extensions.lab.simulator.pty_port import PtyPort
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from tests.agent import test_wrong_clock as wrong_clock
 from tests.hub.test_cluster import Balancer, balancer
 from tests.hub.test_journey import IMEI, Receiver, behind_directip, folder, receiver

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.processes import Agent
-from tests.simulator.test_simulate_node import kit, nodes
 
 KITS, LOSS = 10, 0.3
 MINUTES = 10

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fieldagent.simulator.pty_port import PtyPort
-from fieldagent.simulator.sbd_modem import SimulatedModem
+from fieldagent.extensions.lab.simulator.pty_port import PtyPort
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from tests.agent.channels.test_satellite_soak import AGAIN_SOON
 from tests.breaking import Put, environment
 from tests.hub.test_cluster import Balancer, balancer

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.agent.sms.arrivals import arrivals
-from fieldagent.simulator.gsm_modem import CAPACITY, SimulatedGsmModem
+from fieldagent.extensions.lab.simulator.gsm_modem import CAPACITY, SimulatedGsmModem
 from fieldagent.wire import sms_modem, sms_pdu
 from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.outcome import Outcome

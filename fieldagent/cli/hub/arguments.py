@@ -241,7 +241,7 @@ def _add_device(actions: Subparsers) -> None:
     address = "with --card and --qr: where the kit finds the hub"
     add.add_argument("--address", metavar="URL", help=address)
     add_card(add)
-    _add_making(device)
+    _add_of_extensions("device", device)
     token = action(
         device, "token", ("cli.hub.device", "device_token"), "give a device a new link token"
     )
@@ -285,17 +285,6 @@ def _add_revocation(device: Subparsers) -> None:
     summary = "take a revoked kit back into use, with what it sent meanwhile"
     restore = action(device, "restore", ("cli.hub.device", "device_restore"), summary)
     restore.add_argument("device")
-
-
-def _add_making(device: Subparsers) -> None:
-    summary = "make test kits for `fieldagent simulate fleet`, in a workspace of their own"
-    make = command(device, "make", ("cli.hub.test_kits", "device_make"), summary)
-    make.add_argument("kits", type=count, metavar="N", help="how many")
-    make.add_argument("--workspace", required=True, metavar="NAME", help="a new one")
-    make.add_argument(
-        "--tokens", required=True, type=Path, metavar="FILE", help="where their tokens are written"
-    )
-    add_listing(make)
 
 
 def _add_satellite(device: Subparsers) -> None:

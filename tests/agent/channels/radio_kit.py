@@ -36,11 +36,11 @@ from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.agent.outbound.resume import Resume
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import open_node
+from fieldagent.extensions.lab.simulator.air import Impairments, SharedAir, read_topology
+from fieldagent.extensions.lab.simulator.node import SimulatedNode
+from fieldagent.extensions.lab.simulator.nodes import Nodes
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import read_package
-from fieldagent.simulator.air import Impairments, SharedAir, read_topology
-from fieldagent.simulator.node import SimulatedNode
-from fieldagent.simulator.nodes import Nodes
 from tests.agent.channels.contract import CheckedRadio
 from tests.kit import START, Core, TrustedClocks
 from tests.running import running

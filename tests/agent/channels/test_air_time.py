@@ -21,9 +21,9 @@ from fieldagent.agent.journal import air_time
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.radios.regions import FCC, REGIONS, faults, limit_of
 from fieldagent.system.properties import WrongProperty
+from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.processes import Agent, until
 from tests.running import running
-from tests.simulator.test_simulate_node import kit, nodes
 
 
 class Clock:

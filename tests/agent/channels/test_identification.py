@@ -19,12 +19,12 @@ from fieldagent.agent.channels.identification import (
 )
 from fieldagent.agent.channels.radio_modem import HeardPacket, RadioModem, TransmitResult
 from fieldagent.agent.outbound.holdings import FRESH, INTERVAL_MAX
-from fieldagent.simulator.air import SharedAir
+from fieldagent.extensions.lab.simulator.air import SharedAir
 from tests.agent.channels.radio_kit import on_air, only_what_is_posted, station, until
 from tests.breaking import Put, environment
+from tests.extensions.lab.simulator.test_simulate_node import kit, nodes, told
 from tests.kit import RATES
 from tests.processes import until as really_until
-from tests.simulator.test_simulate_node import kit, nodes, told
 
 CALL = "N0CALL-7"
 RULE = 600.0

@@ -25,8 +25,8 @@ from fieldagent.agent.mesh import relay
 from fieldagent.agent.mesh.rounds import ENOUGH, HUB_AGAIN_MAX, JUST_NOW, KEPT, ON_CALL_FOR
 from fieldagent.agent.outbound.holdings import ASK_AFTER
 from fieldagent.agent.outbound.incident_status import as_json
+from fieldagent.extensions.lab.simulator.air import Losses
 from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
-from fieldagent.simulator.air import Losses
 from fieldagent.wire.envelope import (
     NO_WAY,
     Ack,

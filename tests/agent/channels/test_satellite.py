@@ -26,15 +26,15 @@ from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.satellites.sbd_probe import SBD
+from fieldagent.extensions.lab.simulator import sbd_commands
+from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
+from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
+from fieldagent.extensions.lab.simulator.pty_port import PtyPort
+from fieldagent.extensions.lab.simulator.sbd_commands import AtAnswer
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
+from fieldagent.extensions.lab.simulator.sbd_state import NextStatus, Volatile
 from fieldagent.package.package import Data, Message, Status
-from fieldagent.simulator import sbd_commands
-from fieldagent.simulator.base_camp import BaseCamp
-from fieldagent.simulator.gateway import SimulatedGateway
-from fieldagent.simulator.mt_queue import MtQueue
-from fieldagent.simulator.pty_port import PtyPort
-from fieldagent.simulator.sbd_commands import AtAnswer
-from fieldagent.simulator.sbd_modem import SimulatedModem
-from fieldagent.simulator.sbd_state import NextStatus, Volatile
 from fieldagent.store.group import StoreFailed
 from fieldagent.system.supervisor import Supervisor
 from fieldagent.wire.envelope import Entry, Report, digest_of_slices

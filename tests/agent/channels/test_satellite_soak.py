@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from fieldagent.simulator.base_camp import BaseCamp
-from fieldagent.simulator.gateway import SimulatedGateway
-from fieldagent.simulator.mt_queue import MtQueue
-from fieldagent.simulator.pty_port import PtyPort
-from fieldagent.simulator.sbd_modem import SimulatedModem
-from fieldagent.simulator.sbd_state import NextStatus
+from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
+from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
+from fieldagent.extensions.lab.simulator.pty_port import PtyPort
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
+from fieldagent.extensions.lab.simulator.sbd_state import NextStatus
 from tests.breaking import Put, environment
 from tests.processes import MODULE, Agent, agent
 

@@ -11,8 +11,8 @@ import trio.testing
 
 from fieldagent.agent.channels.radio_modem import AIR_BYTES
 from fieldagent.agent.mesh.troubles import Trouble
+from fieldagent.extensions.lab.simulator.air import SharedAir
 from fieldagent.package.package import Status
-from fieldagent.simulator.air import SharedAir
 from fieldagent.wire.envelope import decode, derive_key
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.seal import is_sealed, unseal

@@ -10,13 +10,13 @@ import trio
 import trio.testing
 
 from fieldagent.agent.journal import inbound
+from fieldagent.extensions.lab.simulator.air import SharedAir
 from fieldagent.package.package import Channel, Status
-from fieldagent.simulator.air import SharedAir
 from fieldagent.wire.envelope import derive_key
 from tests.agent.channels.radio_kit import on_air, station, until
 from tests.agent.channels.test_radio import data
+from tests.extensions.lab.simulator.test_simulate_node import kit, nodes, told
 from tests.kit import RATES
-from tests.simulator.test_simulate_node import kit, nodes, told
 
 KEY = derive_key(bytes(32), "AIR")
 LONG = "Weather turns, we stay at the hut tonight. " * 4

@@ -17,7 +17,7 @@ from fieldagent.agent.channels.radio_modem import RadioLost, TransmitResult
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.kiss import DESTINATION, TncModem, check_tnc, open_tnc
-from fieldagent.simulator.pty_port import open_pty
+from fieldagent.extensions.lab.simulator.pty_port import open_pty
 from fieldagent.wire import ax25, kiss
 from tests.kit import RATES
 

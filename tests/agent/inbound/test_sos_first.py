@@ -16,10 +16,10 @@ from fieldagent.agent.inbound.hooks import JournalSpool
 from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
 from tests.agent.channels import radio_kit
 from tests.agent.channels.radio_kit import Station, on_air, station
+from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.hub.test_cluster import push
 from tests.hub.test_journey import IMEI, behind_directip, folder, message_to, sky
 from tests.processes import Agent, administer, agent, free_port, hub, until
-from tests.simulator.test_simulate_node import nodes
 
 NOTES = 8
 

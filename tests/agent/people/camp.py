@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.agent.test_agent import HOOK
+from tests.extensions.lab.simulator import test_companion_judged, test_meshtastic_judged
 from tests.processes import Agent, Running, until
-from tests.simulator import test_companion_judged, test_meshtastic_judged
 
 KEPT, LEFT, THERE, GIVEN_UP = "📥", "🛰", "✅", "❌"
 SIGNS = (KEPT, LEFT, THERE, GIVEN_UP)

@@ -10,9 +10,9 @@ import pytest
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.people.known import reaches
+from tests.extensions.lab.simulator.test_simulate_node import nodes
 from tests.processes import Agent, until
 from tests.serial_device import serial_device
-from tests.simulator.test_simulate_node import nodes
 
 HANDLES = {"meshtastic": "!a1b2c3d4", "meshcore": "ab" * 32}
 

@@ -27,15 +27,15 @@ from fieldagent.agent.people.contract import (
     TextOutcome,
 )
 from fieldagent.agent.people.meshcore import MeshcorePeople, open_meshcore
-from fieldagent.simulator.companion import (
+from fieldagent.extensions.lab.simulator.companion import (
     BOOT_TIME,
     CONTACTS_MAX,
     QUEUE,
     SimulatedCompanion,
     acquaint,
 )
-from fieldagent.simulator.lora import LoraAir
-from fieldagent.simulator.nodes import Nodes
+from fieldagent.extensions.lab.simulator.lora import LoraAir
+from fieldagent.extensions.lab.simulator.nodes import Nodes
 from fieldagent.system.error_groups import first_error
 from fieldagent.wire import meshcore_companion as wire
 from fieldagent.wire.meshcore_companion import (

@@ -15,13 +15,13 @@ import trio
 
 from fieldagent.agent.radios import meshcore_kiss, meshtastic, rnode, udp
 from fieldagent.agent.radios.contract import RadioPlace
-from fieldagent.simulator.air import SharedAir
-from fieldagent.simulator.lora import LoraAir
-from fieldagent.simulator.meshcore import SimulatedMeshcore
-from fieldagent.simulator.meshtastic import SimulatedMeshtastic
-from fieldagent.simulator.nodes import Nodes, RadioKind
-from fieldagent.simulator.pty_port import open_pty
-from fieldagent.simulator.rnode import SimulatedRnode
+from fieldagent.extensions.lab.simulator.air import SharedAir
+from fieldagent.extensions.lab.simulator.lora import LoraAir
+from fieldagent.extensions.lab.simulator.meshcore import SimulatedMeshcore
+from fieldagent.extensions.lab.simulator.meshtastic import SimulatedMeshtastic
+from fieldagent.extensions.lab.simulator.nodes import Nodes, RadioKind
+from fieldagent.extensions.lab.simulator.pty_port import open_pty
+from fieldagent.extensions.lab.simulator.rnode import SimulatedRnode
 from fieldagent.system.properties import Key
 from fieldagent.wire import kiss
 from tests.processes import free_port

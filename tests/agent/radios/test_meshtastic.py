@@ -16,9 +16,9 @@ from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios import meshtastic
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.meshtastic_host import MeshtasticHost
-from fieldagent.simulator.lora import LoraAir
-from fieldagent.simulator.meshtastic import GROUP, SimulatedMeshtastic, acquaint
-from fieldagent.simulator.nodes import Nodes
+from fieldagent.extensions.lab.simulator.lora import LoraAir
+from fieldagent.extensions.lab.simulator.meshtastic import GROUP, SimulatedMeshtastic, acquaint
+from fieldagent.extensions.lab.simulator.nodes import Nodes
 from fieldagent.system.error_groups import first_error
 from fieldagent.wire.meshtastic import (
     BROADCAST,
@@ -33,8 +33,8 @@ from fieldagent.wire.meshtastic import (
     from_radio,
     to_radio,
 )
+from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.processes import PATIENCE
-from tests.simulator.test_simulate_node import kit, nodes
 
 OWN = {key.name: key.default for key in meshtastic.RADIO.keys}
 

@@ -23,13 +23,13 @@ from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.budget import DayLimit
 from fieldagent.agent.satellites.imt import driver
 from fieldagent.agent.satellites.imt.probe import IMT
+from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
+from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
+from fieldagent.extensions.lab.simulator.imt_modem import STEPS, SimulatedImtModem
+from fieldagent.extensions.lab.simulator.imt_port import ImtPort
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.package.package import Channel, Data, Message, Status
 from fieldagent.package.reading import read_package
-from fieldagent.simulator.base_camp import BaseCamp
-from fieldagent.simulator.gateway import SimulatedGateway
-from fieldagent.simulator.imt_modem import STEPS, SimulatedImtModem
-from fieldagent.simulator.imt_port import ImtPort
-from fieldagent.simulator.mt_queue import MtQueue
 from fieldagent.wire import imt
 from fieldagent.wire.credit import by_bytes
 from tests.agent.channels.contract import Checked

@@ -83,7 +83,9 @@ KILLS = {
 def test_an_agent_that_is_killed_at_a_step(tmp_path: Path, step: str, power: str) -> None:
     place, after = KILLS[step]
     body = {"message": {"content": "precious"}, "id": 5}
-    quick = environment(tmp_path, Put("fieldagent.simulator.imt_port:SEGMENT_MAX", 0.5))
+    quick = environment(
+        tmp_path, Put("fieldagent.extensions.lab.simulator.imt_port:SEGMENT_MAX", 0.5)
+    )
     with imt_sky(tmp_path, 0.2, **quick) as above:
         deadly = environment(tmp_path, *QUICK, Break(place, after=after, kills=True))
         with agent(tmp_path, IMT, MODULE, **deadly) as kit:

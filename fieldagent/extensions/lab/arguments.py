@@ -1,0 +1,218 @@
+"""The command line of what stands in for hardware, kits and weeks."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fieldagent.cli.hub.action import add_listing
+from fieldagent.cli.subcommand import Subparsers, command, count, port, positive, seconds, whole
+
+
+def add_demo(commands: Subparsers) -> None:
+    """Add `fieldagent demo`."""
+    demo = command(
+        commands,
+        "demo",
+        ("extensions.lab.demo", "demo"),
+        "simulated modem, agent and a printing hook in one",
+    )
+    demo.add_argument("--port", type=port, default=9091, help="port of the agent (9091)")
+    demo.add_argument("--hub", action="store_true", help="a hub with a console, too")
+    demo.add_argument(
+        "--team", type=_team, metavar="N", help="2 to 8 kits that hear each other, instead"
+    )
+    demo.add_argument(
+        "--loss", type=whole(0, 99), default=10, help="of a team: per cent of packets (10)"
+    )
+    demo.add_argument("--hub-port", type=port, default=9443, help="its port (9443)")
+    demo.add_argument("--latency", type=seconds, default=2.0, help="seconds a session takes (2)")
+    demo.add_argument("-v", "--verbose", action="store_true", help="log every step")
+
+
+def _team(text: str) -> int:
+    if text not in map(str, range(2, 9)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no team: 2 to 8 kits")
+    return int(text)
+
+
+def add_to_device(device: Subparsers) -> None:
+    """Add the verb `make` to `fieldagent hub device`."""
+    summary = "make test kits for `fieldagent simulate fleet`, in a workspace of their own"
+    make = command(device, "make", ("extensions.lab.test_kits", "device_make"), summary)
+    make.add_argument("kits", type=count, metavar="N", help="how many")
+    make.add_argument("--workspace", required=True, metavar="NAME", help="a new one")
+    make.add_argument(
+        "--tokens", required=True, type=Path, metavar="FILE", help="where their tokens are written"
+    )
+    add_listing(make)
+
+
+def add_simulate(commands: Subparsers) -> None:
+    """Add `fieldagent simulate`, with each kind of hardware and a fleet of kits below it."""
+    simulate = command(commands, "simulate", None, "stand-ins for hardware")
+    kinds = simulate.add_subparsers(metavar="WHAT", title="what")
+    satellite = command(
+        kinds,
+        "satellite",
+        ("extensions.lab.simulate", "satellite"),
+        "an Iridium modem on a pty with the operator's gateway behind it",
+    )
+    satellite.add_argument(
+        "--kind",
+        choices=("sbd", "imt"),
+        default="sbd",
+        help="9602 or 9704, as satellite-modem (sbd)",
+    )
+    satellite.add_argument(
+        "--link", type=Path, metavar="PATH", help="make the port reachable under this name too"
+    )
+    satellite.add_argument("--imei", default="300234010000001", help="15 digits")
+    satellite.add_argument(
+        "--latency", type=seconds, default=2.0, help="seconds a session takes (2)"
+    )
+    satellite.add_argument("--key", help="the kit's satellite-key")
+    satellite.add_argument(
+        "--hub", metavar="HOST:PORT", help="bring MO messages to a hub's directip-listen"
+    )
+    satellite.add_argument(
+        "--mt-port", type=port, default=0, help="port where the hub brings MT messages (any)"
+    )
+    gsm = command(
+        kinds,
+        "gsm",
+        ("extensions.lab.simulate_gsm", "gsm"),
+        "a GSM modem for text messages on a pty",
+    )
+    gsm.add_argument(
+        "--link", type=Path, metavar="PATH", help="make the port reachable under this name too"
+    )
+    _add_simulated_radios(kinds)
+    _add_fleet(kinds)
+
+
+def _add_simulated_radios(kinds: Subparsers) -> None:
+    node = command(
+        kinds,
+        "node",
+        ("extensions.lab.simulate_node", "node"),
+        "radio nodes on ptys, a lossy air between them",
+    )
+    node.add_argument(
+        "--kind",
+        choices=("node", "meshcore-kiss", "rnode", "meshtastic", "meshcore"),
+        default="node",
+        help="which radios, by their radio-protocol or mesh-protocol (node)",
+    )
+    node.add_argument("--nodes", type=whole(1, 100), default=2, help="how many (2)")
+    node.add_argument(
+        "--link", type=Path, metavar="FOLDER", help="make the ports reachable as FOLDER/node-1 …"
+    )
+    node.add_argument(
+        "--topology",
+        type=Path,
+        metavar="FILE",
+        help="who hears whom, a pair a line: `1 2`, `2 3 0.3` (lost), `3 > 4` (one way)",
+    )
+    node.add_argument(
+        "--tcp-port",
+        type=port,
+        metavar="PORT",
+        help="reach the others than node 1 by TCP, at 127.0.0.1 from this port on (0: any), as an"
+        " app does",
+    )
+    node.add_argument(
+        "--crowd",
+        type=whole(0, 10_000),
+        default=0,
+        metavar="N",
+        help="meshtastic and meshcore: N more that each knows (0)",
+    )
+    for name, what in (
+        ("loss", "that a packet is not heard"),
+        ("duplicates", "that it is heard twice"),
+        ("bit-errors", "that a bit is turned over; the radio drops such packets"),
+    ):
+        node.add_argument(f"--{name}", type=_chance, default=0.0, help=f"chance {what} (0)")
+    node.add_argument("--delay", type=seconds, default=0.0, help="seconds it takes at most (0)")
+    node.add_argument("--bitrate", type=positive, default=9600.0, help="bits per second (9600)")
+    node.add_argument(
+        "--packet-bytes", type=whole(1, 255), default=255, help="most bytes that each takes (255)"
+    )
+    node.add_argument("--seed", type=int, help="the same seed, the same chances")
+
+
+def _add_fleet(kinds: Subparsers) -> None:
+    summary = "very many kits on IP links to a hub of yours, and a report"
+    fleet = command(kinds, "fleet", ("extensions.lab.simulate_fleet", "fleet"), summary)
+    fleet.add_argument("--hub", required=True, metavar="URL", help="your hub, as hub-address")
+    fleet.add_argument(
+        "--tokens",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="of test kits of that hub: `fieldagent hub device make` writes it",
+    )
+    fleet.add_argument("--kits", type=count, metavar="N", help="how many (all of the file)")
+    fleet.add_argument(
+        "--first", type=count, default=1, metavar="N", help="begin with that token (1)"
+    )
+    fleet.add_argument(
+        "--every", type=_pace, default=60.0, metavar="SECONDS", help="a position of each kit (60)"
+    )
+    fleet.add_argument(
+        "--minutes", type=positive, default=5.0, metavar="M", help="how long (5); Ctrl-C ends it"
+    )
+    fleet.add_argument(
+        "--connect-rate",
+        type=positive,
+        default=100.0,
+        metavar="R",
+        help="kits that call for the first time, a second (100)",
+    )
+    fleet.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="of this machine, to call from; several take turns",
+    )
+    fleet.add_argument("--ca-file", type=Path, metavar="FILE", help="as hub-ca-file")
+    fleet.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def add_drill(commands: Subparsers) -> None:
+    """Add `fieldagent drill`, which `drill_command` carries out."""
+    summary = "a team's week in minutes: real agents and hub, and a report"
+    drill = command(commands, "drill", ("extensions.lab.drill_command", "drill"), summary)
+    drill.add_argument(
+        "plan", type=Path, nargs="+", metavar="FILE", help="kits, people and what fails (TOML)"
+    )
+    drill.add_argument("--seed", type=int, default=1, help="the same seed, the same week (1)")
+    drill.add_argument("--days", type=positive, metavar="D", help="instead of the file's")
+    drill.add_argument(
+        "--against",
+        metavar="KEY=VALUE",
+        help="also with this setting of the file, side by side: kits.credits-per-day=20",
+    )
+    drill.add_argument(
+        "--budget", action="store_true", help="print the credits a day that a kit needs"
+    )
+    drill.add_argument(
+        "--weeks", type=count, default=4, metavar="N", help="of --budget, one a seed (4)"
+    )
+    drill.add_argument("--json", action="store_true", help="print the report as JSON")
+    drill.add_argument("--out", type=Path, metavar="FILE", help="write the report there")
+
+
+def _pace(value: str) -> float:
+    every = positive(value)
+    if every < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is too often: once a second at most")
+    return every
+
+
+def _chance(value: str) -> float:
+    if not 0 <= float(value) <= 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a chance from 0 to 1")
+    return float(value)

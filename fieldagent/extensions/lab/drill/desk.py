@@ -1,0 +1,116 @@
+"""Who sits at the hub's desk: dispatchers with shifts, who answer what they see, and write."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import NoReturn
+
+import trio
+
+from fieldagent.extensions.lab.drill.outage import DAY
+from fieldagent.extensions.lab.drill.plan import HOUR, DispatcherPlan
+from fieldagent.hub.access import directory
+from fieldagent.hub.api import sos_desk
+from fieldagent.hub.records import ledger, sos
+from fieldagent.hub.records.ledger import Posting
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.package import Message
+
+LOOK_EVERY = 60.0
+"""Seconds between two looks at the desk."""
+CLOSED_AFTER = 3 * HOUR
+"""After which whoever has an SOS closes it."""
+GRACE = 60.0
+
+
+class DrillDesk:
+    def __init__(
+        self, plans: Sequence[DispatcherPlan], clock: Callable[[], float], random: Random
+    ) -> None:
+        self._plans = plans
+        self._clock = clock
+        self._random = random
+        self._workspace = 0
+        self._members: list[int] = []
+        self._looks_at: dict[int, float] = {}
+        """By incident, when somebody at the desk has read it: Unix time."""
+        self._store: Store | None = None
+        self.written: dict[int, dict[str, float]] = defaultdict(dict)
+        """By kit and text, when on trio's clock."""
+
+    def sit_down(self, db: Db, workspace: int, now: float) -> None:
+        """Add the dispatchers to the hub as users with that role; `now` is Unix time."""
+        self._workspace = workspace
+        for plan in self._plans:
+            member = directory.add_user(db, workspace, plan.name, over_satellite=True, now=now)
+            directory.set_role(db, workspace, member, "dispatcher", now=now)
+            self._members.append(member)
+
+    def _awake(self) -> list[int]:
+        """Return who is at the desk, by their places in the plan."""
+        hour = self._clock() % DAY / HOUR
+        return [
+            place
+            for place, plan in enumerate(self._plans)
+            if not plan.shift or any(each.has(hour) for each in plan.shift)
+        ]
+
+    async def attend(self, store: Store) -> NoReturn:
+        """Look every `LOOK_EVERY` seconds at what is new, and answer it, while somebody is on
+        shift. Never returns."""
+        self._store = store
+        try:
+            while True:
+                await trio.sleep(LOOK_EVERY)
+                if awake := self._awake():
+                    await store.commit(partial(self._look, awake[0]))
+        finally:
+            self._store = None
+
+    def _look(self, place: int, db: Db) -> None:
+        now, member = self._clock(), self._members[place]
+        rows = db.execute(
+            "SELECT id, state, seen FROM sos WHERE workspace = ? AND state <> 'closed' ORDER BY id",
+            self._workspace,
+        )
+        for id_, state, seen in rows:
+            incident = sos.named(db, self._workspace, id_)
+            assert incident is not None
+            if state == "open":
+                mean = self._plans[place].answers_in
+                wait = self._random.expovariate(1 / mean)
+                if self._looks_at.setdefault(id_, now + wait) <= now:
+                    sos_desk.acknowledge(db, incident, member, "", now)
+            elif seen is not None and now - seen > CLOSED_AFTER:
+                sos_desk.close(db, incident, member, "", now)
+                self._looks_at.pop(id_, None)
+
+    async def write(self, until: float, kits: int) -> None:
+        """Write to the kits by chance, until that moment of trio's clock."""
+        async with trio.open_nursery() as nursery:
+            for place, plan in enumerate(self._plans):
+                if plan.messages_per_day:
+                    nursery.start_soon(self._write, place, until, kits)
+
+    async def _write(self, place: int, until: float, kits: int) -> None:
+        every = DAY / self._plans[place].messages_per_day / kits
+        while (at := trio.current_time() + self._random.expovariate(1 / every)) < until:
+            await trio.sleep_until(at)
+            to = self._random.randrange(kits) + 1
+            if self._store is not None and place in self._awake():
+                now, written = self._clock(), self.written[to]
+                text = f"from the desk to {to}: {len(written) + 1}"
+                written[text] = trio.current_time()
+                posting = Posting(
+                    *(self._workspace, self._members[place], Message(text), int(now), 50),
+                    target=to,
+                    over_satellite=True,
+                )
+                await self._store.commit(partial(_enter, posting, now))
+
+
+def _enter(posting: Posting, now: float, db: Db) -> None:
+    ledger.enter(db, posting, now=now, grace=GRACE)

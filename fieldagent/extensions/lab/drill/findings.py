@@ -1,0 +1,291 @@
+"""What came of a drill, read from the journals of its kits, the hub's database and the bill."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from fieldagent.extensions.lab.drill.kit import Kit, Posted
+from fieldagent.extensions.lab.drill.outage import DAY, START
+from fieldagent.extensions.lab.drill.world import World
+from fieldagent.package.package import Channel
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+OFTEN = 0.1
+"""Share of the wait from which on something that was away is why."""
+
+
+class BrokenPromise(Exception):
+    """What the program promises did not hold; the text has the trace of that one message."""
+
+
+class CallForHelp(NamedTuple):
+    """An SOS of a kit; moments are seconds since the drill began, None where it never was."""
+
+    kit: str
+    raised: float
+    at_hub: float | None
+    seen: float | None
+    """Acknowledged at the desk."""
+    known: float | None
+    """The kit has been told that it was."""
+
+
+class SentByKit(NamedTuple):
+    """A message or position that a kit was asked to send, and that is no SOS."""
+
+    kit: str
+    number: int
+    at: float
+    at_hub: float | None
+    is_position: bool
+    replaced: bool
+    """It has not come, and a newer position of this kit has."""
+    why: str
+    """It came late, or has not come; empty where it came in time or was replaced."""
+
+
+class WrittenByDesk(NamedTuple):
+    """What the desk wrote to one kit."""
+
+    kit: str
+    at: float
+    on_kit: float | None
+    """When it was on the kit's disk."""
+
+
+class Bill(NamedTuple):
+    kit: str
+    days: list[int]
+    """Credits of each day, the operator's bill."""
+    for_sos: int
+    own_count: int
+    """What the kit itself has counted, and at most what it may have been besides."""
+    doubtful: int
+
+
+class Findings(NamedTuple):
+    calls: list[CallForHelp]
+    sent: list[SentByKit]
+    written: list[WrittenByDesk]
+    bills: list[Bill]
+    air: dict[str, float]
+    """Seconds on the air, by kit."""
+    unposted: dict[str, int]
+    """Messages that nobody could post, as the kit had no power."""
+
+
+def find(world: World) -> Findings:
+    """Return what came of it. Raises BrokenPromise."""
+    failed = [f"{kit.plan.name}: {each}" for kit in world.kits for each in kit.record.faults]
+    failed += [f"the hub: {each}" for each in world.faults]
+    if failed:
+        raise BrokenPromise("\n".join(failed))
+    with closing(_open(Path(world.database))) as hub:
+        calls: list[CallForHelp] = []
+        sent: list[SentByKit] = []
+        written: list[WrittenByDesk] = []
+        bills: list[Bill] = []
+        # One that never had power has said nothing.
+        kits = [kit for kit in world.kits if (kit.home / "journal.sqlite3").exists()]
+        for kit in kits:
+            with closing(_open(kit.home / "journal.sqlite3")) as journal:
+                _check(kit, journal, hub)
+                calls += _calls(kit, journal, hub)
+                sent += _sent(world, kit, journal, hub)
+                written += _written(kit, journal, world.desk.written[kit.number])
+                if Channel.SATELLITE in kit.plan.bearers:
+                    bills.append(_bill(world, kit, journal))
+    has_radio = [kit for kit in world.kits if Channel.RADIO in kit.plan.bearers]
+    return Findings(
+        sorted(calls, key=lambda call: call.raised),
+        sent,
+        written,
+        bills,
+        {kit.plan.name: float(world.air.seconds[kit.number]) for kit in has_radio},
+        {kit.plan.name: kit.record.unposted for kit in world.kits if kit.record.unposted},
+    )
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+
+
+def _since(moment: Any) -> float | None:
+    return None if moment is None else float(moment) - START
+
+
+# What must hold.
+
+
+def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> None:
+    there = dict(journal.execute("SELECT sequence, status FROM package"))
+    at_hub = Counter(
+        number
+        for (number,) in hub.execute(
+            "SELECT source_sequence FROM item WHERE source_device = ?", (kit.number,)
+        )
+    )
+    said = journal.execute(
+        "SELECT sequence FROM leg WHERE status = 'Delivered' AND channel IN ('Cellular',"
+        " 'Satellite') AND sequence NOT IN (SELECT sequence FROM carried)"
+    )
+    delivered = {number for (number,) in said}
+    for number in kit.record.posted:
+        if number not in there:
+            raise _broken(kit, journal, number, "was accepted and is lost")
+        if number in delivered and not at_hub[number]:
+            raise _broken(kit, journal, number, "is Delivered, and the hub has it not")
+        if at_hub[number] > 1:
+            raise _broken(kit, journal, number, f"is at the hub {at_hub[number]} times")
+    strange = at_hub.keys() - there.keys()
+    if strange:
+        raise _broken(kit, journal, min(strange), "is at the hub, and nobody posted it")
+
+
+def _broken(kit: Kit, journal: sqlite3.Connection, number: int, what: str) -> BrokenPromise:
+    story = journal.execute(
+        "SELECT at, channel, event, detail FROM story WHERE sequence = ? ORDER BY number",
+        (number,),
+    )
+    lines = [(at - START, f"{channel}: {event} {detail}") for at, channel, event, detail in story]
+    lines += [(at, text) for at, text in kit.record.log if str(number) in text or "power" in text]
+    trace = "\n".join(f"  {clock(at)}  {text}" for at, text in sorted(lines))
+    return BrokenPromise(f"{kit.plan.name}: message {number} {what}\n{trace}")
+
+
+def clock(at: float) -> str:
+    """Return a moment of the drill as its day and time: `day 2 14:05`."""
+    minutes = int(at // 60)
+    return f"day {minutes // 1440 + 1} {minutes // 60 % 24:02}:{minutes % 60:02}"
+
+
+def _calls(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> list[CallForHelp]:
+    known: dict[int, float] = {}
+    for body, received in journal.execute("SELECT body, received FROM inbound ORDER BY number"):
+        for event in json.loads(body)["payloads"][0]["events"]:
+            incident = event.get("incident", {})
+            if incident.get("state") in ("seen", "closed"):
+                known.setdefault(incident["number"], received)
+    calls = []
+    for number, raised in journal.execute("SELECT number, raised FROM incident ORDER BY number"):
+        row = hub.execute(
+            "SELECT raised, (SELECT min(at) FROM sos_event WHERE sos = sos.id AND event = 'seen')"
+            " FROM sos WHERE device = ? AND number = ?",
+            (kit.number, number),
+        ).fetchone()
+        at_hub, seen = row or (None, None)
+        if number in known and (seen is None or known[number] < seen):
+            raise _broken(kit, journal, number, "is said to be seen, and nobody at the desk has it")
+        call = CallForHelp(
+            kit.plan.name,
+            raised - START,
+            _since(at_hub),
+            _since(seen),
+            _since(known.get(number)),
+        )
+        calls.append(call)
+    return calls
+
+
+def _sent(
+    world: World, kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection
+) -> list[SentByKit]:
+    at_hub = dict(
+        hub.execute(
+            "SELECT source_sequence, accepted FROM item WHERE source_device = ?", (kit.number,)
+        )
+    )
+    positions = {number for number, each in kit.record.posted.items() if _is_position(each)}
+    newest = max(positions & at_hub.keys(), default=0)
+    items = []
+    for number, posted in kit.record.posted.items():
+        if posted.sos:
+            continue
+        came = _since(at_hub.get(number))
+        position = number in positions
+        replaced = position and came is None and number < newest
+        why = ""
+        if not replaced and (came is None or came - posted.at > world.plan.late):
+            end = world.seconds if came is None else came
+            why = _why(world, kit, journal, number, (posted.at, end))
+        items.append(SentByKit(kit.plan.name, number, posted.at, came, position, replaced, why))
+    return items
+
+
+def _is_position(posted: Posted) -> bool:
+    return "location" in posted.body
+
+
+def _why(
+    world: World,
+    kit: Kit,
+    journal: sqlite3.Connection,
+    number: int,
+    waited: tuple[float, float],
+) -> str:
+    begin, end = waited
+    day = int(begin // DAY)
+    if Channel.SATELLITE in kit.plan.bearers and int(end // DAY) > day:
+        # What its credits are enough for leaves on its day.
+        limit = kit.plan.credits_per_day - kit.plan.sos_reserve
+        if kit.account.bill[day] >= limit - 1:
+            return "the day's credits were spent"
+    needs = {
+        "sky": Channel.SATELLITE,
+        "network": Channel.CELLULAR,
+        "earshot": Channel.RADIO,
+    }
+    conditions = [
+        condition
+        for name, condition in kit.conditions.items()
+        if name == "power" or needs[name] in kit.plan.bearers
+    ]
+    away = {each.what: each.seconds(begin, end) for each in (*conditions, world.away)}
+    what, seconds = max(away.items(), key=lambda pair: pair[1])
+    if seconds > OFTEN * (end - begin):
+        return what
+    reasons = journal.execute(
+        "SELECT reason FROM leg WHERE sequence = ? AND reason <> ''", (number,)
+    ).fetchall()
+    if reasons:
+        return str(reasons[0][0])
+    if kit.plan.bearers == (Channel.RADIO,):
+        return "no kit in earshot brought it to the hub"
+    return "waited for its turn"
+
+
+def _written(
+    kit: Kit, journal: sqlite3.Connection, posted: dict[str, float]
+) -> list[WrittenByDesk]:
+    came: dict[str, float] = {}
+    for body, received in journal.execute("SELECT body, received FROM inbound ORDER BY number"):
+        for event in json.loads(body)["payloads"][0]["events"]:
+            came.setdefault(event.get("content", ""), received)
+    return [WrittenByDesk(kit.plan.name, at, _since(came.get(text))) for text, at in posted.items()]
+
+
+def _bill(world: World, kit: Kit, journal: sqlite3.Connection) -> Bill:
+    ((own, doubtful),) = journal.execute(
+        "SELECT coalesce(sum(credits), 0), coalesce(sum(doubtful), 0) FROM spent"
+        " WHERE channel = 'Satellite'"
+    )
+    days = int(-(-world.seconds // DAY))
+    bill = kit.account.bill
+    kit_bill = Bill(
+        kit.plan.name,
+        [bill[day] for day in range(days)],
+        kit.account.for_sos.total(),
+        own,
+        doubtful,
+    )
+    if not own <= bill.total() <= own + doubtful:
+        raise BrokenPromise(
+            f"{kit.plan.name}: the operator bills {bill.total()} credits, and the kit counted {own}"
+            f" to {own + doubtful}"
+        )
+    return kit_bill

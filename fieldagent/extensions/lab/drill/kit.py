@@ -1,0 +1,301 @@
+"""One kit of a drill: the agent as it is shipped, on simulated lines, and who uses it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import InitVar, field
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+import trio
+
+from fieldagent.agent import agent as shipped
+from fieldagent.agent import drivers
+from fieldagent.agent.settings import Settings, parse
+from fieldagent.extensions.lab.drill.lines import Wire
+from fieldagent.extensions.lab.drill.outage import DAY, START, OutageCondition
+from fieldagent.extensions.lab.drill.plan import HOUR, KitPlan
+from fieldagent.extensions.lab.drill.sky import OperatorBill
+from fieldagent.extensions.lab.drill.steady import SteadyJournal
+from fieldagent.extensions.lab.simulator.pty_port import PtyPort
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
+from fieldagent.package.package import SOS_PRIORITY, Channel
+from fieldagent.package.reading import read_package
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lived_time import Reading
+from fieldagent.system.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+KEEPERS = (
+    "the return of what waited",
+    "housekeeping",
+    "the search for fragments",
+    "the repeating of SOS",
+    "the words to senders",
+)
+"""Of the agent's parts, those that have to do with messages."""
+FIRST_NUMBER = 1_900_000_000
+"""A journal begins at a random number, but a drill's at its own."""
+STARTING = 30.0
+"""Seconds from power to the agent."""
+COLLAPSE_KEY = 7
+"""Of positions: a newer one takes the place of one that has not left."""
+
+
+@dataclass(slots=True)
+class Posted:
+    """What its people have asked the kit to send."""
+
+    at: float
+    """trio's clock."""
+    body: dict[str, Any]
+    sos: bool
+
+
+@dataclass(slots=True)
+class KitRecord:
+    """What happened to a kit."""
+
+    posted: dict[int, Posted] = field(default_factory=dict)
+    """By number, what the kit has accepted."""
+    unposted: int = 0
+    """Packages that nobody could post, as the kit had no power."""
+    log: list[tuple[float, str]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    """Of the agent's parts: each is a mistake of the program's."""
+
+    def tell(self, what: str) -> None:
+        """Add a line to the log, at trio's time."""
+        self.log.append((trio.current_time(), what))
+
+
+@dataclass(eq=False)
+class Kit:
+    number: int
+    """Of its user, its device and its station."""
+    plan: KitPlan
+    home: Path
+    random: Random
+    account: OperatorBill
+    session: InitVar[float]
+    """Seconds that one takes over satellite."""
+    token: str = ""
+    wire: Wire | None = None
+    agent: shipped.Agent | None = None
+    record: KitRecord = field(default_factory=KitRecord)
+
+    def __post_init__(self, session: float) -> None:
+        modem = SimulatedModem(self.account, imei=self.account.imei)
+        self.port = PtyPort(modem, self.home / "modem", latency=session)
+        outages = {
+            "sky": ("no satellite in sight", self.plan.sky),
+            "network": ("no cellular network", self.plan.network),
+            "earshot": ("out of earshot", self.plan.earshot),
+            "power": ("without power", self.plan.power),
+        }
+        self.conditions = {
+            name: OutageCondition(what, plan, Random(self.random.getrandbits(32)))
+            for name, (what, plan) in outages.items()
+        }
+        self._power = trio.CancelScope()
+
+    @property
+    def hub_name(self) -> str:
+        """Return what it calls the hub, by which the drill knows who calls."""
+        return f"hub-of-{self.number}.invalid"
+
+    @property
+    def key(self) -> bytes:
+        """Return the key by which its satellite messages are authentic."""
+        return sha256(self.plan.name.encode()).digest()
+
+    def read_clocks(self) -> Reading:
+        """Return simulated clocks: always trusted, one boot for the whole drill."""
+        now = trio.current_time()
+        return Reading("drill", now, START + now, "network")
+
+    def is_away(self, name: str) -> bool:
+        """Return whether `sky`, `network`, `earshot` or `power` is away now."""
+        return self.conditions[name].away
+
+    # What fails.
+
+    async def keep_sky(self) -> NoReturn:
+        """Take the modem's network away and give it back, by the plan. Never returns."""
+
+        def tell(away: bool) -> None:
+            self.port.modem.set_service(not away)
+            self.port.poke()
+
+        await self.conditions["sky"].keep(tell)
+
+    async def keep_network(self) -> NoReturn:
+        """Break the link to the hub off each time that the network goes away. Never returns."""
+        await self.conditions["network"].keep(lambda away: self.cut_link() if away else None)
+
+    async def keep_power(self) -> NoReturn:
+        """Take the power of kit and modem away, and give it back, as the plan's conditions have it.
+        Never returns."""
+
+        def tell(away: bool) -> None:
+            if away:
+                self.cut_link()
+                self.port.modem.brown_out()
+                self._power.cancel()
+
+        await self.conditions["power"].keep(tell)
+
+    def cut_link(self) -> None:
+        """Break the link to the hub off at both ends, if there is one."""
+        if self.wire is not None:
+            self.wire.cut()
+
+    # The agent.
+
+    def read_settings(self) -> Settings:
+        """Read the kit's settings. Raises InvalidSettings."""
+        return parse("\n".join(self._settings()), self.home / "agent.properties")
+
+    def _settings(self) -> Iterator[str]:
+        plan, home = self.plan, self.home
+        yield f"state-directory={home}"
+        if "keep-ended-days" not in plan.settings:
+            # What the journal forgets, the report cannot tell from what is lost.
+            yield "keep-ended-days=3650"
+        if Channel.SATELLITE in plan.bearers:
+            yield f"satellite-port={home}/modem"
+            yield f"satellite-credits-per-day={plan.credits_per_day}"
+            yield f"satellite-sos-reserve={plan.sos_reserve}"
+            yield f"satellite-key={self.key.hex()}"
+        if Channel.CELLULAR in plan.bearers:
+            yield f"hub-address=https://{self.hub_name}"
+            yield f"hub-token={self.token}"
+        if Channel.RADIO in plan.bearers:
+            yield f"radio-port={home}/node"
+            yield f"radio-station={self.number}"
+            yield f"radio-name={plan.name}"
+            over = [each.lower() for each in plan.bearers if each is not Channel.RADIO]
+            if over and "radio-relay" not in plan.settings:
+                yield f"radio-relay={', '.join(sorted(over))}"
+        for name, value in plan.settings.items():
+            yield f"{name}={value}"
+
+    async def keep(self) -> NoReturn:
+        """Run the agent whenever there is power."""
+        settings, first = self.read_settings(), True
+        while True:
+            if not self.is_away("power"):
+                await self._one_life(settings, first=first)
+                first = False
+            await trio.sleep(STARTING)
+
+    async def _one_life(self, settings: Settings, *, first: bool) -> None:
+        self.record.tell("the kit starts")
+        journal = SteadyJournal(self.home / "journal.sqlite3", self.read_clocks)
+        try:
+            async with trio.open_nursery() as last:
+                last.start_soon(journal.run)
+                if first:
+                    await journal.commit(partial(_begin_at, FIRST_NUMBER + 10_000 * self.number))
+                with trio.CancelScope() as self._power:
+                    await self._run(shipped.assembled(settings, journal, lambda line: None))
+                last.cancel_scope.cancel()
+        finally:
+            self.agent = None
+            journal.close()
+            self.record.tell("the kit has no power")
+
+    async def _run(self, agent: shipped.Agent) -> None:
+        keep = agent.supervisor.keep
+        async with trio.open_nursery() as nursery:
+            for name in KEEPERS:
+                nursery.start_soon(keep, name, partial(shipped.KEEPERS[name], agent))
+            for channel, outbox in agent.parts.outboxes.items():
+                nursery.start_soon(keep, f"{channel} queue", outbox.run)
+                driver = drivers.DRIVERS[channel](agent.settings, agent.parts, agent.progress)
+                nursery.start_soon(partial(keep, channel, driver, mend=outbox.give_back))
+            if agent.parts.station is not None:
+                nursery.start_soon(keep, "the rounds", agent.parts.station.repeating.run)
+            self.agent = agent
+            try:
+                await trio.sleep_forever()
+            finally:
+                self.record.faults += faults_of(agent.supervisor)
+
+    # Its people.
+
+    async def live(self, until: float) -> None:
+        """Write, send positions and call for help, until that moment of trio's clock."""
+        async with trio.open_nursery() as nursery:
+            if self.plan.messages_per_day:
+                nursery.start_soon(self._by_chance, self._write, self._writing_every(), until)
+            if self.plan.sos_per_week:
+                every = 7 * DAY / self.plan.sos_per_week
+                nursery.start_soon(self._by_chance, self._call_for_help, every, until)
+            if self.plan.position_every:
+                nursery.start_soon(self._send_positions, until)
+
+    def _writing_every(self) -> float:
+        """Seconds between two messages, were its people awake all day."""
+        share = sum(self._is_awake(hour + 0.5) for hour in range(24)) / 24
+        return DAY * max(share, 1 / 24) / self.plan.messages_per_day
+
+    def _is_awake(self, hour: float) -> bool:
+        return any(hours.has(hour) for hours in self.plan.awake)
+
+    async def _by_chance(self, act: Callable[[], Any], every: float, until: float) -> None:
+        while (at := trio.current_time() + self.random.expovariate(1 / every)) < until:
+            await trio.sleep_until(at)
+            await act()
+
+    async def _write(self) -> None:
+        if self._is_awake(trio.current_time() % DAY / HOUR):
+            text = f"{self.plan.name} {len(self.record.posted)}: ".ljust(
+                self.plan.message_length, "x"
+            )
+            await self._post({"message": {"content": text[: self.plan.message_length]}})
+
+    async def _call_for_help(self) -> None:
+        text = f"{self.plan.name}: we need help"
+        # Whoever needs help switches the kit on.
+        while self.agent is None:
+            await trio.sleep(60)
+        await self._post({"message": {"content": text}, "priority": SOS_PRIORITY})
+
+    async def _send_positions(self, until: float) -> None:
+        await waits.sleep(self.random.uniform(0, self.plan.position_every))
+        while trio.current_time() < until:
+            drift = self.random.gauss(0, 0.01)
+            place = {"latitude": 46.5 + drift, "longitude": 8.0 - drift}
+            await self._post({"location": place, "collapseKey": COLLAPSE_KEY})
+            await waits.sleep(self.plan.position_every)
+
+    async def _post(self, body: dict[str, Any]) -> None:
+        if self.agent is None:
+            self.record.unposted += 1
+            return
+        if self.plan.by and "priority" not in body:
+            body = {**body, "by": int(self.plan.by)}
+        at = trio.current_time()
+        # What the power takes in this moment nobody was told to be accepted.
+        standing = await self.agent.parts.intake.accept(read_package(body))
+        self.record.posted[standing.sequence] = Posted(at, body, "priority" in body)
+        self.record.tell(f"posted {standing.sequence}: {json.dumps(body)[:100]}")
+
+
+def faults_of(supervisor: Supervisor) -> list[str]:
+    """Return which parts have failed, and how."""
+    return [f"{each.part}: {each.error}" for each in supervisor.faults() if each.times]
+
+
+def _begin_at(number: int, db: sqlite3.Connection) -> None:
+    db.execute("UPDATE beginning SET number = ?", (number,))
+    db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'package'", (number,))

@@ -1,0 +1,67 @@
+"""Keeps something away when its plan says so, and remembers when that was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from random import Random
+from typing import NoReturn
+
+import trio
+
+from fieldagent.extensions.lab.drill.plan import HOUR, Outages
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+
+DAY = 86_400.0
+START = 1_790_035_200.0
+"""Unix time of the first midnight: 22 September 2026."""
+
+
+@dataclass(slots=True)
+class OutageCondition:
+    """Of one thing, such as a kit's sky. The drill begins at midnight."""
+
+    what: str
+    """Why, for people, something waits meanwhile."""
+    plan: Outages
+    random: Random
+    away: bool = False
+    log: list[tuple[float, bool]] = field(default_factory=list)
+    """When it went away (True) and came back, trio's clock."""
+
+    async def keep(self, tell: Callable[[bool], None]) -> NoReturn:
+        """Keep the plan of outages until cancelled. `tell` is called as it goes away, and as it is
+        back."""
+        lost, until = False, self._next(lost=True)
+        while True:
+            now = trio.current_time()
+            if until <= now:
+                lost = not lost
+                until = now + self._next(lost=not lost)
+            hour = now % DAY / HOUR
+            away = lost or any(hours.has(hour) for hours in self.plan.hours)
+            if away != self.away:
+                self.away = away
+                self.log.append((now, away))
+                tell(away)
+            whole = (now // HOUR + 1) * HOUR if self.plan.hours else until
+            await waits.sleep(min(until, whole) - trio.current_time())
+
+    def _next(self, *, lost: bool) -> float:
+        """Return the seconds until it is lost next, or is back."""
+        share, mean = self.plan.lost, self.plan.lasting
+        if not share:
+            return 1e12
+        return self.random.expovariate(1 / (mean * (1 - share) / share if lost else mean))
+
+    def seconds(self, begin: float, end: float) -> float:
+        """Return for how much of this time it was away."""
+        total, since = 0.0, None
+        for at, away in [*self.log, (end, False)]:
+            if away and since is None:
+                since = at
+            elif not away and since is not None:
+                total += max(0.0, min(at, end) - max(since, begin))
+                since = None
+        return total

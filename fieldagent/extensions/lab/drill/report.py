@@ -1,0 +1,310 @@
+"""A drill's report, as a team reads it: Markdown, and the same figures as JSON."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+from fieldagent import __version__
+from fieldagent.extensions.lab.drill.findings import CallForHelp, Findings, clock
+from fieldagent.extensions.lab.drill.plan import DrillPlan
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.wording import counted
+
+UNKNOWN = """\
+## What a drill cannot know
+
+- Your antennas, your valley and your sky: when something is away is a guess of the plan's.
+- The network between: an IP link loses nothing here while it is there, and a satellite session \
+takes the time that the plan says.
+- Your people: they write by chance, and whoever is at the desk looks each minute.
+- Your hardware: modems and radios are this project's simulated ones; an invoice of your operator \
+may have rules of its own.
+
+What is real: the agents, the hub, their queues, budgets, encodings and disks are the program's own.
+Median and worst are of those that got there; whoever waits still is counted beside them. After the
+last day nobody posts for one more (or as long as a shorter drill took), so that what waits can
+arrive; the table has its credits, too.
+"""
+WHY = """\
+The reason is what was away longest during the wait, or what the kit itself says. Whether who relays
+for a kit with radio alone had credits left is seen in the bill of that one.
+"""
+SHARES = (50, 90, 99)
+
+
+class Run(NamedTuple):
+    """One setting of a drill, and what came of it."""
+
+    label: str
+    plan: DrillPlan
+    seed: int
+    findings: Findings
+
+
+def span(seconds: float | None) -> str:
+    """Return a time in words: `20 s`, `5 min`, `3 h 05 min`."""
+    if seconds is None:
+        return "never"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def typical(times: Sequence[float]) -> str:
+    """Return the median and the longest of these seconds in words, `–` where there are none."""
+    return f"{span(median(times))} / {span(max(times))}" if times else "–"
+
+
+def percentile(values: Sequence[float], share: int) -> float:
+    """Return the smallest value that so many per cent of all do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
+
+
+# The figures that are compared.
+
+
+def _took(calls: Sequence[CallForHelp], of: Callable[[CallForHelp], float | None]) -> list[float]:
+    return [moment - call.raised for call in calls if (moment := of(call)) is not None]
+
+
+def figures(run: Run) -> dict[str, str]:
+    """Return the short figures of a run, in words, by what they are."""
+    findings = run.findings
+    calls, own = findings.calls, [each for each in findings.sent if not each.replaced]
+    messages = [each for each in own if not each.is_position]
+    times = [each.at_hub - each.at for each in messages if each.at_hub is not None]
+    late = [each for each in own if each.why and each.at_hub is not None]
+    lost = [each for each in own if each.at_hub is None]
+    down = [each.on_kit - each.at for each in findings.written if each.on_kit is not None]
+    at_hub, known = _took(calls, lambda c: c.at_hub), _took(calls, lambda c: c.known)
+    entries = {
+        "SOS raised": str(len(calls)),
+        "SOS at the hub": f"{len(at_hub)} of {len(calls)}",
+        "– median / worst time": typical(at_hub),
+        "SOS answered (a person at the desk has it, and the kit knows)": (
+            f"{len(known)} of {len(calls)}"
+        ),
+        "– median / worst time ": typical(known),
+        "Messages at the hub": f"{len(times)} of {len(messages)}",
+        "– median / worst time  ": typical(times),
+        f"Messages and positions later than {span(run.plan.late)}": str(len(late)),
+        "Messages and positions that are not at the hub": str(len(lost)),
+        "Positions that a newer one replaced": str(len(findings.sent) - len(own)),
+        "Messages from the desk, on the disk of their kit": (
+            f"{len(down)} of {len(findings.written)}"
+        ),
+        "– median / worst time   ": typical(down),
+    }
+    entries = {name: value for name, value in entries.items() if value not in ("–", "0 of 0")}
+    if findings.bills:
+        entries["Credits in all"] = str(sum(sum(bill.days) for bill in findings.bills))
+        entries["– for messages with an SOS, from the kits"] = str(
+            sum(bill.for_sos for bill in findings.bills)
+        )
+    if findings.air:
+        entries["Air-time in all"] = span(sum(findings.air.values()))
+    return entries
+
+
+def markdown(source: str, runs: Sequence[Run]) -> str:
+    """Return the report. `source` is the name of the plan's file; the first run is the plan as it
+    stands there."""
+    first = runs[0]
+    plan = first.plan
+    parts = [
+        f"# {plan.name}\n",
+        f"{plan.text.strip()}\n" if plan.text else "",
+        f"fieldagent {__version__}, `{source}`, seed {first.seed}:"
+        f" {counted(len(plan.kits), 'kit')}, {plan.days:g} days.\n",
+        "## In short\n",
+        _compared(runs),
+    ]
+    for run in runs:
+        parts += [f"# With {run.label}\n" if len(runs) > 1 else "", *_one(run)]
+    return "\n".join(part for part in parts if part)
+
+
+def page(reports: Sequence[str]) -> str:
+    """Return one page of a report or several, and what no drill knows."""
+    if len(reports) == 1:
+        return f"{reports[0]}\n{UNKNOWN}"
+    lower = [re.sub(r"^#", "##", each, flags=re.MULTILINE) for each in reports]
+    return "\n".join(["# Drills\n", *lower, UNKNOWN])
+
+
+def _compared(runs: Sequence[Run]) -> str:
+    columns = [figures(run) for run in runs]
+    names = [*dict.fromkeys(name for column in columns for name in column)]
+    rows = [[name.strip(), *(column.get(name, "–") for column in columns)] for name in names]
+    heads = ["" if len(runs) == 1 else run.label for run in runs]
+    return _table(["", *heads], rows)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _one(run: Run) -> list[str]:
+    findings = run.findings
+    return [
+        *_calls(findings),
+        *_why(findings),
+        *_credits(findings),
+        *_air(run),
+        *_unposted(findings),
+    ]
+
+
+def _calls(findings: Findings) -> list[str]:
+    if not findings.calls:
+        return []
+    rows = [
+        [
+            clock(call.raised),
+            call.kit,
+            *(
+                span(None if moment is None else moment - call.raised)
+                for moment in (call.at_hub, call.seen, call.known)
+            ),
+        ]
+        for call in findings.calls
+    ]
+    heads = ("raised", "kit", "at the hub after", "acknowledged after", "the kit knows after")
+    return ["## Each SOS\n", _table(heads, rows)]
+
+
+def _why(findings: Findings) -> list[str]:
+    reasons = Counter(
+        (each.kit, each.why, each.at_hub is None) for each in findings.sent if each.why
+    )
+    if not reasons:
+        return ["## Late or lost\n", "Nothing.\n"]
+    rows = [
+        [kit, why, str(count), "not at the hub" if lost else "late"]
+        for (kit, why, lost), count in sorted(reasons.items())
+    ]
+    return ["## Late or lost, and why\n", _table(("kit", "why", "how many", ""), rows), WHY]
+
+
+def _credits(findings: Findings) -> list[str]:
+    if not findings.bills:
+        return []
+    days = len(findings.bills[0].days)
+    rows = [
+        [bill.kit, *map(str, bill.days), str(sum(bill.days)), str(bill.for_sos), _count(bill)]
+        for bill in findings.bills
+    ]
+    heads = ["kit", *(f"day {day + 1}" for day in range(days)), "all", "SOS", "the kit's count"]
+    return ["## Credits by kit and day\n", _table(heads, rows)]
+
+
+def _count(bill: Any) -> str:
+    doubt = f" to {bill.own_count + bill.doubtful}" if bill.doubtful else ""
+    return f"{bill.own_count}{doubt}"
+
+
+def _air(run: Run) -> list[str]:
+    if not run.findings.air:
+        return []
+    seconds = run.plan.days * 86_400
+    rows = [
+        [kit, span(used), f"{100 * used / seconds:.3f} %"] for kit, used in run.findings.air.items()
+    ]
+    return ["## Air-time\n", _table(("kit", "on the air", "of the time"), rows)]
+
+
+def _unposted(findings: Findings) -> list[str]:
+    rows = [
+        f"- {kit}: {counted(count, 'message')} that nobody could write, as it had no power"
+        for kit, count in findings.unposted.items()
+    ]
+    return ["## Not written\n", "\n".join(rows) + "\n"] if rows else []
+
+
+# A budget.
+
+
+def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
+    """Return the credits a day that suffice on so many per cent of a plan's days, by kit: whole
+    days of all runs; `sos` is the mean of what messages with an SOS took for each SOS raised."""
+    budgets: dict[str, dict[str, float]] = {}
+    several = len({run.label for run in runs}) > 1
+    for label, kit in dict.fromkeys((run.label, b.kit) for run in runs for b in run.findings.bills):
+        own = [run for run in runs if run.label == label]
+        bills = [bill for run in own for bill in run.findings.bills if bill.kit == kit]
+        whole = max(1, int(own[0].plan.days))
+        days = [spent for bill in bills for spent in bill.days[:whole]]
+        calls = sum(call.kit == kit for run in own for call in run.findings.calls)
+        name = f"{kit}, {label}" if several else kit
+        budgets[name] = {f"{share}": percentile(days, share) for share in SHARES}
+        budgets[name]["days"] = len(days)
+        if calls:
+            budgets[name]["sos"] = round(sum(bill.for_sos for bill in bills) / calls, 1)
+    return budgets
+
+
+def budget_text(source: str, runs: Sequence[Run]) -> str:
+    """Return the table of credits a day, by kit, as Markdown; `source` names the plan."""
+    budgets = budget(runs)
+    heads = ("kit", *(f"{share} % of days" for share in SHARES), "each SOS", "days")
+    rows = [
+        [
+            kit,
+            *(f"{values[str(share)]:g}" for share in SHARES),
+            f"{values['sos']:g}" if "sos" in values else "–",
+            f"{values['days']:g}",
+        ]
+        for kit, values in budgets.items()
+    ]
+    days = min((values["days"] for values in budgets.values()), default=0)
+    worst = "" if days >= 100 else " With fewer than 100 days, 99 % is the dearest of them."
+    return (
+        f"# Credits a day: {source}\n\n"
+        + _table(heads, rows)
+        + "\nBy the simulated operator's bill, which each kit's own count agrees with: messages"
+        " both ways and looks into the mailbox, within the plan's `credits-per-day`. Each SOS is"
+        f" what the kit's messages with something of it took, repeats too.{worst}\n"
+    )
+
+
+def as_json(source: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """Return the figures and all single calls, messages and bills of the runs, for a JSON file."""
+    return {
+        "version": __version__,
+        "source": source,
+        "runs": [
+            {
+                "label": run.label,
+                "seed": run.seed,
+                "figures": {name.strip(" –"): value for name, value in _named(run).items()},
+                "sos": [call._asdict() for call in run.findings.calls],
+                "messages": [each._asdict() for each in run.findings.sent],
+                "fromDesk": [each._asdict() for each in run.findings.written],
+                "credits": [bill._asdict() for bill in run.findings.bills],
+                "airTime": run.findings.air,
+                "notPosted": run.findings.unposted,
+            }
+            for run in runs
+        ],
+    }
+
+
+def _named(run: Run) -> dict[str, str]:
+    """The figures, each median by what it is of."""
+    named, before = {}, ""
+    for name, value in figures(run).items():
+        if name.startswith("–"):
+            name = f"{before}: {name}"
+        else:
+            before = name
+        named[name] = value
+    return named

@@ -1,0 +1,318 @@
+"""Puts a drill together and lets its time pass: kits, air, sky, networks, the hub, who answers."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+import trio
+import trio.testing
+
+from fieldagent.agent import agent as shipped
+from fieldagent.agent import drivers
+from fieldagent.agent.channels import cellular, sbd_modem
+from fieldagent.agent.channels.connecting import ServerPlace, Unreachable
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.hub_connection import HubAddress
+from fieldagent.agent.mesh import repeating, station
+from fieldagent.agent.outbound import radio_piggyback
+from fieldagent.agent.radios import node
+from fieldagent.agent.satellites import sbd
+from fieldagent.extensions.lab.drill.desk import DrillDesk
+from fieldagent.extensions.lab.drill.kit import Kit, faults_of
+from fieldagent.extensions.lab.drill.lines import SimulatedLines, Wire
+from fieldagent.extensions.lab.drill.outage import DAY, START, OutageCondition
+from fieldagent.extensions.lab.drill.plan import DrillPlan
+from fieldagent.extensions.lab.drill.sky import OperatorBill, Sky
+from fieldagent.extensions.lab.drill.steady import SteadyStore, at_once, lent, seed_trio
+from fieldagent.extensions.lab.simulator import nodes as simulated_nodes
+from fieldagent.extensions.lab.simulator import pty_port
+from fieldagent.extensions.lab.simulator.air import Fades, Impairments, SharedAir
+from fieldagent.extensions.lab.simulator.nodes import Nodes
+from fieldagent.hub import hub as shipped_hub
+from fieldagent.hub import settings as hub_settings
+from fieldagent.hub.access import directory
+from fieldagent.hub.contract import Device
+from fieldagent.hub.field import operator_calls
+from fieldagent.hub.field.ip_link import Links
+from fieldagent.hub.field.mailbox import IpMailbox
+from fieldagent.hub.store.contract import Db
+from fieldagent.package.package import Channel
+from fieldagent.system.signals import run_breakable
+
+HUB_PARTS = (
+    "the leases of links",
+    "housekeeping",
+    "the expiry of items",
+    "check-ins and updates",
+)
+"""Of the hub's parts, those that have to do with kits; its calls to the operator are beside."""
+WITH_CHANCE = (drivers, radio_piggyback, repeating, sbd, station)
+"""The agent's modules that draw a chance of their own."""
+TELL_EVERY = 6 * 3600.0
+
+
+class MeasuredAir(SharedAir):
+    """Counts the seconds that each station was on it."""
+
+    seconds: Counter[int]
+
+    def transmit(self, now: float, station: int, packet: bytes) -> float:
+        """Put a packet on the air and add its seconds to its station's."""
+        self.seconds[station] += self.airtime(packet)  # type: ignore[assignment]
+        return super().transmit(now, station, packet)
+
+
+class World:
+    """One run of a plan by a seed."""
+
+    def __init__(
+        self,
+        plan: DrillPlan,
+        seed: int,
+        home: Path,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.plan = plan
+        self.home = home
+        self.random = Random(seed)
+        self._tell = tell
+        self.sky = Sky()
+        self.lines = SimulatedLines()
+        self.away = OutageCondition("the hub was away", plan.hub, self._chance())
+        self.desk = DrillDesk(plan.dispatchers, self.time, self._chance())
+        self.kits = [self._kit(number, each) for number, each in enumerate(plan.kits, 1)]
+        self.air = self._air()
+        self.hub: shipped_hub.Hub | None = None
+        self.hub_nursery: trio.Nursery | None = None
+        self.faults: list[str] = []
+        """Of the hub's parts: each is a mistake of the program's."""
+        self._until = plan.days * DAY
+        self.seconds = self._until + min(DAY, self._until)
+        """Until its end: after the last day nobody posts for a while, so that what still waits may
+        arrive."""
+
+    @property
+    def database(self) -> str:
+        """Return the path of the hub's database."""
+        return str(self.home / "hub.sqlite3")
+
+    def _chance(self) -> Random:
+        return Random(self.random.getrandbits(32))
+
+    def _kit(self, number: int, plan: Any) -> Kit:
+        home = self.home / plan.name
+        home.mkdir()
+        account = OperatorBill(f"3002340100{number:05}")
+        kit = Kit(number, plan, home, self._chance(), account, self.plan.session)
+        self.sky.accounts[account.imei] = account
+        self.sky.ports[account.imei] = kit.port.modem, kit.port
+        return kit
+
+    def _air(self) -> MeasuredAir:
+        plan, number = self.plan.air, {kit.plan.name: kit.number for kit in self.kits}
+        losses = {}
+        for one, other, loss in plan.pairs:
+            losses[number[one], number[other]] = losses[number[other], number[one]] = loss
+        air = MeasuredAir(
+            self._chance(),
+            Impairments(loss=plan.loss),
+            bitrate=plan.bit_rate,
+            losses=losses if plan.pairs else None,
+        )
+        air.seconds = Counter()
+        if plan.fades.lost:
+            air.fades = Fades(plan.fades.lost, plan.fades.lasting, self._chance())
+        return air
+
+    # Clocks and chances that the agent and the hub are lent.
+
+    def time(self) -> float:
+        """Return the simulated Unix time, in place of `time.time`."""
+        return START + trio.current_time()
+
+    def Random(self) -> Random:  # noqa: N802
+        """Return a new seeded source of chance, in place of `random.Random`."""
+        return self._chance()
+
+    def lending(self) -> list[tuple[object, str, object]]:
+        """Return what the agent and the hub are lent: lines, links, clock, chance, and no
+        thread."""
+        chance: list[tuple[object, str, object]] = [
+            (module, "random", self)
+            if hasattr(module, "random")
+            else (module, "Random", self.Random)
+            for module in WITH_CHANCE
+        ]
+        return [
+            *chance,
+            (shipped, "time", self),
+            (shipped_hub, "time", self),
+            (trio.to_thread, "run_sync", at_once),
+            (sbd_modem, "open_serial", self.lines.open_serial),
+            (node, "open_serial", self.lines.open_serial),
+            (pty_port, "open_pty", self.lines.open_pty),
+            (simulated_nodes, "open_pty", self.lines.open_pty),
+            (cellular, "open_stream", self._open_stream),
+            (cellular, "open_web_socket", _the_same),
+            # Both ends of a line are in memory: nobody has to read its speed.
+            (pty_port, "is_understood", lambda line, baud: True),
+        ]
+
+    async def _open_stream(self, server: ServerPlace) -> Any:
+        await trio.sleep(0.1)
+        kit = next(each for each in self.kits if each.hub_name == server.host)
+        if kit.is_away("network"):
+            raise Unreachable(LinkState.NO_SERVICE, "no network")
+        if self.hub is None or self.hub_nursery is None:
+            raise Unreachable(LinkState.NO_SERVICE, "the hub does not answer")
+        kit.wire = Wire()
+        self.hub_nursery.start_soon(self._hold_link, self.hub, kit, kit.wire)
+        return kit.wire.ends[0]
+
+    async def _hold_link(self, hub: shipped_hub.Hub, kit: Kit, wire: Wire) -> None:
+        async def device_of(token: str) -> Device:
+            return await hub.store.read(lambda db: directory.device_of_token(db, token))
+
+        def mailbox(device: Device, version: str) -> IpMailbox:
+            return IpMailbox(
+                hub.store, device, hub.mobile_originated, clock=self.time, version=version
+            )
+
+        links = Links(device_of, mailbox, hub.leases.held)
+        device = await device_of(kit.token)
+        await links.serve(device, kit.token, "", wire.ends[1])  # type: ignore[arg-type]
+
+    # The hub.
+
+    async def _keep_hub(self) -> NoReturn:
+        while True:
+            while self.away.away:
+                await trio.sleep(60)
+            await self._one_life_of_hub()
+
+    async def _one_life_of_hub(self) -> None:
+        store = SteadyStore(self.database)
+        settings = hub_settings.parse("", self.home / "hub.properties", self.database, {})
+        hub = shipped_hub.Hub(settings, store)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(store.run)
+                self.hub, self.hub_nursery = hub, nursery
+                for name in HUB_PARTS:
+                    part = partial(shipped_hub.PARTS[name], hub)
+                    nursery.start_soon(hub.supervisor.keep, name, part)
+                calls = partial(operator_calls.run, store, {"directip": self.sky}, clock=self.time)
+                nursery.start_soon(hub.supervisor.keep, "operator calls", calls)
+                for kit in self.kits:
+                    nursery.start_soon(kit.account.bring, hub.lent("the drill", "directip"))
+                nursery.start_soon(self.desk.attend, store)
+                while not self.away.away:
+                    await trio.sleep(60)
+                for kit in self.kits:
+                    kit.cut_link()
+                self.hub = self.hub_nursery = None
+                nursery.cancel_scope.cancel()
+        finally:
+            self.faults += faults_of(hub.supervisor)
+            store.close()
+
+    def _settle_in(self, db: Db) -> None:
+        workspace = directory.add_workspace(db, self.plan.name[:60], now=START)
+        for kit in self.kits:
+            member = directory.add_user(db, workspace, kit.plan.name, type_="Thing", now=START)
+            has_satellite = Channel.SATELLITE in kit.plan.bearers
+            new = directory.NewDevice(
+                kit.plan.name,
+                imei=kit.account.imei if has_satellite else None,
+                air_key=kit.key if has_satellite else None,
+                relay=True,
+            )
+            device, kit.token = directory.add_device(db, workspace, member, new, now=START)
+            assert (member, device) == (kit.number, kit.number)
+        self.desk.sit_down(db, workspace, START)
+
+    # Time.
+
+    async def run(self) -> None:
+        """Let the plan's time pass, from an empty database to its end. Runs on trio's clock, which
+        the caller makes virtual."""
+        store = SteadyStore(self.database)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.run)
+            await store.commit(self._settle_in)
+            nursery.cancel_scope.cancel()
+        store.close()
+        for kit in self.kits:
+            kit.read_settings()
+        async with trio.open_nursery() as nursery:
+            await self._begin(nursery)
+            async with trio.open_nursery() as people:
+                people.start_soon(self._show)
+                async with trio.open_nursery() as living:
+                    for kit in self.kits:
+                        living.start_soon(kit.live, self._until)
+                    living.start_soon(self.desk.write, self._until, len(self.kits))
+                await trio.sleep_until(self.seconds)
+                people.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
+
+    async def _begin(self, nursery: trio.Nursery) -> None:
+        nursery.start_soon(self.away.keep, lambda away: None)
+        radios = [kit for kit in self.kits if Channel.RADIO in kit.plan.bearers]
+        if radios:
+            await nursery.start(self._nodes(radios).run)
+        for kit in self.kits:
+            if Channel.SATELLITE in kit.plan.bearers:
+                await nursery.start(kit.port.run)
+            nursery.start_soon(kit.keep_sky)
+            nursery.start_soon(kit.keep_network)
+            nursery.start_soon(kit.keep_power)
+            nursery.start_soon(self._keep_earshot, kit)
+            nursery.start_soon(kit.keep)
+        nursery.start_soon(self._keep_hub)
+
+    def _nodes(self, kits: list[Kit]) -> Nodes:
+        nodes = Nodes(self.air, [kit.home / "node" for kit in kits], lambda line: None)
+        for socket, kit in zip(nodes.sockets, kits, strict=True):
+            socket.node.number = kit.number
+        self.air.stations[:] = [kit.number for kit in kits]
+        return nodes
+
+    async def _keep_earshot(self, kit: Kit) -> NoReturn:
+        def tell(away: bool) -> None:
+            (self.air.away.add if away else self.air.away.discard)(kit.number)
+
+        await kit.conditions["earshot"].keep(tell)
+
+    async def _show(self) -> NoReturn:
+        while True:
+            await trio.sleep(TELL_EVERY)
+            day, rest = divmod(trio.current_time(), DAY)
+            posted = sum(len(kit.record.posted) for kit in self.kits)
+            self._tell(f"day {int(day) + 1}, {int(rest // 3600):02}:00  {posted} posted")
+
+
+async def _the_same(hub: HubAddress, stream: Any) -> Any:
+    await trio.lowlevel.checkpoint()
+    return stream
+
+
+def drill(plan: DrillPlan, seed: int, home: Path, tell: Callable[[str], None]) -> World:
+    """Run a plan in an empty folder. `tell` takes lines of progress. Same seed, same run."""
+    quiet, level = logging.getLogger("fieldagent"), logging.getLogger("fieldagent").level
+    seed_trio(seed)
+    world = World(plan, seed, home, tell)
+    with lent(world.lending()):
+        quiet.setLevel(logging.CRITICAL)
+        try:
+            clock = trio.testing.MockClock(autojump_threshold=0)
+            run_breakable(world.run, clock=clock)
+        finally:
+            quiet.setLevel(level)
+    return world

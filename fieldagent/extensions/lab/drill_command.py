@@ -1,0 +1,109 @@
+"""`fieldagent drill`: a team's week in virtual time, and a report of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from fieldagent.extensions.lab.drill import report
+from fieldagent.extensions.lab.drill.findings import BrokenPromise, find
+from fieldagent.extensions.lab.drill.plan import BadPlan, DrillPlan, changed, load_toml, read_plan
+from fieldagent.extensions.lab.drill.report import Run
+from fieldagent.extensions.lab.drill.world import drill as let_pass
+from fieldagent.system.exit_codes import ERROR, IO_FAILED, MISSING, OK, USAGE
+from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import InvalidSettings
+from fieldagent.system.terminal import escaped
+from fieldagent.system.wording import reason_of
+
+MEMORY = Path("/dev/shm")
+"""Where journals are kept meanwhile: no disk fails in a drill."""
+
+
+class _NotRun(Exception):
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+def drill(arguments: argparse.Namespace) -> int:
+    """Run the plans and print or write their report. Returns MISSING or USAGE for a plan that
+    cannot be run, ERROR where a promise of the program's was broken."""
+    try:
+        drills = [(path.name, _plans(path, arguments)) for path in arguments.plan]
+        runs = [(name, _runs(name, plans, arguments)) for name, plans in drills]
+        _tell(arguments, runs)
+    except _NotRun as none:
+        complain(escaped(str(none).partition("\n")[0]))
+        for line in str(none).splitlines()[1:]:
+            print(escaped(line), file=sys.stderr)
+        return none.code
+    return OK
+
+
+def _plans(path: Path, arguments: argparse.Namespace) -> list[tuple[str, DrillPlan]]:
+    try:
+        values = load_toml(path.read_text())
+        plans = [("the plan", read_plan(values))]
+        if arguments.against:
+            plans.append((arguments.against, read_plan(changed(values, arguments.against))))
+    except OSError as error:
+        raise _NotRun(reason_of(error), MISSING) from None
+    except UnicodeDecodeError:
+        raise _NotRun(f"{path}: it is no text", USAGE) from None
+    except BadPlan as bad:
+        raise _NotRun(f"{path}: {bad}", USAGE) from None
+    if arguments.days:
+        return [(label, replace(plan, days=arguments.days)) for label, plan in plans]
+    return plans
+
+
+def _runs(
+    name: str, plans: list[tuple[str, DrillPlan]], arguments: argparse.Namespace
+) -> list[Run]:
+    seeds = range(arguments.seed, arguments.seed + (arguments.weeks if arguments.budget else 1))
+    try:
+        return [_run(name, label, plan, seed) for label, plan in plans for seed in seeds]
+    except InvalidSettings as wrong:
+        raise _NotRun(f"{name}: settings: {'; '.join(wrong.faults)}", USAGE) from None
+    except BrokenPromise as broken:
+        raise _NotRun(f"{name}: a promise is broken: {broken}", ERROR) from None
+
+
+def _run(name: str, label: str, plan: DrillPlan, seed: int) -> Run:
+    def tell(line: str) -> None:
+        about = escaped(f"{name}, {label}, seed {seed}: {line}")
+        print(f"[drill] {about}", file=sys.stderr, flush=True)
+
+    began = time.monotonic()
+    where = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="fieldagent-drill-", dir=where) as home:
+        findings = find(let_pass(plan, seed, Path(home), tell))
+    tell(f"done in {time.monotonic() - began:.0f} s")
+    return Run(label, plan, seed, findings)
+
+
+def _tell(arguments: argparse.Namespace, drills: list[tuple[str, list[Run]]]) -> None:
+    if arguments.json:
+        documents = [
+            report.as_json(name, runs)
+            | ({"budget": report.budget(runs)} if arguments.budget else {})
+            for name, runs in drills
+        ]
+        text = json.dumps(documents[0] if len(documents) == 1 else documents) + "\n"
+    elif arguments.budget:
+        text = "\n".join(report.budget_text(name, runs) for name, runs in drills)
+    else:
+        text = report.page([report.markdown(name, runs) for name, runs in drills])
+    if arguments.out is None:
+        print("\n".join(map(escaped, text.splitlines())))
+        return
+    try:
+        arguments.out.write_text(text)
+    except OSError as error:
+        raise _NotRun(f"--out {reason_of(error)}", IO_FAILED) from None

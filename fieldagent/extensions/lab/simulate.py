@@ -1,0 +1,203 @@
+"""`fieldagent simulate`: stand-ins for hardware, which obey what is typed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
+from fieldagent.extensions.lab.simulator.commands import BadCommand, Bench, obey
+from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
+from fieldagent.extensions.lab.simulator.hub_side import HubSide
+from fieldagent.extensions.lab.simulator.imt_commands import ImtBench
+from fieldagent.extensions.lab.simulator.imt_commands import obey as obey_imt
+from fieldagent.extensions.lab.simulator.imt_modem import SimulatedImtModem
+from fieldagent.extensions.lab.simulator.imt_port import ImtPort
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
+from fieldagent.extensions.lab.simulator.pty_port import NoLine, PtyPort
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
+from fieldagent.http.listeners import ListenFailed, PortTaken
+from fieldagent.system.error_groups import first_error
+from fieldagent.system.exit_codes import OK, TAKEN, USAGE
+from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import WrongProperty, endpoint
+from fieldagent.system.signals import Asks, run_heeding
+from fieldagent.system.terminal import escaped
+from fieldagent.wire import imt
+from fieldagent.wire.credit import by_bytes
+from fieldagent.wire.envelope import derive_key
+
+
+def say(line: str) -> None:
+    """Print a line of the simulation at once, with what terminals would obey escaped."""
+    print(f"[sky] {escaped(line)}", flush=True)
+
+
+def satellite(arguments: argparse.Namespace) -> int:
+    """Simulate a modem and its gateway until stopped; where `--link` names nothing, its port is in
+    a folder that is removed then."""
+    if not re.fullmatch(r"[0-9]{15}", arguments.imei):
+        print("fieldagent: --imei takes 15 digits", file=sys.stderr)
+        return USAGE
+    if arguments.key is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", arguments.key):
+        print("fieldagent: --key takes 64 hexadecimal digits", file=sys.stderr)
+        return USAGE
+    if arguments.kind == "imt" and arguments.hub:
+        print("fieldagent: --hub is DirectIP's, for --kind sbd", file=sys.stderr)
+        return USAGE
+    with link_to(arguments.link, "modem") as link:
+        masters = [bytes.fromhex(arguments.key)] if arguments.key else []
+        if arguments.kind == "imt":
+            imt_bench = build_imt(link, arguments.imei, arguments.latency, masters)
+            return until_stopped(partial(_run_imt, imt_bench))
+        hub = _endpoint(arguments.hub) if arguments.hub else None
+        bench = build(link, arguments.imei, arguments.latency, masters, hub)
+        return until_stopped(partial(_run, bench, arguments.mt_port))
+
+
+@contextmanager
+def link_to(named: Path | None, name: str) -> Iterator[Path]:
+    """Give `named`, or a path of that name in a folder that is removed then. None is made where one
+    is named: whoever is killed cannot remove it."""
+    if named is not None:
+        yield named
+        return
+    with tempfile.TemporaryDirectory(prefix="fieldagent-") as folder:
+        yield Path(folder) / name
+
+
+def until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
+    """Run it until SIGTERM or Ctrl-C; where a port of its cannot be there, say why. Return the exit
+    code."""
+
+    async def end(asks: Asks, scope: trio.CancelScope) -> None:
+        await asks.receive()
+        scope.cancel()
+
+    async def run(asks: Asks) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end, asks, nursery.cancel_scope)
+            await simulate()
+            nursery.cancel_scope.cancel()
+
+    try:
+        run_heeding(run)
+    except* (NoLine, ListenFailed) as group:
+        error = first_error(group)
+        complain(escaped(str(error)))
+        code = TAKEN if isinstance(error, PortTaken) else USAGE
+    else:
+        code = OK
+    return code
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    try:
+        return endpoint(text)
+    except WrongProperty as wrong:
+        complain(escaped(f"--hub {wrong}"))
+        raise SystemExit(USAGE) from None
+
+
+def build(
+    link: Path,
+    imei: str,
+    latency: float,
+    masters: Sequence[bytes] = (),
+    hub: tuple[str, int] | None = None,
+) -> Bench:
+    """Return a simulated 9602 with its gateway; nothing runs yet. `latency` is in seconds; of
+    `masters`, satellite-keys, the first tags MT messages; `hub` is where DirectIP goes."""
+    queue = MtQueue()
+    home = BaseCamp(
+        say,
+        queue,
+        key=derive_key(masters[0], "MT") if masters else None,
+        keys=[derive_key(master, "MO") for master in masters],
+    )
+    side = HubSide(*hub, imei, queue, say) if hub else None
+    modem = SimulatedModem(SimulatedGateway(say, queue, side or home), imei=imei, clock=time.time)
+    return Bench(modem, PtyPort(modem, link, latency=latency), queue, home, side)
+
+
+def build_imt(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) -> ImtBench:
+    """Return a simulated 9704 with its gateway, as `build` does of a 9602; it has no hub behind
+    it."""
+    queue = MtQueue()
+    home = BaseCamp(
+        say,
+        queue,
+        key=derive_key(masters[0], "MT") if masters else None,
+        keys=[derive_key(master, "MO") for master in masters],
+        mt_bytes=imt.PAYLOAD_BYTES,
+    )
+    gateway = SimulatedGateway(say, queue, home, by_bytes(0))
+    modem = SimulatedImtModem(gateway, imei=imei)
+    return ImtBench(modem, ImtPort(modem, link, latency=latency), queue, home)
+
+
+async def _run_imt(bench: ImtBench) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(bench.port.run)
+        say(f"modem {bench.modem.imei} on {bench.port.link}: satellite-port={bench.port.link}")
+        say("set satellite-modem=imt; type `help` for what can be sent and what can go wrong")
+        await listen(partial(obey_imt, bench))
+        await trio.sleep_forever()
+
+
+async def _run(bench: Bench, mt_port: int) -> None:
+    async with trio.open_nursery() as nursery:
+        if bench.hub is not None:
+            await _look_to_hub(bench, bench.hub, mt_port, nursery)
+        await nursery.start(bench.port.run)
+        say(
+            f"modem {bench.modem.state.imei} on {bench.port.link}: satellite-port={bench.port.link}"
+        )
+        say("type `help` for what can be sent and what can go wrong")
+        await listen(partial(obey, bench))
+        # Nobody types any more, as in the background: the sky stays.
+        await trio.sleep_forever()
+
+
+async def _look_to_hub(bench: Bench, hub: HubSide, mt_port: int, nursery: trio.Nursery) -> None:
+    def rung() -> None:
+        bench.modem.ring()
+        bench.port.poke()
+
+    listening = await nursery.start(hub.serve, mt_port, rung)
+    nursery.start_soon(hub.bring)
+    say(
+        f"MO messages go to {hub.host}:{hub.port};"
+        f" MT messages: directip-gateway=127.0.0.1:{listening}"
+    )
+
+
+async def listen(obey: Callable[[str], str]) -> None:
+    """Obey what is typed until there is nothing more to read."""
+    async for line in typed():
+        try:
+            said = obey(line)
+        except BadCommand as bad:
+            said = str(bad)
+        for part in said.splitlines():
+            say(part)
+
+
+async def typed() -> AsyncIterator[str]:
+    """Yield the lines of standard input, without line ends; one that does not end is left out."""
+    rest = b""
+    # In a thread that may be left behind: a terminal stays blocking for the shell behind us.
+    while piece := await trio.to_thread.run_sync(os.read, 0, 4096, abandon_on_cancel=True):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")

@@ -1,0 +1,241 @@
+"""`fieldagent simulate fleet`: very many emulated kits against an operator's own hub, and what came
+of it."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import random
+import resource
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import trio
+
+from fieldagent.agent.channels.connecting import Unreachable
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.hub_connection import HubAddress, TokenRefused, probe
+from fieldagent.agent.settings import hub_address
+from fieldagent.extensions.lab.simulator.fleet import Fleet, Plan
+from fieldagent.extensions.lab.simulator.fleet_figures import FleetCost, as_expected, lines, report
+from fieldagent.extensions.lab.simulator.fleet_tokens import NoTokens, read_tokens
+from fieldagent.system import waits
+from fieldagent.system.exit_codes import ERROR, OK, REFUSED, UNAVAILABLE, USAGE
+from fieldagent.system.log_lines import complain
+from fieldagent.system.properties import WrongProperty
+from fieldagent.system.signals import Asks, run_heeding
+from fieldagent.system.terminal import escaped
+from fieldagent.system.wording import counted, reason_of
+
+FILES_BESIDE = 64
+"""Open files of this program that are no links."""
+TELL_EVERY = 5.0
+SETTLE = 30.0
+"""Seconds in which the hub may confirm what is under way in the end."""
+PROBES = 3
+"""Tokens that are tried before the fleet: a hub that refuses all of them is not theirs."""
+BUSY = 0.9
+"""Of a processor: from there on what is measured is this program."""
+PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+class _NotBegun(Exception):
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+def fleet(arguments: argparse.Namespace) -> int:
+    """Let the kits talk to the hub, and print what came of it. Returns ERROR where that is not as
+    it should be."""
+    try:
+        hub, tokens = _hub(arguments), _tokens(arguments)
+        _check_sources(arguments.source)
+        _raise_open_files(len(tokens))
+        run = _Run(arguments, hub, tokens)
+        run_heeding(run.run)
+    except _NotBegun as none:
+        complain(escaped(str(none)))
+        return none.code
+    figures = run.report
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        print("\n".join(escaped(line) for line in lines(figures)))
+    return OK if as_expected(figures) else ERROR
+
+
+def _hub(arguments: argparse.Namespace) -> HubAddress:
+    try:
+        address = hub_address(arguments.hub)
+    except WrongProperty as wrong:
+        raise _NotBegun(f"--hub {wrong}", USAGE) from None
+    return HubAddress(address, "", arguments.ca_file)
+
+
+def _tokens(arguments: argparse.Namespace) -> list[str]:
+    try:
+        tokens = read_tokens(arguments.tokens.read_text())
+    except (NoTokens, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError):
+            raise _NotBegun(f"--tokens {reason_of(error)}", USAGE) from None
+        why = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
+        raise _NotBegun(f"--tokens {arguments.tokens}: {why}", USAGE) from None
+    wanted = len(tokens) - arguments.first + 1 if arguments.kits is None else arguments.kits
+    chosen = tokens[arguments.first - 1 :][: max(0, wanted)]
+    if not chosen or len(chosen) < wanted:
+        raise _NotBegun(
+            f"{arguments.tokens} has {counted(len(tokens), 'token')}: from {arguments.first} on"
+            f" there are not {max(1, wanted)}; `fieldagent hub device make` makes more",
+            USAGE,
+        )
+    return chosen
+
+
+def _check_sources(addresses: Sequence[str]) -> None:
+    for address in addresses:
+        try:
+            with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probing:
+                probing.bind((address, 0))
+        except (OSError, UnicodeError):
+            raise _NotBegun(f"--source {address} is no address of this machine", USAGE) from None
+
+
+def _raise_open_files(links: int) -> None:
+    needed = links + FILES_BESIDE
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < needed:
+        raise _NotBegun(
+            f"{links} links take {needed} open files, and this process may have {most}: raise its"
+            " hard limit (LimitNOFILE of its systemd unit, `ulimit -Hn` as root, `hard nofile` in"
+            f" /etc/security/limits.conf), or take --kits {max(1, most - FILES_BESIDE)} and another"
+            " machine with --first",
+            USAGE,
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+class _Run:
+    def __init__(self, arguments: argparse.Namespace, hub: HubAddress, tokens: list[str]) -> None:
+        self.report: dict[str, Any] = {}
+        self._seconds = arguments.minutes * 60
+        self._hub = hub
+        self._tokens = tokens
+        self._plan = Plan(arguments.every, arguments.connect_rate, tuple(arguments.source))
+        self._began = 0.0
+
+    async def run(self, asks: Asks) -> None:
+        """Run the fleet until its time is over or it is asked to end, and make the `report`.
+        Raises _NotBegun."""
+        await self._try_some()
+        memory, processor = _memory(), time.process_time()
+        self._began = trio.current_time()
+        all_kits = Fleet(self._hub, self._tokens, self._plan)
+        async with trio.open_nursery() as nursery:
+            over = trio.Event()
+            nursery.start_soon(_until_given_up, all_kits, over)
+            nursery.start_soon(self._show, all_kits)
+            with waits.move_on_after(self._seconds):
+                await _first_of(asks, over)
+            all_kits.stop()
+            with trio.move_on_after(SETTLE):
+                async with trio.open_nursery() as waiting:
+                    waiting.start_soon(_break_off, asks, waiting.cancel_scope)
+                    await all_kits.settled()
+                    waiting.cancel_scope.cancel()
+            seconds = trio.current_time() - self._began
+            cost = FleetCost(seconds, time.process_time() - processor, _memory(), memory)
+            figures = all_kits.figures
+            self.report = report(figures, len(self._tokens), all_kits.waiting(), cost)
+            self.report["advice"] = self._advice(cost)
+            nursery.cancel_scope.cancel()
+
+    async def _try_some(self) -> None:
+        """Raises _NotBegun where this is not the hub of these tokens, or none."""
+        some = random.sample(self._tokens, min(PROBES, len(self._tokens)))
+        for token in some:
+            try:
+                return await probe(replace(self._hub, token=token))
+            except TokenRefused:
+                continue
+            except Unreachable as trouble:
+                code = REFUSED if trouble.state is LinkState.FAULT else UNAVAILABLE
+                text = trouble.reason.replace("hub-ca-file", "--ca-file")
+                raise _NotBegun(f"no kit was emulated: {text}", code) from None
+        raise _NotBegun(
+            f"no kit was emulated: the hub at {self._hub.address} refuses"
+            f" {counted(len(some), 'token')} of the file: it is another hub, or these test kits"
+            " were deleted there. Make some at your hub by `fieldagent hub device make`",
+            REFUSED,
+        )
+
+    async def _show(self, all_kits: Fleet) -> NoReturn:
+        figures, kits = all_kits.figures, len(self._tokens)
+        while True:
+            await trio.sleep(TELL_EVERY)
+            minutes, seconds = divmod(int(trio.current_time() - self._began), 60)
+            print(
+                f"[fleet] {minutes:02}:{seconds:02}  {figures.open} of {kits} links open,"
+                f" {figures.sent} items sent, {figures.confirmed} confirmed,"
+                f" {figures.refused.total()} attempts refused, {figures.lost.total()} links lost",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def _advice(self, cost: FleetCost) -> list[str]:
+        """Return what limited the run, and what to do about it."""
+        refused, links = self.report["links"]["refused"], self.report["links"]
+        advice = []
+        if any(reason.endswith(_error(errno.EMFILE)) for reason in refused):
+            advice.append("Open files ran out: raise the hard limit of this process.")
+        if any(reason.endswith(_error(errno.EADDRNOTAVAIL)) for reason in refused):
+            low, high = PORT_RANGE.read_text().split()
+            advice.append(
+                f"Ports ran out: one address of this machine has {int(high) - int(low) + 1} to one"
+                " hub (net.ipv4.ip_local_port_range). Give it more addresses, each with --source."
+            )
+        if cost.processor > BUSY * cost.seconds:
+            advice.append(
+                "This program had no processor left, so that the times are its own, too: share the"
+                " kits among several processes or machines, by --first and --kits."
+            )
+        if links["givenUp"]:
+            advice.append(
+                f"{counted(links['givenUp'], 'kit')} gave up, for the reasons above: their tokens"
+                " are not of this hub any more, or somebody else uses them."
+            )
+        return advice
+
+
+def _error(number: int) -> str:
+    return os.strerror(number).lower()
+
+
+async def _until_given_up(all_kits: Fleet, over: trio.Event) -> None:
+    await all_kits.run()
+    over.set()
+
+
+async def _first_of(asks: Asks, over: trio.Event) -> None:
+    """Wait until somebody wants it to stop, or nothing is left to go on with."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_break_off, asks, nursery.cancel_scope)
+        await over.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _break_off(asks: Asks, scope: trio.CancelScope) -> None:
+    await asks.receive()
+    scope.cancel()
+
+
+def _memory() -> int:
+    """Return the bytes of memory that are this process's own (proc_pid_statm(5))."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -1,0 +1,213 @@
+"""`fieldagent simulate gsm`: a GSM modem for text messages on a pty, which obeys what is typed."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import trio
+
+from fieldagent.extensions.lab.simulate import link_to, typed, until_stopped
+from fieldagent.extensions.lab.simulator.commands import BadCommand, number_in
+from fieldagent.extensions.lab.simulator.gsm_modem import SimulatedGsmModem, shown
+from fieldagent.extensions.lab.simulator.pty_port import open_pty
+from fieldagent.system.terminal import escaped
+from fieldagent.wire.errors import LocalProtocolError
+from fieldagent.wire.sms_pdu import Part
+
+HELP = """\
+sms NUMBER TEXT     an SMS comes
+data NUMBER HEX     one of octets comes
+part NUMBER REFERENCE I/N TEXT
+                    the part I of N of one comes
+report N WHAT       what became of the Nth SMS that left: delivered, unconfirmed, trying, failed
+later HOURS         the network's clock goes on by so many
+refuse NUMBER       the network refuses the next SMS: +CMS ERROR: NUMBER
+lose                the next SMS leaves, and its reply is lost
+garble              the same with a reply that nobody can read
+noise [N]           the next message that is read comes garbled over the line, N times
+stuck               the next Ctrl-Z is not heard
+full                the SIM is full
+sim                 how many are on it, and how many of them were read
+undelivered         the network says later that the next SMS was not delivered
+network on|off      whether there is one
+pin PIN             the SIM wants it, from now on at each start
+deaf / hears        the modem hears nothing / hears again
+reports on|off      whether the network says what became of an SMS
+unplug / plug       the line is gone / is there again"""
+
+
+FULL = "the SIM is full: nothing is stored"
+
+
+def say(line: str) -> None:
+    """Print a line of the simulation at once, with what terminals would obey escaped."""
+    print(f"[gsm] {escaped(line)}", flush=True)
+
+
+def gsm(arguments: argparse.Namespace) -> int:
+    """Simulate a modem until stopped; without `--link` its port is in a folder that is removed
+    then."""
+    with link_to(arguments.link, "gsm") as link:
+        return until_stopped(partial(_run, GsmPort(link)))
+
+
+class GsmPort:
+    """The modem at the end of a serial line that can be unplugged."""
+
+    def __init__(self, link: Path) -> None:
+        self.link = link
+        self.ahead = 0
+        """Seconds that the network's clock is ahead of this machine's."""
+        self.modem = SimulatedGsmModem(
+            lambda message: say(shown(message)), clock=lambda: time.time() + self.ahead
+        )
+        self._plugged = trio.Event()
+        self._plugged.set()
+        self._unplugged = trio.CancelScope()
+        self._poked = trio.Event()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+        """Serve the line while it is plugged in, for ever; unplugged, the modem loses its power."""
+        while True:
+            await self._plugged.wait()
+            with trio.CancelScope() as self._unplugged:
+                async with open_pty(self.link) as line, trio.open_nursery() as nursery:
+                    nursery.start_soon(self._speak, line)
+                    task_status.started()
+                    task_status = trio.TASK_STATUS_IGNORED
+                    while True:
+                        stuck = self.modem.faults.stuck
+                        self.modem.receive_data(await line.receive_some(4096))
+                        if self.modem.faults.stuck < stuck:
+                            say("a Ctrl-Z is not heard")
+                        self.poke()
+            self.modem.power_off()
+
+    def poke(self) -> None:
+        """Look whether the modem has something to say."""
+        self._poked.set()
+
+    async def _speak(self, line: trio.lowlevel.FdStream) -> NoReturn:
+        # The one task that writes: what is typed and what is asked on the line come at once.
+        while True:
+            self._poked = trio.Event()
+            while data := self.modem.data_to_send():
+                await line.send_all(data)
+            await self._poked.wait()
+
+    def unplug(self) -> None:
+        """Take the line away, and the modem's power with it."""
+        if self._plugged.is_set():
+            self._plugged = trio.Event()
+            self._unplugged.cancel()
+
+    def plug(self) -> None:
+        """Give the line back, under the same name."""
+        self._plugged.set()
+
+
+async def _run(port: GsmPort) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(port.run)
+        say(f"modem on {port.link}")
+        say("type `help` for what can come and what can go wrong")
+        async for line in typed():
+            try:
+                said = obey(port, line)
+            except (BadCommand, LocalProtocolError) as bad:
+                said = str(bad)
+            port.poke()
+            for part in said.splitlines():
+                say(part)
+        # Nobody types any more, as in the background: the network stays.
+        await trio.sleep_forever()
+
+
+def obey(port: GsmPort, line: str) -> str:
+    """Carry out one command; what to tell comes back. Raises BadCommand, LocalProtocolError."""
+    word, _, rest = line.strip().partition(" ")
+    faults = port.modem.faults
+    # What HELP lists: most are done in one line, which a table would hide in lambdas.
+    match word:
+        case "":
+            return ""
+        case "help":
+            return HELP
+        case "sms" | "data":
+            number, _, text = rest.partition(" ")
+            stored = port.modem.receive_text(number, _octets(text) if word == "data" else text)
+            return f"{stored} stored" if stored else FULL
+        case "part":
+            return _part(port.modem, rest)
+        case "report":
+            return _report(port.modem, rest)
+        case "later":
+            port.ahead += 3_600 * number_in(rest, 0, 100_000, "hours")
+        case "refuse":
+            faults.refuse.append(number_in(rest, 0, 65_535, "an error"))
+        case "lose":
+            faults.lose_reply += 1
+        case "garble":
+            faults.garble_reply += 1
+        case "noise":
+            faults.garble_listed += number_in(rest or "1", 1, 100, "times")
+        case "stuck":
+            faults.stuck += 1
+        case "undelivered":
+            faults.undelivered += 1
+        case "network" if rest in ("on", "off"):
+            port.modem.network = rest == "on"
+        case "pin" if rest.isdecimal():
+            port.modem.pin = rest
+        case "full":
+            port.modem.fill()
+        case "sim":
+            read = sum(each.read for each in port.modem.store.values())
+            return f"{len(port.modem.store)} on the SIM, {read} of them read"
+        case "deaf" | "hears":
+            faults.deaf = word == "deaf"
+        case "reports" if rest in ("on", "off"):
+            port.modem.reports = rest == "on"
+        case "unplug":
+            port.unplug()
+        case "plug":
+            port.plug()
+        case _:
+            raise BadCommand(f"{line.strip()!r} is no command; `help` lists them")
+    return "as you say"
+
+
+_PART = re.compile(r"(\S+) ([0-9]{1,3}) ([0-9]{1,3})/([0-9]{1,3}) (.+)", re.ASCII)
+_REPORT = re.compile(r"([0-9]{1,3}) (delivered|unconfirmed|trying|failed)", re.ASCII)
+_STATUS = {"delivered": 0x00, "unconfirmed": 0x01, "trying": 0x20, "failed": 0x46}
+"""TP-ST (3GPP TS 23.040, 9.2.3.15)."""
+
+
+def _part(modem: SimulatedGsmModem, text: str) -> str:
+    match = _PART.fullmatch(text)
+    if match is None or max(map(int, match.groups()[1:4])) > 255:
+        raise BadCommand("say it so: part +41791234567 7 1/2 first half of the text")
+    reference, number, total = map(int, match.groups()[1:4])
+    stored = modem.receive_part(match[1], Part(reference, total, number), match[5])
+    return "1 stored" if stored else FULL
+
+
+def _report(modem: SimulatedGsmModem, text: str) -> str:
+    match = _REPORT.fullmatch(text)
+    if match is None:
+        raise BadCommand("say it so: report 1 delivered")
+    if not 1 <= int(match[1]) <= len(modem.sent_to):
+        return f"{len(modem.sent_to)} SMS have left"
+    return "as you say" if modem.report(int(match[1]), _STATUS[match[2]]) else FULL
+
+
+def _octets(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise BadCommand("octets are pairs of hexadecimal digits") from None

@@ -1,0 +1,292 @@
+"""`fieldagent simulate node`: radio nodes on ptys, with one lossy air between them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import TypeAlias
+
+import trio
+
+from fieldagent.extensions.lab.simulate import link_to, typed, until_stopped
+from fieldagent.extensions.lab.simulator import companion
+from fieldagent.extensions.lab.simulator.air import (
+    BadTopology,
+    Impairments,
+    SharedAir,
+    read_topology,
+)
+from fieldagent.extensions.lab.simulator.commands import BadCommand, number_in
+from fieldagent.extensions.lab.simulator.companion import SimulatedCompanion
+from fieldagent.extensions.lab.simulator.lora import LoraAir
+from fieldagent.extensions.lab.simulator.meshcore import SimulatedMeshcore
+from fieldagent.extensions.lab.simulator.meshtastic import EU_868, SimulatedMeshtastic, acquaint
+from fieldagent.extensions.lab.simulator.node import SimulatedNode
+from fieldagent.extensions.lab.simulator.nodes import Nodes, RadioKind, SimulatedRadio, Socket
+from fieldagent.extensions.lab.simulator.rnode import SimulatedRnode
+from fieldagent.system.exit_codes import USAGE
+from fieldagent.system.terminal import escaped
+
+Kind: TypeAlias = "tuple[RadioKind, SharedAir]"
+
+
+def say(line: str) -> None:
+    """Print a line of the simulation at once, with what terminals would obey escaped."""
+    print(f"[air] {escaped(line)}", flush=True)
+
+
+def _nodes(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
+    air = SharedAir(random, impairments, arguments.bitrate)
+    air.packet_bytes = arguments.packet_bytes
+    return SimulatedNode, air
+
+
+def _meshcore(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
+    return SimulatedMeshcore, LoraAir(random, impairments)
+
+
+def _rnode(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
+    return SimulatedRnode, LoraAir(random, impairments)
+
+
+def _meshtastic(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
+    return SimulatedMeshtastic, _listening_first(LoraAir(random, impairments))
+
+
+def _listening_first(air: SharedAir) -> SharedAir:
+    # Chips look for a preamble before they speak, which others send for tens of symbols: what is
+    # lost is what `--loss` says, and what who transmits does not hear.
+    air.turnaround = 0.0
+    return air
+
+
+def _companion(random: Random, impairments: Impairments, arguments: argparse.Namespace) -> Kind:
+    return SimulatedCompanion, _listening_first(LoraAir(random, impairments))
+
+
+KINDS = {
+    "node": _nodes,
+    "meshcore": _companion,
+    "meshcore-kiss": _meshcore,
+    "rnode": _rnode,
+    "meshtastic": _meshtastic,
+}
+"""By what `radio-protocol` calls them, or `mesh-protocol`. A LoRa radio's rate is that of its
+settings."""
+
+
+def node(arguments: argparse.Namespace) -> int:
+    """Simulate the nodes until stopped. It prints the seed, with which chance is the same again."""
+    seed = SystemRandom().getrandbits(32) if arguments.seed is None else arguments.seed
+    impairments = Impairments(
+        loss=arguments.loss,
+        duplicates=arguments.duplicates,
+        bit_errors=arguments.bit_errors,
+        delay=arguments.delay,
+    )
+    kind, air = KINDS[arguments.kind](Random(seed), impairments, arguments)
+    if arguments.topology is not None:
+        try:
+            air.losses = read_topology(arguments.topology.read_text(), arguments.nodes)
+        except (BadTopology, OSError, UnicodeDecodeError) as error:
+            print(f"fieldagent: {escaped(f'{arguments.topology}: {error}')}", file=sys.stderr)
+            return USAGE
+    with link_to(arguments.link, "") as folder:
+        nodes = Nodes(air, _links(folder, arguments.nodes, arguments.tcp_port), say, kind)
+        _introduce([socket.node for socket in nodes.sockets], arguments.crowd)
+        say(f"seed {seed}")
+        return until_stopped(partial(_run, nodes))
+
+
+def _links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
+    """Return where each is: the first, a kit's, on a serial line in any case."""
+    links: list[Path | int] = [folder / f"node-{number}" for number in range(1, count + 1)]
+    if tcp_port is not None:
+        links[1:] = [tcp_port and tcp_port + place for place in range(count - 1)]
+    return links
+
+
+def _introduce(radios: Sequence[SimulatedRadio], crowd: int) -> None:
+    """Those that know each other's names have heard them before."""
+    acquaint([each for each in radios if isinstance(each, SimulatedMeshtastic)], crowd)
+    companions = [each for each in radios if isinstance(each, SimulatedCompanion)]
+    companion.acquaint(companions, crowd)
+
+
+async def _run(nodes: Nodes) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(nodes.run)
+        for socket in nodes.sockets:
+            say(f"node {socket.node.number}: radio-port={_place(socket)}")
+        say("type `help` for what can go wrong")
+        async for line in typed():
+            try:
+                text = obey(nodes, line)
+            except BadCommand as bad:
+                text = str(bad)
+            for part in text.splitlines():
+                say(part)
+        # Nobody types any more, as in the background: the air stays.
+        await trio.sleep_forever()
+
+
+def _place(socket: Socket) -> str:
+    tcp = isinstance(socket.link, int)
+    return f"tcp://127.0.0.1:{socket.link}" if tcp else str(socket.link)
+
+
+def obey(nodes: Nodes, line: str) -> str:
+    """Carry out one command; what to tell comes back. Raises BadCommand."""
+    word, *rest = line.split() or [""]
+    if not word:
+        return ""
+    if word not in COMMANDS:
+        raise BadCommand(f"{word!r} is no command; `help` lists them")
+    return COMMANDS[word][1](nodes, rest)
+
+
+def _socket(nodes: Nodes, rest: list[str]) -> Socket:
+    numbers = [str(socket.node.number) for socket in nodes.sockets]
+    if not rest or rest[0] not in numbers:
+        raise BadCommand(f"name a node: {', '.join(numbers)}")
+    return nodes.sockets[numbers.index(rest[0])]
+
+
+def _chance(rest: list[str]) -> float:
+    try:
+        chance = float(rest[0])
+    except (IndexError, ValueError):
+        chance = -1.0
+    if not 0 <= chance <= 1:
+        raise BadCommand("a chance is a number from 0 to 1")
+    return chance
+
+
+def _unplug(nodes: Nodes, rest: list[str]) -> str:
+    nodes.unplug(_socket(nodes, rest))
+    return f"node {rest[0]} is gone"
+
+
+def _plug(nodes: Nodes, rest: list[str]) -> str:
+    nodes.plug(_socket(nodes, rest))
+    return f"node {rest[0]} is back"
+
+
+def _reboot(nodes: Nodes, rest: list[str]) -> str:
+    nodes.reboot(_socket(nodes, rest))
+    return f"node {rest[0]} starts anew and has forgotten everything"
+
+
+def _loss(nodes: Nodes, rest: list[str]) -> str:
+    nodes.air.impairments.loss = _chance(rest)
+    return f"{nodes.air.impairments.loss:.0%} of the packets are lost"
+
+
+def _busy(nodes: Nodes, rest: list[str]) -> str:
+    if not rest or rest[0] not in ("on", "off"):
+        raise BadCommand("busy on, or busy off")
+    for socket in nodes.sockets:
+        socket.node.busy = rest[0] == "on"
+    return "the channel is never free" if rest[0] == "on" else "the channel is free"
+
+
+def _away(nodes: Nodes, rest: list[str]) -> str:
+    number = _socket(nodes, rest).node.number
+    nodes.air.away.add(number)
+    return f"node {number} is in nobody's earshot"
+
+
+def _near(nodes: Nodes, rest: list[str]) -> str:
+    number = _socket(nodes, rest).node.number
+    nodes.air.away.discard(number)
+    return f"node {number} is in earshot again"
+
+
+def _between(nodes: Nodes, rest: list[str]) -> str:
+    one, other = (_socket(nodes, rest[place : place + 1]).node.number for place in (0, 1))
+    if one == other or len(rest) != 3:
+        raise BadCommand("between A B 0..1, or between A B off, of two nodes")
+    if rest[2] == "off":
+        nodes.air.move(one, other, None)
+        return f"nodes {one} and {other} do not hear each other"
+    loss = _chance(rest[2:])
+    nodes.air.move(one, other, loss)
+    return f"nodes {one} and {other} lose {loss:.0%} of what is between them"
+
+
+def _region(nodes: Nodes, rest: list[str]) -> str:
+    radio = _socket(nodes, rest).node
+    if not isinstance(radio, SimulatedMeshtastic):
+        raise BadCommand("only a meshtastic radio has a region")
+    if rest[1:] not in (["on"], ["off"]):
+        raise BadCommand("region N on, or region N off")
+    radio.set_region(EU_868 if rest[1] == "on" else 0)
+    return (
+        f"node {rest[0]} {'transmits' if radio.region else 'transmits nothing: no region is set'}"
+    )
+
+
+def _provisioned(nodes: Nodes, rest: list[str]) -> str:
+    board = _socket(nodes, rest).node
+    if not isinstance(board, SimulatedRnode):
+        raise BadCommand("only an rnode is provisioned, or is not")
+    if rest[1:] not in (["on"], ["off"]):
+        raise BadCommand("provisioned N on, or provisioned N off")
+    board.provisioned = rest[1] == "on"
+    return f"node {rest[0]} is {'provisioned' if board.provisioned else 'not provisioned'}"
+
+
+def _battery(nodes: Nodes, rest: list[str]) -> str:
+    board = (socket := _socket(nodes, rest)).node
+    if len(rest) != 2:
+        raise BadCommand("battery N and its per cent, or of a meshcore-kiss board its millivolts")
+    if isinstance(board, SimulatedNode):
+        percent = number_in(rest[1], 0, 100, "per cent")
+        nodes.drain(socket, percent)
+        return f"the battery of node {rest[0]} has {percent} %"
+    if not isinstance(board, SimulatedMeshcore):
+        raise BadCommand("only a node or a meshcore-kiss board has a battery that can be set")
+    board.millivolts = number_in(rest[1], 0, 0xFFFF, "millivolts")
+    return f"the battery of node {rest[0]} has {board.millivolts} mV"
+
+
+def _mute(nodes: Nodes, rest: list[str]) -> str:
+    radio = _socket(nodes, rest).node
+    if not isinstance(radio, SimulatedCompanion):
+        raise BadCommand("only a meshcore radio can be mute")
+    if rest[1:] not in (["on"], ["off"]):
+        raise BadCommand("mute N on, or mute N off")
+    radio.mute = rest[1] == "on"
+    return f"node {rest[0]} {'says nothing to its host' if radio.mute else 'answers'}"
+
+
+def _help(nodes: Nodes, rest: list[str]) -> str:
+    return "\n".join(text for text, _ in COMMANDS.values())
+
+
+COMMANDS: dict[str, tuple[str, Callable[[Nodes, list[str]], str]]] = {
+    "unplug": ("unplug N       take a node away", _unplug),
+    "plug": ("plug N         put it back", _plug),
+    "reboot": ("reboot N       let it start anew, as after a brown-out", _reboot),
+    "away": ("away N         carry a node out of everybody's earshot", _away),
+    "near": ("near N         bring it back", _near),
+    "between": (
+        "between A B 0..1|off  move two nodes: so much is lost between them, or all",
+        _between,
+    ),
+    "region": ("region N on|off  set the region of a meshtastic radio, or none", _region),
+    "mute": ("mute N on|off  let a meshcore radio say nothing to its host", _mute),
+    "provisioned": ("provisioned N on|off  provision an rnode, or undo that", _provisioned),
+    "battery": (
+        "battery N PERCENT  charge or drain a node; of a meshcore-kiss board MILLIVOLTS",
+        _battery,
+    ),
+    "loss": ("loss 0..1      lose that share of the packets", _loss),
+    "busy": ("busy on|off    no node finds the channel free", _busy),
+    "help": ("help           this list", _help),
+}
+"""Name, what `help` says, and what it does."""

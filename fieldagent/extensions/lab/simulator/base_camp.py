@@ -1,0 +1,183 @@
+"""Somebody at home behind the operator's gateway, who reads what the kit sends and writes to it.
+
+What comes is decoded and printed; fragments that are missing are asked for; what goes to the kit is
+cut and numbered as the hub does it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
+from fieldagent.package.package import Item, recorded
+from fieldagent.package.payload import Identity
+from fieldagent.package.writing import item_json, kind_of, write_timestamp
+from fieldagent.system.wording import counted
+from fieldagent.wire.envelope import (
+    Entry,
+    Envelope,
+    Fragment,
+    Introduction,
+    Receipt,
+    Report,
+    Unreadable,
+    decode,
+    digest_of_slices,
+    encode,
+)
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.fragments import join, split
+from fieldagent.wire.sbd import MT_BYTES
+from fieldagent.wire.tag import TAG_BYTES
+
+ORIGIN = 1
+BODIES_KEPT = 20
+"""MT messages that can be sent again as they are."""
+HOME = Identity("1", "Base camp", "User", "base@example.org", "7")
+
+
+class HomeWriter:
+    """What goes to the kit: numbered, cut where it must be, and kept to repeat it."""
+
+    def __init__(
+        self, queue: MtQueue, clock: Callable[[], float], key: bytes | None, mt_bytes: int
+    ) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._key = key
+        self._mt_bytes = mt_bytes
+        self._sequence = int(clock())
+        self._introduced = False
+        self._sent: dict[int, list[Fragment]] = {}
+        self._bodies: deque[bytes] = deque(maxlen=BODIES_KEPT)
+
+    def send(self, item: Item, *, sos: bool = False) -> int:
+        """Return how many MT messages it takes."""
+        self._sequence += 1
+        moment = recorded(item)
+        time = int(moment.timestamp() if moment else self._clock())
+        entry = Entry(self._sequence, item, time, sos)
+        entries = [entry]
+        if not self._introduced:
+            entries.insert(0, Entry(ORIGIN, Introduction(HOME), entry.time))
+            self._introduced = True
+        whole = encode(entries, origin=ORIGIN)
+        capacity = self._mt_bytes - (0 if self._key is None else TAG_BYTES + 1)
+        if len(whole) <= capacity:
+            self._put(entries)
+            return 1
+        fragments = self._sent[self._sequence] = split(whole, capacity)
+        for fragment in fragments:
+            self._put([Entry(self._sequence, fragment)])
+        return len(fragments)
+
+    def repeat(self, sequence: int, report: Report) -> int:
+        """Send again what the kit lacks of an item; how many fragments."""
+        missing = [f for f in self._sent.get(sequence, []) if f.index not in report.arrived]
+        for fragment in missing:
+            self._put([Entry(sequence, fragment)])
+        return len(missing)
+
+    def repeat_unreadable(self, said: Unreadable) -> bool:
+        """Send again what the kit could not read; False where nothing of that size is known."""
+        for body in self._bodies:
+            if len(body) == said.size:
+                self._queue.put(body)
+                return True
+        return False
+
+    def ask_for_missing(self, sequence: int, count: int, slices: dict[int, bytes]) -> None:
+        """Queue a Report to the kit that tells which of `count` fragments are here, by index."""
+        digest = digest_of_slices(slices[position] for position in sorted(slices))
+        report = Report(count, frozenset(slices), digest)
+        self._put([Entry(sequence, report, int(self._clock()))], origin=0)
+
+    def _put(self, entries: list[Entry], origin: int = ORIGIN) -> None:
+        body = encode(entries, origin=origin, key=self._key)
+        self._bodies.append(body)
+        self._queue.put(body)
+
+
+class BaseCamp:
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        queue: MtQueue,
+        *,
+        clock: Callable[[], float] = time.time,
+        key: bytes | None = None,
+        keys: Sequence[bytes] = (),
+        mt_bytes: int = MT_BYTES,
+    ) -> None:
+        """`mt_bytes` is what the kit's modem takes in one message."""
+        self._say = say
+        self._keys = keys
+        self._writer = HomeWriter(queue, clock, key, mt_bytes)
+        self._seen: set[bytes] = set()
+        self._slices: dict[tuple[int, int], dict[int, bytes]] = {}
+        self.lose_fragments = 0
+        """How many of the next fragments are to be lost on their way home."""
+        self.received: list[Item] = []
+        """What came whole, each once, in order."""
+
+    def send(self, item: Item, *, sos: bool = False) -> int:
+        """Queue an item for the kit; how many MT messages it takes."""
+        return self._writer.send(item, sos=sos)
+
+    def take(self, imei: str, momsn: int, body: bytes) -> None:
+        """Print what an MO message holds and answer what it asks; an unreadable one as hex."""
+        try:
+            self._read(decode(body, keys=self._keys))
+        except RemoteProtocolError as error:
+            self._say(f"   not readable: {error}: {body.hex()}")
+
+    def _read(self, envelope: Envelope) -> None:
+        for entry in envelope.entries:
+            content = entry.content
+            if isinstance(content, Fragment):
+                self._read_fragment(entry.sequence, content)
+            elif isinstance(content, Report):
+                again = counted(self._writer.repeat(entry.sequence, content), "fragment")
+                self._say(f"   report: to the kit again: {again} of {entry.sequence}")
+            elif isinstance(content, Unreadable):
+                known = self._writer.repeat_unreadable(content)
+                what = "sent again" if known else "not known here"
+                self._say(f"   a message of {content.size} bytes could not be read: {what}")
+            elif isinstance(content, Receipt):
+                self._say(f"   receipt: {entry.sequence} is stored")
+            elif isinstance(content, Item):
+                self._read_item(entry, content)
+        for trouble in envelope.not_understood:
+            self._say(f"   {trouble}")
+
+    def _read_item(self, entry: Entry, item: Item) -> None:
+        known = encode([entry])
+        again = " (again)" if known in self._seen else ""
+        if not again:
+            self._seen.add(known)
+            self.received.append(item)
+        when = write_timestamp(datetime.fromtimestamp(entry.time, UTC))
+        text = json.dumps(item_json(item), ensure_ascii=False)
+        sos = " SOS" if entry.sos else ""
+        self._say(f"   {entry.sequence} {when}{sos} {kind_of(item)} {text}{again}")
+
+    def _read_fragment(self, sequence: int, part: Fragment) -> None:
+        what = f"   {sequence} fragment {part.index + 1} of {part.count}"
+        if self.lose_fragments:
+            self.lose_fragments -= 1
+            self._say(f"{what}: lost on the way home")
+        else:
+            self._say(what)
+            self._slices.setdefault((sequence, part.count), {})[part.index] = part.slice
+        slices = self._slices.get((sequence, part.count), {})
+        if len(slices) == part.count:
+            del self._slices[(sequence, part.count)]
+            self._read(decode(join(slices)))
+        elif part.index == part.count - 1:
+            self._writer.ask_for_missing(sequence, part.count, slices)
+            missing = counted(part.count - len(slices), "fragment")
+            self._say(f"   {missing} missing: asked the kit to repeat")

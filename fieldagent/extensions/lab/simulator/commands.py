@@ -1,0 +1,327 @@
+"""What can be typed at the simulator: messages to the kit, and everything that goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
+from fieldagent.extensions.lab.simulator.hub_side import HubSide
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
+from fieldagent.extensions.lab.simulator.pty_port import PtyPort
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
+from fieldagent.extensions.lab.simulator.sbd_state import NextStatus
+from fieldagent.package.package import Data, Item, Location, Message, Waypoint
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.wording import counted
+from fieldagent.wire.errors import LocalProtocolError
+from fieldagent.wire.sbd_status import SessionVerdict, mo_status
+
+
+class BadCommand(Exception):
+    """The text says what is wrong and what is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What the commands work on."""
+
+    modem: SimulatedModem
+    port: PtyPort
+    queue: MtQueue
+    home: BaseCamp
+    hub: HubSide | None = None
+    """With a real hub behind the gateway."""
+
+    def ring(self) -> None:
+        """Tell the modem that a message waits."""
+        self.modem.ring()
+
+
+class Home(Protocol):
+    """What writes to the kit, whichever modem that has."""
+
+    @property
+    def queue(self) -> MtQueue:
+        """Return the MT messages that wait for the kit."""
+
+    @property
+    def home(self) -> BaseCamp:
+        """Return who reads what the kit sends, and writes to it."""
+
+    def ring(self) -> None:
+        """Tell the modem that a message waits."""
+
+
+T = TypeVar("T")
+
+
+def obey(bench: Bench, line: str) -> str:
+    """Carry out one line and say what was done. Raises BadCommand."""
+    said = carry_out(bench, line, COMMANDS)
+    bench.port.poke()
+    return said
+
+
+def carry_out(
+    bench: T, line: str, commands: Mapping[str, tuple[str, Callable[[T, str], str]]]
+) -> str:
+    """Carry out one line by one of these commands. Raises BadCommand."""
+    name, _, rest = line.strip().partition(" ")
+    if not name:
+        return ""
+    if name == "help":
+        return "\n".join(f"  {usage}" for usage, _ in (*commands.values(), (HELP, None)))
+    if name not in commands:
+        raise BadCommand(f"{name!r} is not a command; `help` lists them")
+    return commands[name][1](bench, rest.strip())
+
+
+HELP = "help                        this list"
+
+
+def _queued(bench: Home, parts: int) -> str:
+    bench.ring()
+    return f"queued in {counted(parts, 'MT message')}; the modem rings"
+
+
+def _send(bench: Home, item: Item, *, sos: bool = False) -> str:
+    try:
+        return _queued(bench, bench.home.send(item, sos=sos))
+    except LocalProtocolError as error:
+        raise BadCommand(f"nothing was sent: {error}; send less") from None
+
+
+def _mt(bench: Home, rest: str) -> str:
+    if not rest:
+        raise BadCommand("say what to send: mt TEXT")
+    return _send(bench, Message(rest))
+
+
+def _mt_sos(bench: Home, rest: str) -> str:
+    if not rest:
+        raise BadCommand("say what to send: mt-sos TEXT")
+    return _send(bench, Message(rest), sos=True)
+
+
+def _mt_location(bench: Home, rest: str) -> str:
+    latitude, longitude = _position(rest.split())
+    return _send(bench, Location(latitude, longitude, datetime.now(UTC)))
+
+
+def _mt_waypoint(bench: Home, rest: str) -> str:
+    words = rest.split(maxsplit=2)
+    if len(words) != 3:
+        raise BadCommand("mt-waypoint LATITUDE LONGITUDE NAME")
+    latitude, longitude = _position(words[:2])
+    return _send(bench, Waypoint(latitude, longitude, words[2], datetime.now(UTC)))
+
+
+def _mt_data(bench: Home, rest: str) -> str:
+    return _send(bench, Data(_bytes(rest, "mt-data")))
+
+
+def _bytes(rest: str, command: str) -> bytes:
+    try:
+        return Path(rest[1:]).read_bytes() if rest[:1] == "@" else bytes.fromhex(rest)
+    except (OSError, ValueError) as error:
+        raise BadCommand(f"{command} HEX, or {command} @FILE: {error}") from None
+
+
+def _mt_again(bench: Home, rest: str) -> str:
+    if not bench.queue.repeat_last():
+        raise BadCommand("nothing waits that could be sent twice")
+    return "a copy of the last one waits too"
+
+
+def _mt_lose(bench: Home, rest: str) -> str:
+    if not bench.queue.lose_first():
+        raise BadCommand("nothing waits that could be lost")
+    return "the message that waited first is lost"
+
+
+def _mt_raw(bench: Home, rest: str) -> str:
+    bench.queue.put(_bytes(rest, "mt-raw"))
+    return _queued(bench, 1)
+
+
+def _position(words: list[str]) -> tuple[float, float]:
+    try:
+        latitude, longitude = (float(word) for word in words)
+    except ValueError:
+        raise BadCommand("a position is two decimal numbers: 47.3769 8.5417") from None
+    if not (abs(latitude) <= 90 and abs(longitude) <= 180):
+        raise BadCommand("latitude is -90 to 90, longitude -180 to 180")
+    return latitude, longitude
+
+
+def number_in(text: str, low: int, high: int, what: str) -> int:
+    """Read a number from `low` to `high`, both included; `what` names it. Raises BadCommand."""
+    if not text.isdecimal() or len(text) > 9 or not low <= int(text) <= high:
+        raise BadCommand(f"{what} is a number from {low} to {high}, not {text!r}")
+    return int(text)
+
+
+def _status(bench: Bench, rest: str) -> str:
+    words = rest.split()
+    delivered = "delivered" in words
+    numbers = [word for word in words if word != "delivered"] or [""]
+    number = number_in(numbers[0], 0, 65, "an MO status")
+    times = number_in(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
+    sent = mo_status(number).verdict is SessionVerdict.SENT
+    plan = NextStatus(number, delivered=sent or delivered, counted=sent or delivered)
+    bench.modem.faults.statuses.extend([plan] * times)
+    sessions = "the next session ends" if times == 1 else f"the next {times} sessions end"
+    return f"{sessions} with {number}: {mo_status(number).means}"
+
+
+def _signal(bench: Bench, rest: str) -> str:
+    bench.modem.set_signal(number_in(rest, 0, 5, "signal"))
+    return f"signal {rest} of 5"
+
+
+def _service(bench: Bench, rest: str) -> str:
+    available = bool(number_in(rest, 0, 1, "service"))
+    bench.modem.set_service(available)
+    return "the network is there" if available else "no network"
+
+
+def _ring(bench: Bench, rest: str) -> str:
+    bench.modem.ring()
+    return "ringing"
+
+
+def _unplug(bench: Bench, rest: str) -> str:
+    bench.port.unplug()
+    return "unplugged; `plug` puts it back"
+
+
+def _plug(bench: Bench, rest: str) -> str:
+    bench.port.plug()
+    return "plugged in"
+
+
+def _brown_out(bench: Bench, rest: str) -> str:
+    bench.modem.brown_out()
+    return "the modem lost power for a moment"
+
+
+def _lose_reply(bench: Bench, rest: str) -> str:
+    bench.modem.faults.lose_replies += 1
+    return "the next session's reply will be lost"
+
+
+def _wrong_sum(bench: Bench, rest: str) -> str:
+    bench.modem.faults.wrong_sums += 1
+    return "the next message will be read with a wrong sum"
+
+
+def _lose_fragment(bench: Bench, rest: str) -> str:
+    bench.home.lose_fragments += 1
+    return "the next fragment will be lost behind the gateway"
+
+
+def _baud(bench: Bench, rest: str) -> str:
+    bench.port.baud = number_in(rest, 1200, 921_600, "baud")
+    return f"the modem talks at {rest} baud"
+
+
+def _hang(bench: Bench, rest: str) -> str:
+    bench.modem.faults.deaf = on = switch_in(rest)
+    return "the modem answers nothing" if on else "the modem answers again"
+
+
+def _echo(bench: Bench, rest: str) -> str:
+    bench.modem.faults.stubborn_echo = on = switch_in(rest)
+    return "the modem echoes whatever it is told" if on else "echo as told"
+
+
+def _spacing(bench: Bench, rest: str) -> str:
+    bench.modem.faults.odd_spacing = on = switch_in(rest)
+    return "odd spacing" if on else "usual spacing"
+
+
+def switch_in(text: str) -> bool:
+    """Read on or off. Raises BadCommand."""
+    if text not in ("on", "off"):
+        raise BadCommand(f"say on or off, not {text!r}")
+    return text == "on"
+
+
+def _latency(bench: Bench, rest: str) -> str:
+    bench.port.latency = float(number_in(rest, 0, 600, "latency in seconds"))
+    return f"a session takes {rest} s"
+
+
+def _hub(bench: Bench) -> HubSide:
+    if bench.hub is None:
+        raise BadCommand("no hub is behind this gateway: start the simulator with --hub")
+    return bench.hub
+
+
+def _hub_status(bench: Bench, rest: str) -> str:
+    words = ("0", *map(str, range(-12, 51)))
+    if rest not in words:
+        raise BadCommand(f"a result is a number from -12 to 50, not {rest!r}")
+    _hub(bench).faults.status = int(rest)
+    return f"the next MT request is answered with {rest}"
+
+
+def _hub_silent(bench: Bench, rest: str) -> str:
+    _hub(bench).faults.silent += 1
+    return "the next MT request is taken and not answered"
+
+
+def _hub_cut(bench: Bench, rest: str) -> str:
+    _hub(bench).faults.cut += 1
+    return "the next MT request is taken and its connection cut"
+
+
+def _hub_late(bench: Bench, rest: str) -> str:
+    _hub(bench).faults.late = float(number_in(rest, 0, 600, "seconds"))
+    return f"MT requests are answered after {rest} s"
+
+
+WRITING: Mapping[str, tuple[str, Callable[[Home, str], str]]] = {
+    "mt": ("mt TEXT                     send a message to the kit", _mt),
+    "mt-location": ("mt-location LAT LON         send a position", _mt_location),
+    "mt-sos": ("mt-sos TEXT                 send a message that is an SOS", _mt_sos),
+    "mt-waypoint": ("mt-waypoint LAT LON NAME    send a point of interest", _mt_waypoint),
+    "mt-data": ("mt-data HEX | @FILE         send raw bytes", _mt_data),
+    "mt-raw": ("mt-raw HEX | @FILE          send an MT message of any bytes at all", _mt_raw),
+    "mt-again": ("mt-again                    queue the last MT message once more", _mt_again),
+    "mt-lose": ("mt-lose                     lose the MT message that waits first", _mt_lose),
+}
+"""Name, what `help` says, and what it does: messages to the kit."""
+COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
+    **WRITING,
+    "status": (
+        "status N [TIMES] [delivered] the next sessions end with MO status N; with `delivered` the"
+        " gateway has the message all the same",
+        _status,
+    ),
+    "signal": ("signal 0..5                 set the bars", _signal),
+    "service": ("service 0|1                 network in sight or not", _service),
+    "ring": ("ring                        ring without a message", _ring),
+    "unplug": ("unplug                      take the modem away", _unplug),
+    "plug": ("plug                        put it back", _plug),
+    "brownout": ("brownout                    reset the modem, also in a session", _brown_out),
+    "lose-reply": (
+        "lose-reply                  the next result of a session is lost",
+        _lose_reply,
+    ),
+    "lose-fragment": ("lose-fragment               lose the next fragment", _lose_fragment),
+    "wrong-sum": ("wrong-sum                   garble the next message read", _wrong_sum),
+    "baud": ("baud N                      talk at this speed, and no other", _baud),
+    "hang": ("hang on|off                 answer nothing", _hang),
+    "echo": ("echo on|off                 echo commands whatever ATE0 says", _echo),
+    "spacing": ("spacing on|off              odd spacing in +SBDIX", _spacing),
+    "latency": ("latency SECONDS             how long a session takes", _latency),
+    "hub-status": ("hub-status N                answer the hub's next MT with N", _hub_status),
+    "hub-silent": ("hub-silent                  do not answer the hub's next MT", _hub_silent),
+    "hub-cut": ("hub-cut                     cut the connection of the hub's next MT", _hub_cut),
+    "hub-late": ("hub-late SECONDS            answer the hub so much later", _hub_late),
+}
+"""Name, what `help` says, and what it does."""

@@ -1,0 +1,460 @@
+"""A radio with MeshCore's companion firmware, as seen from its host and from the air, without I/O.
+
+On the air a packet has the firmware's header, payload types and lengths. What the firmware covers
+by AES with a key agreed by X25519 is covered by a stream of SHA-256 here, so that whoever lacks the
+key reads nothing, in as many bytes; an advert's signature is one of SHA-256, too. No packet is
+repeated: companions hear each other, or do not.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from hashlib import sha256
+from random import Random
+
+from fieldagent.extensions.lab.simulator.air import SharedAir
+from fieldagent.extensions.lab.simulator.lora import SNR, LoraBoard
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire import meshcore_companion as wire
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.lora import LoraSettings, air_time
+from fieldagent.wire.meshcore_companion import (
+    CompanionChannel,
+    CompanionCommand,
+    CompanionContact,
+    CompanionDevice,
+    CompanionError,
+    CompanionSaid,
+    CompanionSelf,
+    CompanionSent,
+    CompanionText,
+    ContactType,
+    TextType,
+)
+
+LORA = LoraSettings(910_525_000, 62_500, 7, 5)
+QUEUE = 16
+"""Packets that wait for the air; one more is refused."""
+STORED = 16
+"""Texts that wait for a host; of one more the oldest is lost."""
+CONTACTS_MAX, CHANNELS_MAX = 100, 8
+TEXT_MAX = 160
+"""Bytes of a text to a contact."""
+NAME_MAX = 31
+"""Bytes of a radio's name."""
+BOOT_TIME = 1_715_770_351
+"""What its clock shows that nobody has set: it has no battery of its own."""
+SEEN = 128
+"""Packets that are known again."""
+VOLTS = 4.01
+MIXER = struct.Struct("<IB")
+"""A text's time, and its type and attempt."""
+GROUP = CompanionChannel(1, "Kits", sha256(b"a simulated group").digest()[:16])
+FLOOD, BY_PATH = 1, 2
+"""How a packet finds its way."""
+HAS_PLACE, HAS_NAME = 0x10, 0x80
+"""In an advert's flags."""
+ADVERT = struct.Struct("<32sI64sB")
+TELEMETRY = 3
+"""The request of that kind."""
+
+
+class _Kind:
+    """Of a packet's payload."""
+
+    REQUEST, RESPONSE, TEXT, ACK, ADVERT, GROUP_TEXT = range(6)
+
+
+class _AwaitedAck(NamedTuple):
+    to: bytes
+    since: float
+
+
+class ContactBook(dict[bytes, CompanionContact]):
+    """Whom a radio knows, by key."""
+
+    def add(self, contact: CompanionContact) -> bool:
+        """Add or change one; False where there is no room."""
+        if contact.key not in self and len(self) >= CONTACTS_MAX:
+            return False
+        self[contact.key] = contact
+        return True
+
+    def called(self, prefix: bytes) -> CompanionContact | None:
+        """Return one whose key begins with that."""
+        return next((each for key, each in self.items() if prefix and key.startswith(prefix)), None)
+
+
+class SimulatedCompanion(LoraBoard):
+    """`receive_data`, `hear` and `tick` tell it what happens; then `data_to_send`, `deadline`.
+
+    What its operator set stays when it starts anew: key, name, place, channels, whom it knows. Its
+    clock and the texts that it kept for its host do not.
+    """
+
+    def __init__(self, number: int, air: SharedAir, random: Random) -> None:
+        super().__init__(number, air, random, QUEUE)
+        self.key = sha256(b"companion %d" % number).digest()
+        self.name = f"Node {number}"
+        self.position = (0, 0)
+        self.adds_by_hand = False
+        self.mute = False
+        """It says nothing to its host, as with the other firmware."""
+        self.contacts = ContactBook()
+        self.channels = {0: CompanionChannel(0, "Public", wire.PUBLIC_KEY), 1: GROUP}
+        self.air.radios[number] = LORA
+        self.reboot()
+
+    def reboot(self) -> None:
+        """Start anew: clock, texts kept for the host and packets are lost, what was set stays."""
+        self._mouth.reboot()
+        self._deframer = wire.CompanionDeframer(wire.TO_RADIO)
+        self._said = bytearray()
+        self._stored: deque[CompanionText] = deque(maxlen=STORED)
+        self._seen: deque[bytes] = deque(maxlen=SEEN)
+        self._awaited: dict[bytes, _AwaitedAck] = {}
+        self._clock = BOOT_TIME - 0.0
+        self._clock_at: float | None = None
+
+    def start(self, now: float) -> None:
+        self._said += b"MeshCore simulated\r\n"
+
+    def leave_host(self) -> None:
+        self._deframer = wire.CompanionDeframer(wire.TO_RADIO)
+        self._said = bytearray()
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes for the host; a mute radio loses them."""
+        said = super().data_to_send()
+        return b"" if self.mute else said
+
+    def tick(self, now: float) -> None:
+        self._mouth.tick(now)
+
+    def time(self, now: float) -> int:
+        """Return what its clock shows."""
+        if self._clock_at is None:
+            self._clock_at = now
+        return int(self._clock + now - self._clock_at)
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        for content in self._deframer.receive_data(data):
+            try:
+                self._obey(content[0], content[1:], now)
+            except RemoteProtocolError:
+                self._done(CompanionError.ILLEGAL)
+
+    def _say(self, kind: int, body: bytes = b"") -> None:
+        self._said += wire.frame(bytes([kind]) + body, wire.FROM_RADIO)
+
+    def _done(self, error: CompanionError | None = None) -> None:
+        """Answer that it is, or why it is not."""
+        if error is None:
+            self._say(CompanionSaid.OK)
+        else:
+            self._say(CompanionSaid.ERROR, bytes([error]))
+
+    def _obey(self, command: int, body: bytes, now: float) -> None:
+        """Raises RemoteProtocolError."""
+        if command == CompanionCommand.SEND_TEXT:
+            self._send_text(body, now)
+        elif command == CompanionCommand.SEND_CHANNEL_TEXT:
+            self._send_channel_text(body, now)
+        elif command == CompanionCommand.ASK_TELEMETRY:
+            self._ask_telemetry(body[3:], now)
+        elif command == CompanionCommand.SEND_ADVERT:
+            self._mouth.take([self._advert(now)], now)
+            self._done()
+        elif command == CompanionCommand.NEXT_MESSAGE:
+            if self._stored:
+                self._said += wire.frame(wire.write_text(self._stored.popleft()), wire.FROM_RADIO)
+            else:
+                self._say(CompanionSaid.NO_MESSAGE)
+        elif not (self._tell(command, body, now) or self._set(command, body, now)):
+            self._done(CompanionError.UNSUPPORTED)
+
+    def _tell(self, command: int, body: bytes, now: float) -> bool:
+        """Answer a question; False where it is none."""
+        if command == CompanionCommand.APP_START:
+            known = CompanionSelf(self.key, self.name, ContactType.CHAT, *self.position)
+            radio = (LORA.frequency // 1000, LORA.bandwidth, LORA.spreading, LORA.coding, 20)
+            known = CompanionSelf(*known[:5], self.adds_by_hand, *radio)
+            self._said += wire.frame(wire.write_self(known), wire.FROM_RADIO)
+        elif command == CompanionCommand.QUERY_DEVICE:
+            device = CompanionDevice(8, CONTACTS_MAX, CHANNELS_MAX, "v1.12.simulated", "Simulated")
+            self._said += wire.frame(wire.write_device(device), wire.FROM_RADIO)
+        elif command == CompanionCommand.GET_CONTACTS:
+            self._list_contacts()
+        elif command == CompanionCommand.GET_CONTACT:
+            contact = self.contacts.get(body[: wire.KEY_BYTES])
+            if contact is None:
+                self._done(CompanionError.NOT_FOUND)
+            else:
+                self._say(CompanionSaid.CONTACT, wire.write_contact(contact))
+        elif command == CompanionCommand.GET_TIME:
+            self._said += wire.frame(
+                wire.write_number(CompanionSaid.TIME, self.time(now)), wire.FROM_RADIO
+            )
+        elif command == CompanionCommand.GET_BATTERY:
+            self._say(CompanionSaid.BATTERY, struct.pack("<HII", round(VOLTS * 1000), 40, 1000))
+        elif command == CompanionCommand.GET_CHANNEL:
+            index = body[0] if body else CHANNELS_MAX
+            if index >= CHANNELS_MAX:
+                self._done(CompanionError.NOT_FOUND)
+            else:
+                channel = self.channels.get(index, CompanionChannel(index, "", bytes(16)))
+                self._say(CompanionSaid.CHANNEL, wire.write_channel(channel))
+        else:
+            return False
+        return True
+
+    def _list_contacts(self) -> None:
+        self._said += wire.frame(
+            wire.write_number(CompanionSaid.CONTACTS_BEGIN, len(self.contacts)), wire.FROM_RADIO
+        )
+        for each in self.contacts.values():
+            self._say(CompanionSaid.CONTACT, wire.write_contact(each))
+        latest = max((each.changed for each in self.contacts.values()), default=0)
+        self._said += wire.frame(
+            wire.write_number(CompanionSaid.CONTACTS_END, latest), wire.FROM_RADIO
+        )
+
+    def _set(self, command: int, body: bytes, now: float) -> bool:
+        """Change what a host may; False where it is nothing of that. Raises RemoteProtocolError."""
+        key = body[: wire.KEY_BYTES]
+        missing = None if key in self.contacts else CompanionError.NOT_FOUND
+        if command == CompanionCommand.SET_TIME:
+            wanted = wire.read_number(body)
+            # It never goes back: others would take what it sends for what they had.
+            backwards = wanted < self.time(now)
+            if not backwards:
+                self._clock, self._clock_at = wanted, now
+            self._done(CompanionError.ILLEGAL if backwards else None)
+        elif command == CompanionCommand.SET_NAME:
+            self.name = body[:NAME_MAX].decode("utf-8", "ignore")
+            self._done()
+        elif command == CompanionCommand.SET_POSITION:
+            self.position = wire.read_position(body)
+            self._done()
+        elif command == CompanionCommand.SET_CHANNEL:
+            channel = wire.read_channel(bytes([CompanionSaid.CHANNEL]) + body)
+            self.channels[channel.place] = channel
+            self._done()
+        elif command == CompanionCommand.PUT_CONTACT:
+            contact = wire.read_bare_contact(body)
+            added = self.contacts.add(contact._replace(changed=self.time(now)))
+            self._done(None if added else CompanionError.TABLE_FULL)
+        elif command == CompanionCommand.REMOVE_CONTACT:
+            self.contacts.pop(key, None)
+            self._done(missing)
+        elif command == CompanionCommand.RESET_PATH:
+            if missing is None:
+                self.contacts[key] = self.contacts[key]._replace(path_length=-1)
+            self._done(missing)
+        else:
+            return False
+        return True
+
+    def _send_text(self, body: bytes, now: float) -> None:
+        """Raises RemoteProtocolError."""
+        to, text, time, attempt = wire.read_send_text(body)
+        contact = self.contacts.called(to)
+        if contact is None:
+            self._done(CompanionError.NOT_FOUND)
+            return
+        if len(text.encode()) > TEXT_MAX:
+            self._done(CompanionError.ILLEGAL)
+            return
+        plain = MIXER.pack(time, attempt) + text.encode()
+        ack = _ack_of(plain, self.key)
+        sent = self._send_to(contact, _Kind.TEXT, plain, now)
+        if sent is not None:
+            self._awaited[ack] = _AwaitedAck(contact.key, now)
+            self._said += wire.frame(wire.write_sent(sent._replace(ack=ack)), wire.FROM_RADIO)
+
+    def _ask_telemetry(self, key: bytes, now: float) -> None:
+        contact = self.contacts.get(key)
+        if contact is None:
+            self._done(CompanionError.NOT_FOUND)
+            return
+        plain = MIXER.pack(self.time(now), TELEMETRY)
+        sent = self._send_to(contact, _Kind.REQUEST, plain, now)
+        if sent is not None:
+            self._said += wire.frame(wire.write_sent(sent), wire.FROM_RADIO)
+
+    def _send_to(
+        self, contact: CompanionContact, kind: int, plain: bytes, now: float
+    ) -> CompanionSent | None:
+        """Transmit what the contact alone can read; None, and said so, where there is no room."""
+        covered = _covered(_shared_key(self.key, contact.key), plain)
+        floods = contact.path_length < 0
+        head = bytes([kind << 2 | (FLOOD if floods else BY_PATH), 0])
+        packet = head + contact.key[:1] + self.key[:1] + covered
+        if not self._mouth.take([packet], now):
+            self._done(CompanionError.TABLE_FULL)
+            return None
+        wait = 2.0 + 4 * air_time(LORA, len(packet))
+        return CompanionSent(floods, bytes(4), wait)
+
+    def _send_channel_text(self, body: bytes, now: float) -> None:
+        """Raises RemoteProtocolError."""
+        index, text, time = wire.read_send_channel_text(body)
+        channel = self.channels.get(index)
+        if channel is None or not any(channel.key):
+            self._done(CompanionError.NOT_FOUND)
+            return
+        plain = MIXER.pack(time, 0) + f"{self.name}: {text}".encode()
+        packet = bytes([_Kind.GROUP_TEXT << 2 | FLOOD, 0, _hash_of(channel)])
+        taken = self._mouth.take([packet + _covered(channel.key, plain)], now)
+        self._done(None if taken else CompanionError.TABLE_FULL)
+
+    def _advert(self, now: float) -> bytes:
+        flags = ContactType.CHAT | HAS_NAME | (HAS_PLACE if any(self.position) else 0)
+        place = struct.pack("<ii", *self.position) if any(self.position) else b""
+        tail = place + self.name.encode()
+        signature = _signature(self.key, self.time(now), tail)
+        head = ADVERT.pack(self.key, self.time(now), signature, flags)
+        return bytes([_Kind.ADVERT << 2 | FLOOD, 0]) + head + tail
+
+    def hear(self, packet: bytes, now: float) -> None:
+        """Take in a packet from the air, once; while the radio transmits, it hears nothing."""
+        # Who transmits hears nothing.
+        if self._mouth.is_transmitting or len(packet) < 3 or packet[1]:
+            return
+        known = sha256(packet).digest()[:8]
+        if known in self._seen:
+            return
+        self._seen.append(known)
+        kind, payload = packet[0] >> 2 & 15, packet[2:]
+        if kind == _Kind.ACK:
+            self._hear_ack(payload, now)
+        elif kind == _Kind.ADVERT:
+            self._hear_advert(payload, now)
+        elif kind == _Kind.GROUP_TEXT:
+            self._hear_group(payload)
+        elif len(payload) > 2 and payload[:1] == self.key[:1]:
+            self._hear_ours(kind, payload, by_path=packet[0] & 3 == BY_PATH, now=now)
+
+    def _hear_ours(self, kind: int, payload: bytes, *, by_path: bool, now: float) -> None:
+        for each in self.contacts.values():
+            if each.key[:1] != payload[1:2]:
+                continue
+            plain = _uncovered(_shared_key(self.key, each.key), payload[2:])
+            if plain is None or len(plain) < MIXER.size:
+                continue
+            time, flags = MIXER.unpack_from(plain)
+            if kind == _Kind.TEXT:
+                ack = bytes([_Kind.ACK << 2 | FLOOD, 0]) + _ack_of(plain, each.key)
+                self._mouth.take([ack], now)
+                hops = None if by_path else 0
+                text = plain[MIXER.size :].decode("utf-8", "replace")
+                sender = each.key[: wire.PREFIX_BYTES]
+                kind_of_text = TextType(flags >> 2 & 3) if flags >> 2 < 3 else TextType.PLAIN
+                self._keep(CompanionText(sender, None, time, text, kind_of_text, hops, SNR))
+            elif kind == _Kind.REQUEST and flags == TELEMETRY:
+                answer = MIXER.pack(time, TELEMETRY) + struct.pack("<H", round(VOLTS * 100))
+                self._send_to(each, _Kind.RESPONSE, answer, now)
+            elif kind == _Kind.RESPONSE and len(plain) == MIXER.size + 2:
+                (hundredths,) = struct.unpack_from("<H", plain, MIXER.size)
+                telemetry = wire.write_telemetry(each.key, hundredths / 100)
+                self._said += wire.frame(telemetry, wire.FROM_RADIO)
+            return
+
+    def _hear_group(self, payload: bytes) -> None:
+        for channel in self.channels.values():
+            if _hash_of(channel) != payload[0]:
+                continue
+            plain = _uncovered(channel.key, payload[1:])
+            if plain is not None and len(plain) >= MIXER.size:
+                time, _ = MIXER.unpack_from(plain)
+                text = plain[MIXER.size :].decode("utf-8", "replace")
+                self._keep(CompanionText(b"", channel.place, time, text, hops=0, snr=SNR))
+                return
+
+    def _keep(self, message: CompanionText) -> None:
+        self._stored.append(message)
+        self._say(CompanionSaid.MESSAGE_WAITS)
+
+    def _hear_ack(self, payload: bytes, now: float) -> None:
+        awaited = self._awaited.pop(payload[:4], None)
+        if awaited is None:
+            return
+        if awaited.to in self.contacts:
+            # The way that it came is the way there.
+            self.contacts[awaited.to] = self.contacts[awaited.to]._replace(path_length=0)
+        took = round((now - awaited.since) * 1000)
+        self._say(CompanionSaid.ACK, payload[:4] + struct.pack("<I", took))
+
+    def _hear_advert(self, payload: bytes, now: float) -> None:
+        if len(payload) < ADVERT.size:
+            return
+        key, advertised, signature, flags = ADVERT.unpack_from(payload)
+        tail = payload[ADVERT.size :]
+        if signature != _signature(key, advertised, tail):
+            return
+        place = (0, 0)
+        if flags & HAS_PLACE and len(tail) >= 8:
+            place, tail = struct.unpack_from("<ii", tail), tail[8:]
+        before = self.contacts.get(key, CompanionContact(key, flags & 15, ""))
+        contact = before._replace(
+            name=tail.decode("utf-8", "replace"),
+            advertised=advertised,
+            latitude=place[0],
+            longitude=place[1],
+            changed=self.time(now),
+        )
+        if key not in self.contacts and self.adds_by_hand:
+            self._say(CompanionSaid.NEW_ADVERT, wire.write_contact(contact))
+        elif self.contacts.add(contact):
+            self._say(CompanionSaid.ADVERT, key)
+        else:
+            self._say(CompanionSaid.CONTACTS_FULL)
+
+
+def acquaint(radios: list[SimulatedCompanion], crowd: int = 0) -> None:
+    """Let each know the others, as if it had heard their adverts, and so many more that passed by,
+    as far as there is room."""
+    for one in radios:
+        for each in radios:
+            if each is not one:
+                one.contacts.add(CompanionContact(each.key, ContactType.CHAT, each.name, BOOT_TIME))
+        for number in range(crowd):
+            key = sha256(b"passer-by %d" % number).digest()
+            one.contacts.add(
+                CompanionContact(key, ContactType.CHAT, f"Passer-by {number}", BOOT_TIME)
+            )
+
+
+def _shared_key(one: bytes, other: bytes) -> bytes:
+    return sha256(b"shared " + min(one, other) + max(one, other)).digest()
+
+
+def _signature(key: bytes, time: int, tail: bytes) -> bytes:
+    return sha256(b"signed " + key + struct.pack("<I", time) + tail).digest() * 2
+
+
+def _ack_of(plain: bytes, sender: bytes) -> bytes:
+    return sha256(plain + sender).digest()[:4]
+
+
+def _hash_of(channel: CompanionChannel) -> int:
+    return sha256(channel.key).digest()[0]
+
+
+def _stream(key: bytes, size: int) -> bytes:
+    blocks = range(-(-size // 32))
+    return b"".join(sha256(key + struct.pack("<I", block)).digest() for block in blocks)[:size]
+
+
+def _covered(key: bytes, plain: bytes) -> bytes:
+    """Return two bytes by which the receiver knows that the key is right, and what is covered."""
+    covered = bytes(a ^ b for a, b in zip(plain, _stream(key, len(plain)), strict=True))
+    return sha256(key + covered).digest()[:2] + covered
+
+
+def _uncovered(key: bytes, data: bytes) -> bytes | None:
+    covered = data[2:]
+    if sha256(key + covered).digest()[:2] != data[:2]:
+        return None
+    return bytes(a ^ b for a, b in zip(covered, _stream(key, len(covered)), strict=True))

@@ -1,0 +1,260 @@
+"""Very many emulated kits on IP links to one hub: each sends a position every so many seconds.
+
+An emulated kit is an agent's link and no more: it speaks the real IP link, pings and comes back
+after a lost link as an agent does, and sends again what was not confirmed. It has no journal.
+"""
+
+from __future__ import annotations
+
+import random as randomness
+import ssl
+import time
+from dataclasses import replace
+from math import ceil, inf
+from typing import Any
+
+import trio
+
+from fieldagent.agent.channels.cellular import ATTEMPT_MAX, PAUSE_MAX, SHARE, SOON, LinkPace
+from fieldagent.agent.channels.connecting import Unreachable, open_stream, trust
+from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.channels.hub_connection import HubAddress, TokenRefused, open_web_socket
+from fieldagent.extensions.lab.simulator.fleet_figures import FleetFigures
+from fieldagent.http.link_session import LinkEnd, LinkSession
+from fieldagent.package.package import Location
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire.envelope import EPOCH, Entry, decode, encode
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.keepalive import Keepalive
+from fieldagent.wire.link import Close
+
+COMING = 150
+"""Attempts at one moment: a real kit has a processor for itself, and these share one."""
+TOGETHER = 20
+"""Most positions in one message, as after a time without a link."""
+FOR_GOOD = {Close.POLICY, Close.REVOKED, Close.REPLACED, Close.NO_COMMON_VERSION}
+"""After which an emulated kit does not come back: its device is gone, or another has its link."""
+LOOK = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    every: float = inf
+    """Seconds between two positions of a kit; `inf` for kits that say nothing. At least 1: numbers
+    of items begin at the date, so that no run gives a number that one before has given."""
+    connect_rate: float = inf
+    """Kits that call for the first time, a second."""
+    sources: tuple[str, ...] = ()
+    """Addresses of this machine that kits call from, one after the other."""
+
+
+class Silence:
+    """A post that has nothing to send, and keeps nothing."""
+
+    async def greeted(self, journal: int) -> None: ...
+    async def next(self, *, urgent: bool) -> Any:
+        await trio.sleep_forever()
+
+    async def stored(self, item: Any) -> None: ...
+    async def returned(self, items: list[Any], reason: str) -> None: ...
+    async def take_in(self, body: bytes) -> None: ...
+    async def next_note(self) -> bytes:
+        await trio.sleep_forever()
+
+    async def take_note(self, body: bytes) -> None: ...
+
+
+class Positions(NamedTuple):
+    """One message."""
+
+    body: bytes
+    due: tuple[float, ...]
+    """When each of its items was made (trio clock)."""
+
+
+class EmulatedKit(Silence):
+    """What one kit has to send."""
+
+    __slots__ = ("_again", "_due", "_figures", "_fleet", "_number", "_sequence", "unconfirmed")
+
+    def __init__(self, fleet: Fleet, number: int, first_due: float) -> None:
+        self._fleet = fleet
+        self._figures = fleet.figures
+        self._number = number
+        self._sequence = int(time.time()) - EPOCH
+        self._due = first_due
+        self._again: list[Positions] = []
+        self.unconfirmed = 0
+        """Items that have left and that the hub has not confirmed."""
+
+    async def next(self, *, urgent: bool) -> Positions:
+        if urgent:
+            await trio.sleep_forever()
+        if self._again:
+            await trio.lowlevel.checkpoint()
+            message = self._again.pop(0)
+            self._figures.sent_again += len(message.due)
+            return message
+        await trio.sleep_until(self._due)
+        if self._due >= self._fleet.until:
+            await trio.sleep_forever()
+        return self._make()
+
+    def _make(self) -> Positions:
+        plan, now = self._fleet.plan, trio.current_time()
+        wall_less_own = time.time() - now
+        entries: list[Entry] = []
+        due: list[float] = []
+        while self._due <= now and self._due < self._fleet.until and len(due) < TOGETHER:
+            place = Location(
+                46.0 + self._number % 1000 * 1e-3, 7.0 + self._sequence % 10_000 * 1e-4
+            )
+            entries.append(Entry(self._sequence, place, int(wall_less_own + self._due)))
+            due.append(self._due)
+            self._sequence += 1
+            self._due += plan.every
+        self.unconfirmed += len(due)
+        self._figures.sent += len(due)
+        return Positions(encode(entries), tuple(due))
+
+    async def stored(self, item: Positions) -> None:
+        self.unconfirmed -= len(item.due)
+        self._figures.confirm(item.due, trio.current_time())
+
+    async def returned(self, items: list[Positions], reason: str) -> None:
+        self._again[:0] = items
+
+    async def take_in(self, body: bytes) -> None:
+        try:
+            kinds = [type(entry.content).__name__ for entry in decode(body).entries]
+        except RemoteProtocolError:
+            kinds = ["unreadable"]
+        self._figures.take(len(body), kinds)
+
+    async def take_note(self, body: bytes) -> None:
+        self._figures.take(len(body), ["Note"])
+
+    def waiting(self) -> int:
+        """Return how many positions are due and have not left."""
+        last = min(trio.current_time(), self._fleet.until)
+        return max(0, ceil((last - self._due) / self._fleet.plan.every))
+
+    def give_up(self) -> None:
+        """Give up: nothing is due any more."""
+        self._due = inf
+
+
+class Fleet:
+    def __init__(
+        self, hub: HubAddress, tokens: list[str], plan: Plan, figures: FleetFigures | None = None
+    ) -> None:
+        """`hub` is where all of them call; its token is nobody's."""
+        self.plan = plan
+        self.figures = figures or FleetFigures()
+        self.until = inf
+        """No position is made that falls due from then on (trio clock)."""
+        self.living: set[EmulatedKit] = set()
+        """Kits that have called, and have not given up."""
+        self._hub = hub
+        self._tokens = tokens
+        self._random = randomness.Random()
+        self._coming = trio.CapacityLimiter(COMING)
+
+    async def run(self) -> None:
+        """Let all call, and return when the last has given up. Raises Unreachable where the
+        authorities to be trusted cannot be read."""
+        context, began = trust(self._hub.server), trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for place, token in enumerate(self._tokens):
+                await trio.sleep_until(began + place / self.plan.connect_rate)
+                nursery.start_soon(self._keep, place, token, context)
+
+    def stop(self) -> None:
+        """Let no kit make another position."""
+        self.until = trio.current_time()
+
+    async def settled(self) -> None:
+        """Wait until all is confirmed that the living have made."""
+        while any(kit.unconfirmed or kit.waiting() for kit in self.living):
+            await trio.sleep(LOOK)
+
+    def waiting(self) -> int:
+        """Return how many positions are due and have not left, of the living kits."""
+        return sum(kit.waiting() for kit in self.living)
+
+    async def _keep(self, place: int, token: str, context: ssl.SSLContext | None) -> None:
+        """One kit, until the hub wants it no more."""
+        sources = self.plan.sources
+        source = sources[place % len(sources)] if sources else None
+        hub = replace(self._hub, token=token, source=source)
+        first = trio.current_time() + self._random.random() * self.plan.every
+        kit = EmulatedKit(self, place, inf if self.plan.every == inf else first)
+        pace, keepalive = LinkPace(), Keepalive(None)
+        self.living.add(kit)
+        while True:
+            pace.wish = None
+            try:
+                ended = await self._link(hub, context, kit, pace, keepalive)
+            except Unreachable as trouble:
+                keepalive.missed()
+                self.figures.refused[trouble.reason] += 1
+                pace.wish = trouble.again
+                if isinstance(trouble, TokenRefused):
+                    break
+            else:
+                self.figures.lost[_in_words(ended)] += 1
+                if ended.code in FOR_GOOD:
+                    break
+                if pace.comes_soon(ended):
+                    pace.wish = SOON
+            await waits.sleep(self._random.uniform(*SHARE) * pace.count_try())
+        kit.give_up()
+        self.living.discard(kit)
+        self.figures.given_up += 1
+
+    async def _link(
+        self,
+        hub: HubAddress,
+        context: ssl.SSLContext | None,
+        kit: EmulatedKit,
+        pace: LinkPace,
+        keepalive: Keepalive,
+    ) -> LinkEnd:
+        """One attempt and, if the hub is reached, its link until that ends. Raises Unreachable."""
+        stream: trio.abc.Stream | None = None
+        opened = inf
+
+        def note() -> None:
+            nonlocal opened
+            opened = trio.current_time()
+            keepalive.reached(opened)
+            self.figures.open_one()
+
+        try:
+            async with self._coming:
+                with trio.move_on_after(ATTEMPT_MAX) as opening:
+                    stream = await open_stream(hub.server, context)
+                    socket = await open_web_socket(hub, stream)
+            if opening.cancelled_caught:
+                text = f"{hub.server.host} does not answer within {ATTEMPT_MAX:g} s"
+                raise Unreachable(LinkState.NO_SERVICE, text)
+            session = LinkSession(socket, kit, keepalive=keepalive, opened=note)
+            ended = await session.run()
+            if session.acknowledged or trio.current_time() - opened > PAUSE_MAX:
+                pace.tries = 0
+            return ended
+        finally:
+            if opened < inf:
+                self.figures.open -= 1
+            if stream is not None:
+                await trio.aclose_forcefully(stream)
+
+
+def _in_words(ended: LinkEnd) -> str:
+    if ended.code == Close.REPLACED:
+        return "another calls with the same token: a real kit, or a second fleet"
+    if ended.code == Close.POLICY:
+        return "the hub ended the link for good: its device was disabled or deleted"
+    return ended.reason or f"the hub ended it ({ended.code})"

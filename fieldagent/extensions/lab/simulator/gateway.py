@@ -1,0 +1,51 @@
+"""The operator's gateway, as the simulated modem meets it in a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
+from fieldagent.system.wording import counted
+from fieldagent.wire.credit import CREDITS, Tariff
+
+
+class BehindGateway(Protocol):
+    """Who MO messages are for: people at home, or a real hub."""
+
+    def take(self, imei: str, momsn: int, body: bytes) -> None:
+        """Take in the body of one MO message; it comes once, as the session brings it."""
+
+
+class SimulatedGateway:
+    """Hands MO messages on, and each MT message out once: `sbd_session.Gateway`."""
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        queue: MtQueue,
+        behind: BehindGateway,
+        tariff: Tariff = CREDITS,
+    ) -> None:
+        self._tariff = tariff
+        self._say = say
+        self._queue = queue
+        self._behind = behind
+        self.sessions = 0
+        """How many have brought a message."""
+
+    def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
+        self.sessions += 1
+        cost = counted(self._tariff.units(len(body)), self._tariff.unit)
+        priced = f", {cost}" if self._tariff.unit != "byte" else ""
+        self._say(f"MO {momsn} from {imei}: {counted(len(body), 'byte')}{priced}")
+        self._behind.take(imei, momsn, body)
+
+    def next_mobile_terminated(self) -> bytes | None:
+        return self._queue.first()
+
+    def taken(self) -> None:
+        self._queue.take()
+
+    def waiting(self) -> int:
+        return len(self._queue)

@@ -1,0 +1,155 @@
+"""The side of the operator's gateway that looks to a real hub: DirectIP, both ways.
+
+MO messages are brought until the hub has confirmed them, in their order. MT messages are checked
+as the gateway does it, and wait for the modem, which is rung.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import field
+from functools import partial
+from math import inf
+
+import trio
+
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.hub.operator.directip import receive
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.wording import counted
+from fieldagent.wire.directip import (
+    Confirmation,
+    DirectIpMo,
+    DirectIpMt,
+    Flags,
+    read_mo_confirmation,
+    read_mobile_terminated,
+    write,
+)
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.sbd import MT_BYTES
+
+QUEUE_MAX = 50
+"""MT messages that the gateway keeps for one modem."""
+AGAIN = 2.0
+"""Seconds until an MO message that was not confirmed is brought again."""
+PATIENCE = 30.0
+"""Seconds for one exchange."""
+
+IMEI_UNKNOWN, TOO_LARGE, EMPTY, QUEUE_FULL = -2, -3, -4, -5
+
+
+@dataclass
+class Faults:
+    """What goes wrong with the next MT requests."""
+
+    status: int | None = None
+    """Answered instead of the true one, once."""
+    silent: int = 0
+    """How many are taken and never answered."""
+    cut: int = 0
+    """How many are taken, and the connection broken off."""
+    late: float = 0.0
+    """Seconds until any answer."""
+
+
+@dataclass
+class HubSide:
+    host: str
+    port: int
+    imei: str
+    queue: MtQueue
+    say: Callable[[str], None]
+    faults: Faults = field(default_factory=Faults)
+
+    def __post_init__(self) -> None:
+        self._send, self._waiting = trio.open_memory_channel[DirectIpMo](inf)
+        self._reference = 0
+
+    def take(self, imei: str, momsn: int, body: bytes) -> None:
+        """Keep an MO message in memory for `bring`, however many wait."""
+        self._reference += 1
+        now = int(time.time())
+        self._send.send_nowait(DirectIpMo(self._reference, imei, 0, momsn, 0, now, body))
+
+    async def bring(self) -> None:
+        """Bring MO messages to the hub, for ever."""
+        async for message in self._waiting:
+            while not await self._bring_one(message):
+                await trio.sleep(AGAIN)
+            self.say(f"   the hub has MO {message.momsn}")
+
+    async def _bring_one(self, message: DirectIpMo) -> bool:
+        try:
+            with trio.fail_after(PATIENCE):
+                async with await trio.open_tcp_stream(self.host, self.port) as stream:
+                    await stream.send_all(write(message))
+                    confirmed = read_mo_confirmation(await receive(stream))
+        except (OSError, trio.TooSlowError, trio.BrokenResourceError, RemoteProtocolError) as error:
+            self.say(f"   the hub did not take MO {message.momsn}: {error}")
+            return False
+        if not confirmed:
+            self.say(f"   the hub refused MO {message.momsn} for now")
+        return confirmed
+
+    async def serve(
+        self,
+        port: int,
+        rung: Callable[[], None],
+        *,
+        task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take MT messages on loopback, for ever; started with the port. `rung` is called when one
+        has come for the modem. Raises ListenFailed."""
+        (listening,) = open_listeners(port, ["127.0.0.1"])
+        task_status.started(port_of([listening]))
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+        await trio.serve_listeners(partial(self._serve_one, rung), [listener])
+
+    async def _serve_one(self, rung: Callable[[], None], stream: trio.SocketStream) -> None:
+        try:
+            with trio.move_on_after(PATIENCE):
+                request = read_mobile_terminated(await receive(stream))
+            with waits.move_on_after(PATIENCE + self.faults.late):
+                await self._answer(rung, stream, request)
+        except (trio.BrokenResourceError, RemoteProtocolError) as error:
+            self.say(f"an MT request could not be read: {error}")
+
+    async def _answer(
+        self, rung: Callable[[], None], stream: trio.SocketStream, request: DirectIpMt
+    ) -> None:
+        faults = self.faults
+        status = self._judge(request) if faults.status is None else faults.status
+        faults.status = None
+        if status >= 0:
+            if request.payload:
+                urgent = bool(request.flags & Flags.PRIORITY)
+                self.queue.put(request.payload, priority=urgent)
+            rung()
+        what = f"MT of {counted(len(request.payload), 'byte')}" if request.payload else "a ring"
+        self.say(f"{what} for {request.imei}: {status}")
+        if faults.silent:
+            faults.silent -= 1
+            await trio.sleep_forever()
+        if faults.cut:
+            faults.cut -= 1
+            return
+        await waits.sleep(faults.late)
+        answer = Confirmation(request.client_id, request.imei, 0, status)
+        await stream.send_all(write(answer))
+
+    def _judge(self, request: DirectIpMt) -> int:
+        if request.imei != self.imei:
+            return IMEI_UNKNOWN
+        if request.flags & Flags.RING_ONLY:
+            return 0
+        if not request.payload:
+            return EMPTY
+        if len(request.payload) > MT_BYTES:
+            return TOO_LARGE
+        if len(self.queue) >= QUEUE_MAX:
+            return QUEUE_FULL
+        return len(self.queue) + 1

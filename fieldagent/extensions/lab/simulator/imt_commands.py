@@ -1,0 +1,178 @@
+"""What can be typed at the simulated 9704: messages to the kit, and everything that goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
+from fieldagent.extensions.lab.simulator.commands import (
+    WRITING,
+    BadCommand,
+    carry_out,
+    number_in,
+    switch_in,
+)
+from fieldagent.extensions.lab.simulator.imt_modem import STEPS, SimulatedImtModem
+from fieldagent.extensions.lab.simulator.imt_port import ImtPort
+from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import imt
+
+
+@dataclass(frozen=True, slots=True)
+class ImtBench:
+    """What the commands work on."""
+
+    modem: SimulatedImtModem
+    port: ImtPort
+    queue: MtQueue
+    home: BaseCamp
+
+    def ring(self) -> None:
+        """Bring what waits: the network does so by itself."""
+        self.modem.bring_mail()
+
+
+def obey(bench: ImtBench, line: str) -> str:
+    """Carry out one line and say what was done. Raises BadCommand."""
+    said = carry_out(bench, line, COMMANDS)
+    bench.port.poke()
+    return said
+
+
+def _final(bench: ImtBench, rest: str) -> str:
+    words = rest.split()
+    if not words or words[0] not in imt.FINAL:
+        raise BadCommand(f"a status is one of {', '.join(imt.FINAL)}")
+    arrives = words[0] == "mo_ack_received" or "delivered" in words
+    bench.modem.faults.finals.append((words[0], arrives))
+    return f"the next message ends with {words[0]}: {imt.FINAL[words[0]].means}"
+
+
+def _refuse(bench: ImtBench, rest: str) -> str:
+    if not rest:
+        raise BadCommand("refuse WORD, such as refuse subscription_invalid")
+    bench.modem.faults.refusals.append(rest)
+    return f"the next message is refused with {rest}"
+
+
+def _signal(bench: ImtBench, rest: str) -> str:
+    bench.modem.set_sky(visible=True, bars=number_in(rest, 0, 5, "signal"))
+    return f"signal {rest} of 5"
+
+
+def _service(bench: ImtBench, rest: str) -> str:
+    visible = bool(number_in(rest, 0, 1, "service"))
+    bench.modem.set_sky(visible=visible, bars=bench.modem.bars)
+    return "the network is there" if visible else "no network"
+
+
+def _unplug(bench: ImtBench, rest: str) -> str:
+    bench.port.powered_alone = rest == "alone"
+    bench.port.unplug()
+    kept = ", and keeps its power" if bench.port.powered_alone else ""
+    return f"unplugged{kept}; `plug` puts it back"
+
+
+def _plug(bench: ImtBench, rest: str) -> str:
+    bench.port.plug()
+    return "plugged in"
+
+
+def _brown_out(bench: ImtBench, rest: str) -> str:
+    bench.modem.reset()
+    return "the modem lost power for a moment"
+
+
+def _reset_after(bench: ImtBench, rest: str) -> str:
+    bench.modem.faults.reset_after = number_in(rest, 1, 70, "segments")
+    return f"the modem loses power once it has {rest} segments of the next message"
+
+
+def _reset_at(bench: ImtBench, rest: str) -> str:
+    if rest not in STEPS:
+        raise BadCommand(f"a step is one of {', '.join(STEPS)}")
+    bench.modem.faults.reset_at = rest
+    return f"the modem loses power with the next message {STEPS[rest]}"
+
+
+def _pause_after(bench: ImtBench, rest: str) -> str:
+    bench.modem.faults.pause_after = number_in(rest, 0, 69, "segments")
+    return f"the modem asks for {rest} segments of the next message, and for no more"
+
+
+def _lose_status(bench: ImtBench, rest: str) -> str:
+    bench.modem.faults.lose_finals += 1
+    return "the next message's status is lost"
+
+
+def _lose_answer(bench: ImtBench, rest: str) -> str:
+    bench.modem.faults.lose_answers += 1
+    return "the answer to the next message is lost, and the message goes"
+
+
+def _noise(bench: ImtBench, rest: str) -> str:
+    bench.modem.faults.malformed += 1
+    return "the next request is answered with 405"
+
+
+def _wrong_crc(bench: ImtBench, rest: str) -> str:
+    bench.modem.faults.wrong_crcs += 1
+    return "the next message to the kit has a wrong CRC"
+
+
+def _topics(bench: ImtBench, rest: str) -> str:
+    bench.modem.faults.no_topics = not switch_in(rest)
+    return f"topics {rest}"
+
+
+def _sim(bench: ImtBench, rest: str) -> str:
+    bench.modem.faults.no_sim = not switch_in(rest)
+    return f"SIM {rest}; it is seen at the modem's next start"
+
+
+def _baud(bench: ImtBench, rest: str) -> str:
+    bench.port.baud = number_in(rest, 1200, 921_600, "baud")
+    return f"the modem talks at {rest} baud"
+
+
+def _hang(bench: ImtBench, rest: str) -> str:
+    bench.modem.faults.deaf = on = switch_in(rest)
+    return "the modem answers nothing" if on else "the modem answers again"
+
+
+def _latency(bench: ImtBench, rest: str) -> str:
+    bench.port.latency = float(number_in(rest, 0, 3600, "latency in seconds"))
+    return f"a message is on its way for {rest} s"
+
+
+COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
+    **WRITING,
+    "final": (
+        "final WORD [delivered]      the next message ends with this status; with `delivered` the"
+        " network has it all the same",
+        _final,
+    ),
+    "refuse": ("refuse WORD                 the modem does not take the next message", _refuse),
+    "signal": ("signal 0..5                 set the bars", _signal),
+    "service": ("service 0|1                 network in sight or not", _service),
+    "unplug": (
+        "unplug [alone]              take the modem away; alone: its port, and not its power",
+        _unplug,
+    ),
+    "plug": ("plug                        put it back", _plug),
+    "brownout": ("brownout                    reset the modem, also with a message", _brown_out),
+    "reset-after": ("reset-after N               reset it after N segments", _reset_after),
+    "reset-at": ("reset-at STEP               reset it at offered, accepted or told", _reset_at),
+    "pause-after": ("pause-after N               ask for N segments only", _pause_after),
+    "lose-status": ("lose-status                 lose the next message's status", _lose_status),
+    "lose-answer": ("lose-answer                 lose the next message's answer", _lose_answer),
+    "noise": ("noise                       garble the next request", _noise),
+    "wrong-crc": ("wrong-crc                   garble the next message to the kit", _wrong_crc),
+    "topics": ("topics on|off               off: the SIM is new and knows none", _topics),
+    "sim": ("sim on|off                  take the SIM out", _sim),
+    "baud": ("baud N                      talk at this speed, and no other", _baud),
+    "hang": ("hang on|off                 answer nothing", _hang),
+    "latency": ("latency SECONDS             how long a message is on its way", _latency),
+}
+"""Name, what `help` says, and what it does."""

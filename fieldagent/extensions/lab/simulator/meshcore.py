@@ -1,0 +1,105 @@
+"""A LoRa board with MeshCore's KISS modem firmware, as seen from its serial line and from the air,
+without I/O. What can go wrong in the field goes wrong by command.
+"""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+from fieldagent.extensions.lab.simulator.air import SharedAir
+from fieldagent.extensions.lab.simulator.lora import RSSI, SNR, LoraBoard
+from fieldagent.wire import kiss
+from fieldagent.wire import meshcore_kiss as wire
+from fieldagent.wire.lora import LoraSettings, air_time
+from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreSaid
+
+BEGINS_WITH = LoraSettings(910_525_000, 62_500, 7, 5)
+"""What a board transmits with that nobody has set."""
+BEGINS_AT = 20
+"""dBm."""
+QUEUE = 1
+"""Packets that wait for the air; one more is refused."""
+
+
+class SimulatedMeshcore(LoraBoard):
+    """`receive_data`, `hear` and `tick` tell it what happens; then `data_to_send`, `deadline`."""
+
+    def __init__(self, number: int, air: SharedAir, random: Random) -> None:
+        super().__init__(number, air, random, QUEUE)
+        self.millivolts = 4_012
+        """Of its battery."""
+        self.reboot()
+
+    def reboot(self) -> None:
+        """Forget everything: also its settings, and what was to be transmitted."""
+        self.lora, self.power = BEGINS_WITH, BEGINS_AT
+        self.air.radios[self.number] = self.lora
+        self._deframer = kiss.KissDeframer()
+        self._said = bytearray()
+        self._mouth.reboot()
+
+    def start(self, now: float) -> None:
+        """Say nothing: whoever is at the line has to ask."""
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        for kind, content in self._deframer.receive_data(data):
+            if kind == kiss.DATA:
+                self._take(content, now)
+            elif kind == kiss.SET_HARDWARE and content:
+                self._obey(content[0], content[1:])
+
+    def hear(self, packet: bytes, now: float) -> None:
+        # Who transmits hears nothing.
+        if not self._mouth.is_transmitting:
+            self._said += kiss.encode(packet)
+            self._say(MeshcoreSaid.SIGNAL, struct.pack("<bb", SNR * 4, RSSI))
+
+    def tick(self, now: float) -> None:
+        for sent in self._mouth.tick(now):
+            self._say(MeshcoreSaid.TX_DONE, bytes([sent]))
+
+    def _take(self, packet: bytes, now: float) -> None:
+        fits = 0 < len(packet) <= wire.PACKET_BYTES
+        if fits and not self._mouth.take([packet], now):
+            self._say(MeshcoreSaid.ERROR, bytes([wire.BUSY]))
+
+    def _say(self, code: int, content: bytes = b"") -> None:
+        self._said += kiss.encode(bytes([code]) + content, kiss.SET_HARDWARE)
+
+    def _obey(self, command: int, content: bytes) -> None:
+        if command == MeshcoreCommand.SET_RADIO:
+            settings = wire.read_settings(content)
+            fits = (
+                settings is not None and 5 <= settings.spreading <= 12 and 5 <= settings.coding <= 8
+            )
+            if settings is None or not fits:
+                self._say(MeshcoreSaid.ERROR, bytes([1 if settings is None else 2]))
+                return
+            self.lora = self.air.radios[self.number] = settings
+            self._say(MeshcoreSaid.OK)
+        elif command == MeshcoreCommand.SET_POWER:
+            self.power = content[0] if content else self.power
+            self._say(MeshcoreSaid.OK)
+        elif command == MeshcoreCommand.REBOOT:
+            self.reboot()
+        elif (answer := self._answer(command, content)) is not None:
+            self._say(command | wire.ANSWER, answer)
+        else:
+            self._say(MeshcoreSaid.ERROR, b"\5")
+
+    def _answer(self, command: int, content: bytes) -> bytes | None:
+        known = {
+            MeshcoreCommand.GET_RADIO: wire.write_settings(self.lora),
+            MeshcoreCommand.GET_POWER: bytes([self.power]),
+            MeshcoreCommand.AIR_TIME: struct.pack("<I", self._milliseconds(content)),
+            MeshcoreCommand.VERSION: b"\1",
+            MeshcoreCommand.BATTERY: struct.pack("<H", self.millivolts),
+            MeshcoreCommand.NAME: b"Simulated",
+            MeshcoreCommand.PING: b"",
+            MeshcoreCommand.SIGNAL_REPORT: content,
+        }
+        return known.get(MeshcoreCommand(command)) if command in set(MeshcoreCommand) else None
+
+    def _milliseconds(self, content: bytes) -> int:
+        return round(1000 * air_time(self.lora, content[0])) if content else 0

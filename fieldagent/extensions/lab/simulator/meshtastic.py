@@ -1,0 +1,529 @@
+"""A radio with Meshtastic firmware, as seen from its host and from the air, without I/O.
+
+What a host is told is what the firmware tells: that a packet waits (queueStatus), that another
+radio has it (ROUTING from there), that somebody repeats it (ROUTING from here), or nothing. On the
+air a packet has the firmware's header of 16 bytes; its content is covered by a stream of SHA-256
+where the firmware has AES, so that whoever lacks the key reads nothing, in as many bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from hashlib import sha256
+from math import inf
+from random import Random
+
+from fieldagent.extensions.lab.simulator.air import SharedAir
+from fieldagent.extensions.lab.simulator.lora import RSSI, SNR, LoraBoard
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire import meshtastic as wire
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.lora import air_time
+from fieldagent.wire.meshtastic import (
+    BROADCAST,
+    ChannelSettings,
+    Config,
+    DeviceMetrics,
+    FromRadio,
+    LoraConfig,
+    MeshChannel,
+    MeshData,
+    MeshPacket,
+    Metadata,
+    MyInfo,
+    NodeInfo,
+    Notification,
+    Port,
+    Queued,
+    QueueStatus,
+    Role,
+    Routing,
+    RoutingError,
+    User,
+)
+
+FIRST_NUMBER = 0xFA9E_0000
+"""Node 1 of the air is this and one."""
+FIRMWARE = "2.7.11.simulated"
+QUEUE = 16
+"""Packets that wait for the air; one more is refused."""
+STORED = 32
+"""Packets that wait for a host; of one more a packet without text is lost, or the oldest."""
+RECENT_IDS, SEEN = 20, 200
+"""How many ids of its host a radio knows again, and how many packets of the air."""
+TRIES = 3
+ACK_WAIT = 4.5
+"""Seconds, beside the time on the air, until a packet that nobody acknowledged goes again."""
+CONTENTION = (0.1, 0.4)
+"""Seconds, at random between, until a radio repeats what it heard: an acknowledgement goes before,
+and who hears another repeat it keeps silent."""
+KEY_BYTES = 12
+"""That a packet has more, which is covered by the receiver's public key."""
+HEADER = struct.Struct("<IIIBBBB")
+LIMITS = {
+    Port.TEXT: 2.0,
+    Port.ALERT: 10.0,
+    Port.POSITION: 10.0,
+    Port.WAYPOINT: 10.0,
+    Port.TELEMETRY: 10.0,
+}
+"""Seconds between two packets that a host gives of one port."""
+NEVER_BY_KEY = {Port.POSITION, Port.NODE_INFO, Port.ROUTING}
+EU_868 = 3
+GROUP = ChannelSettings(sha256(b"a simulated group").digest(), "Kits")
+
+
+class _OnAir(NamedTuple):
+    """A packet's header and content; `channel` is the hash by which listeners find their key."""
+
+    to: int
+    source: int
+    id: int
+    flags: int
+    channel: int
+    content: bytes
+
+    @property
+    def hops_left(self) -> int:
+        return self.flags & 7
+
+    @property
+    def want_ack(self) -> bool:
+        return bool(self.flags & 8)
+
+    def encoded(self) -> bytes:
+        return HEADER.pack(*self[:5], 0, 0) + self.content
+
+
+class _Unacknowledged(NamedTuple):
+    packet: bytes
+    to: int
+    tries: int
+    again_at: float
+
+
+class Keyring:
+    """The channels of a radio and the nodes that it knows: who reads what it sends, and what it
+    reads itself."""
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.channels = [ChannelSettings(b"\1"), GROUP]
+        self.nodes: dict[int, NodeInfo] = {}
+        """Those that it has heard, by number."""
+
+    def settings(self, index: int) -> MeshChannel:
+        """Return the channel of that index; one that is OFF where none is set there."""
+        if index >= len(self.channels):
+            return MeshChannel(index, ChannelSettings(), Role.OFF)
+        role = Role.SECONDARY if index else Role.PRIMARY
+        return MeshChannel(index, self.channels[index], role)
+
+    def refusal(self, packet: MeshPacket, data: MeshData) -> int:
+        """Return why a packet goes nowhere; 0 where it does."""
+        if packet.channel >= len(self.channels):
+            return RoutingError.NO_CHANNEL
+        by_key = self._goes_by_key(packet.to, data.port)
+        most = wire.DIRECT_BYTES if by_key else wire.CHANNEL_BYTES
+        if len(data.payload) > most:
+            return RoutingError.TOO_LARGE
+        is_open = not by_key and not wire.is_private(self.channels[packet.channel])
+        if packet.to not in (BROADCAST, self.node) and data.port not in NEVER_BY_KEY and is_open:
+            return RoutingError.PKI_SEND_FAIL_PUBLIC_KEY
+        return 0
+
+    def _goes_by_key(self, to: int, port: int) -> bool:
+        known = self.nodes.get(to)
+        has_key = known is not None and known.user is not None and bool(known.user.public_key)
+        return to != BROADCAST and has_key and port not in NEVER_BY_KEY
+
+    def covered(self, to: int, number: int, channel: int, data: MeshData) -> tuple[bytes, int]:
+        """Return what nobody reads without the key, and the hash by which that is found."""
+        plain = wire.DATA.encode(data)
+        if self._goes_by_key(to, data.port):
+            key = _shared_key(self.node, to)
+            return _cover(key, self.node, number, plain) + bytes(KEY_BYTES), 0
+        settings = self.channels[channel]
+        key = wire.expanded_key(settings.key)
+        return _cover(key, self.node, number, plain), _hash_of(settings)
+
+    def uncovered(self, heard: _OnAir) -> tuple[int | None, MeshData] | None:
+        """Return the index of its channel, None where it came by our public key, and what it says;
+        None where we have no key for it."""
+        for index, key in self._keys(heard):
+            content = heard.content[:-KEY_BYTES] if index is None else heard.content
+            plain = _cover(key, heard.source, heard.id, content)
+            try:
+                data = wire.DATA.decode(plain)
+            except RemoteProtocolError:
+                continue
+            if data.port:
+                return index, data
+        return None
+
+    def _keys(self, heard: _OnAir) -> Iterator[tuple[int | None, bytes]]:
+        if not heard.channel and heard.to == self.node:
+            yield None, _shared_key(heard.source, self.node)
+        for index, settings in enumerate(self.channels):
+            if _hash_of(settings) == heard.channel:
+                yield index, wire.expanded_key(settings.key)
+
+
+class HostSide:
+    """What a radio says to its host, and keeps for it while there is none."""
+
+    def __init__(self) -> None:
+        self.said = bytearray()
+        self.attended = False
+        self.free = QUEUE
+        """Room in the radio's queue, as it was told last."""
+        self._stored: deque[MeshPacket] = deque()
+        self._counted = 0
+
+    def leave(self) -> None:
+        """Note that nobody is there any more."""
+        self.said = bytearray()
+        self.attended = False
+
+    def begin(self) -> None:
+        """Give a host that is there, and knows the radio, what was kept."""
+        self.attended = True
+        while self._stored:
+            self.say(FromRadio(packet=self._stored.popleft()))
+
+    def give(self, packet: MeshPacket) -> None:
+        """Hand it to the host, or keep it until there is one."""
+        if self.attended:
+            self.say(FromRadio(packet=packet))
+            return
+        has_text = packet.decoded is not None and packet.decoded.port == Port.TEXT
+        if len(self._stored) >= STORED:
+            if not has_text:
+                return
+            self._stored.popleft()
+        self._stored.append(packet)
+
+    def say(self, message: FromRadio) -> None:
+        """Add a message to what the host hears, with the next number."""
+        self._counted += 1
+        self.said += wire.from_radio(message._replace(number=self._counted))
+
+
+class SimulatedMeshtastic(LoraBoard):
+    """`receive_data`, `hear` and `tick` tell it what happens; then `data_to_send`, `deadline`.
+
+    What its operator set stays when it starts anew: name, region, channels, the nodes it knows.
+    """
+
+    def __init__(self, number: int, air: SharedAir, random: Random) -> None:
+        super().__init__(number, air, random, QUEUE)
+        self.node = FIRST_NUMBER + number
+        self.region, self.preset, self.hop_limit = EU_868, wire.SHORT_TURBO, 3
+        self.keyring = Keyring(self.node)
+        self.host = HostSide()
+        self.metrics = DeviceMetrics(90, 4.1)
+        self.user = User(
+            wire.node_id(self.node), f"Node {number}", f"N{number}", 43, _public_key(self.node)
+        )
+        self.ack_wait = ACK_WAIT
+        self.reboot()
+
+    def reboot(self) -> None:
+        """Start anew: what waits to be transmitted is forgotten, and who its host is."""
+        self._mouth.reboot()
+        self._deframer = wire.Deframer()
+        self.host.leave()
+        self._recent: deque[int] = deque(maxlen=RECENT_IDS)
+        self._seen: deque[tuple[int, int]] = deque(maxlen=SEEN)
+        self._given: dict[Port | int, float] = {}
+        self._unacknowledged: dict[int, _Unacknowledged] = {}
+        self._repeats: dict[tuple[int, int], tuple[float, bytes]] = {}
+        """When each goes again that others sent, by whom and its id."""
+        self._tune()
+
+    def start(self, now: float) -> None:
+        self.host.said += b"INFO  | ??:??:?? 1 [Main] booting\r\n"
+        self.host.say(FromRadio(rebooted=True))
+
+    def _tune(self) -> None:
+        self.air.radios.pop(self.number, None)
+        if self.region:
+            self.air.radios[self.number] = wire.PRESETS[self.preset]
+
+    def set_region(self, region: int) -> None:
+        """Set the region; with 0, none, it transmits nothing."""
+        self.region = region
+        self._tune()
+
+    def leave_host(self) -> None:
+        """Note that its host hangs up, or another takes its place."""
+        self._deframer = wire.Deframer()
+        self.host.leave()
+
+    @property
+    def deadline(self) -> float:
+        again = (each.again_at for each in self._unacknowledged.values())
+        repeats = (due for due, _ in self._repeats.values())
+        return min(self._mouth.deadline, min(again, default=inf), min(repeats, default=inf))
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take in what the host says; what cannot be read is skipped."""
+        for message in self._deframer.receive_data(data):
+            try:
+                request = wire.TO_RADIO.decode(message)
+            except RemoteProtocolError:
+                continue
+            if request.want_config is not None:
+                self._introduce(request.want_config)
+            elif request.heartbeat is not None:
+                self._queue_status(Queued.OK, 0)
+                if request.heartbeat.nonce == 1:
+                    self._say_who(BROADCAST, now)
+            elif request.disconnect:
+                self.leave_host()
+            elif request.packet is not None:
+                self._take(request.packet, now)
+
+    def _introduce(self, nonce: int) -> None:
+        """Tell all that a host asks for first, in the firmware's order."""
+        self.host.attended = False
+        self.host.say(FromRadio(my_info=MyInfo(self.node)))
+        own = NodeInfo(self.node, self.user, metrics=self.metrics)
+        self.host.say(FromRadio(node_info=own))
+        if nonce != wire.NODES_ALONE:
+            self.host.say(FromRadio(metadata=Metadata(FIRMWARE, self.user.hw_model)))
+            for index in range(8):
+                self.host.say(FromRadio(channel=self.keyring.settings(index)))
+            lora = LoraConfig(
+                True, self.preset, region=self.region, hop_limit=self.hop_limit, transmits=True
+            )
+            self.host.say(FromRadio(config=Config(lora)))
+        if nonce != wire.EVERYTHING_BUT_NODES:
+            for each in self.keyring.nodes.values():
+                self.host.say(FromRadio(node_info=each))
+        self.host.say(FromRadio(config_complete=nonce))
+        self.host.begin()
+
+    def _take(self, packet: MeshPacket, now: float) -> None:
+        """A packet of the host."""
+        number = packet.id or self.random.getrandbits(32) or 1
+        if packet.id and packet.id in self._recent:
+            # The firmware says nothing at all to one that it had.
+            return
+        self._recent.append(number)
+        data = packet.decoded
+        result = int(RoutingError.BAD_REQUEST) if data is None else self._refusal(packet, data)
+        if data is None or result:
+            self._queue_status(result, number)
+            if result in (RoutingError.TOO_LARGE, RoutingError.PKI_SEND_FAIL_PUBLIC_KEY):
+                self._answer_host(number, RoutingError(result))
+            return
+        if self._take_turn_early(data.port, now):
+            if data.port == Port.TEXT:
+                self.host.say(FromRadio(notification=Notification(30, "one text per 2 s")))
+                self._queue_status(RoutingError.RATE_LIMIT_EXCEEDED, number)
+            else:
+                # Dropped without a word, as if it waited.
+                self._queue_status(Queued.OK, number)
+            return
+        if packet.to == self.node:
+            self._queue_status(Queued.LOCALLY, number)
+            return
+        want_ack = packet.want_ack and packet.to != BROADCAST
+        hops = min(packet.hop_limit, 7)
+        flags = hops | want_ack << 3 | hops << 5
+        content, channel = self.keyring.covered(packet.to, number, packet.channel, data)
+        sent = _OnAir(packet.to, self.node, number, flags, channel, content)
+        taken = self._mouth.take([sent.encoded()], now)
+        self._queue_status(Queued.OK if taken else Queued.FULL, number)
+        if taken and packet.want_ack:
+            again = self._again_at(len(sent.encoded()), now)
+            self._unacknowledged[number] = _Unacknowledged(sent.encoded(), packet.to, 1, again)
+
+    def _take_turn_early(self, port: int, now: float) -> bool:
+        limit = LIMITS.get(Port(port)) if port in Port.__members__.values() else None
+        if limit is None:
+            return False
+        early = now < self._given.get(port, -inf) + limit
+        if not early:
+            self._given[port] = now
+        return early
+
+    def _refusal(self, packet: MeshPacket, data: MeshData) -> int:
+        """Return why a packet goes nowhere; 0 where it does."""
+        return self.keyring.refusal(packet, data) if self.region else Queued.OFF
+
+    def data_to_send(self) -> bytes:
+        said, self.host.said = bytes(self.host.said), bytearray()
+        return said
+
+    def _again_at(self, size: int, now: float) -> float:
+        return now + 2 * air_time(wire.PRESETS[self.preset], size) + self.ack_wait
+
+    def tick(self, now: float) -> None:
+        """Transmit what is due: what was heard and nobody else repeats, and what nobody
+        acknowledged, `TRIES` times at most."""
+        self._mouth.tick(now)
+        for heard, (due, packet) in [*self._repeats.items()]:
+            if due <= now:
+                del self._repeats[heard]
+                self._mouth.take([packet], now)
+        for number, waits in [*self._unacknowledged.items()]:
+            if waits.again_at > now:
+                continue
+            if waits.tries >= TRIES:
+                del self._unacknowledged[number]
+                self._answer_host(number, RoutingError.MAX_RETRANSMIT)
+            else:
+                self._mouth.take([waits.packet], now)
+                self._unacknowledged[number] = waits._replace(
+                    tries=waits.tries + 1, again_at=self._again_at(len(waits.packet), now)
+                )
+        # A host that was told of a full queue waits until it is told otherwise.
+        if self.host.free == 0 and self._mouth.waiting < QUEUE:
+            self._queue_status(Queued.OK, 0)
+
+    def hear(self, packet: bytes, now: float) -> None:
+        """Take in a packet from the air; what is not for this radio is repeated while it has hops
+        left, unless another does so first."""
+        if len(packet) < HEADER.size:
+            return
+        to, source, number, flags, channel, _, _ = HEADER.unpack_from(packet)
+        heard = _OnAir(to, source, number, flags, channel, packet[HEADER.size :])
+        if source == self.node:
+            self._hear_repeated(number)
+            return
+        again = (source, number) in self._seen
+        self._seen.append((source, number))
+        if to == self.node:
+            self._hear_ours(heard, now, again=again)
+        elif not again:
+            self._deliver(heard, now)
+            if heard.hops_left:
+                due = now + self.random.uniform(*CONTENTION)
+                self._repeats[source, number] = due, heard._replace(flags=flags - 1).encoded()
+        else:
+            # Somebody else repeats it: that is enough.
+            self._repeats.pop((source, number), None)
+
+    def _hear_repeated(self, number: int) -> None:
+        """Somebody repeats what we sent, which is all that a broadcast's sender ever learns."""
+        waits = self._unacknowledged.get(number)
+        if waits is not None and waits.to == BROADCAST:
+            del self._unacknowledged[number]
+            self._answer_host(number, RoutingError.NONE)
+
+    def _hear_ours(self, heard: _OnAir, now: float, *, again: bool) -> None:
+        read = self.keyring.uncovered(heard)
+        if heard.want_ack:
+            error = RoutingError.NO_CHANNEL if read is None else RoutingError.NONE
+            self._acknowledge(heard, error, now)
+        if read is not None and not again:
+            self._deliver(heard, now)
+
+    def _acknowledge(self, heard: _OnAir, error: RoutingError, now: float) -> None:
+        routing = wire.ROUTING.encode(Routing(error))
+        data = MeshData(Port.ROUTING, routing, request_id=heard.id)
+        self._send_own(heard.source, data, now)
+
+    def _send_own(self, to: int, data: MeshData, now: float) -> None:
+        number = self.random.getrandbits(32) or 1
+        content, channel = self.keyring.covered(to, number, 0, data)
+        flags = self.hop_limit | self.hop_limit << 5
+        self._mouth.take([_OnAir(to, self.node, number, flags, channel, content).encoded()], now)
+
+    def _say_who(self, to: int, now: float) -> None:
+        self._send_own(to, MeshData(Port.NODE_INFO, wire.USER.encode(self.user)), now)
+
+    def _deliver(self, heard: _OnAir, now: float) -> None:
+        read = self.keyring.uncovered(heard)
+        if read is None:
+            return
+        index, data = read
+        by_key = index is None
+        packet = MeshPacket(
+            heard.source,
+            heard.to,
+            index or 0,
+            data,
+            id=heard.id,
+            rx_snr=float(SNR),
+            rx_rssi=RSSI,
+            hop_limit=heard.hops_left,
+            hop_start=heard.flags >> 5,
+            want_ack=heard.want_ack,
+            public_key=_public_key(heard.source) if by_key else b"",
+            pki_encrypted=by_key,
+            transport=1,
+        )
+        self._learn(packet, data, now)
+        if answer := wire.read_answer(packet):
+            if answer[0] not in self._unacknowledged:
+                return
+            del self._unacknowledged[answer[0]]
+        self.host.give(packet)
+
+    def _learn(self, packet: MeshPacket, data: MeshData, now: float) -> None:
+        known = self.keyring.nodes.get(packet.source, NodeInfo(packet.source))
+        try:
+            if data.port == Port.NODE_INFO:
+                known = known._replace(user=wire.USER.decode(data.payload))
+                if data.want_response and packet.to == self.node:
+                    self._say_who(packet.source, now)
+            elif data.port == Port.POSITION:
+                known = known._replace(position=wire.POSITION.decode(data.payload))
+        except RemoteProtocolError:
+            return
+        self.keyring.nodes[packet.source] = known._replace(snr=packet.rx_snr)
+
+    def _answer_host(self, number: int, error: RoutingError) -> None:
+        routing = wire.ROUTING.encode(Routing(error))
+        data = MeshData(Port.ROUTING, routing, request_id=number)
+        self.host.give(
+            MeshPacket(self.node, self.node, 0, data, id=self.random.getrandbits(32) or 1)
+        )
+
+    def _queue_status(self, result: int, number: int) -> None:
+        self.host.free = QUEUE - self._mouth.waiting
+        status = QueueStatus(result, self.host.free, QUEUE, number)
+        self.host.say(FromRadio(queue_status=status))
+
+
+def acquaint(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:
+    """Let each know the others, as if it had heard them all, and so many more that passed by."""
+    for one in radios:
+        for each in radios:
+            if each is not one:
+                known = NodeInfo(each.node, each.user, snr=SNR, hops_away=0)
+                one.keyring.nodes[each.node] = known
+        for number in range(0xC0DE_0000, 0xC0DE_0000 + crowd):
+            name = f"Passer-by {number & 0xFFFF}"
+            user = User(wire.node_id(number), name, f"{number & 0xFFF:03x}", 9, _public_key(number))
+            one.keyring.nodes[number] = NodeInfo(number, user, snr=-7.5, hops_away=2)
+
+
+def _public_key(node: int) -> bytes:
+    return sha256(b"public %d" % node).digest()
+
+
+def _shared_key(one: int, other: int) -> bytes:
+    return sha256(b"shared %d %d" % (min(one, other), max(one, other))).digest()
+
+
+def _cover(key: bytes, source: int, number: int, content: bytes) -> bytes:
+    """Cover or uncover it: twice is not at all."""
+    stream = b"".join(
+        sha256(key + struct.pack("<III", source, number, block)).digest()
+        for block in range(-(-len(content) // 32))
+    )
+    return bytes(one ^ other for one, other in zip(content, stream, strict=False))
+
+
+def _hash_of(settings: ChannelSettings) -> int:
+    """The firmware's own, never 0 here: that is what goes by public key."""
+    digest = 0
+    for byte in settings.name.encode() + wire.expanded_key(settings.key):
+        digest ^= byte
+    return digest or 0xFF

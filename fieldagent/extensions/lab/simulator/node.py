@@ -1,0 +1,150 @@
+"""A radio node as seen from its serial line and from the air, without I/O.
+
+It waits for the air to be free, transmits, and says what became of it. What can go wrong in the
+field goes wrong by command.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from math import inf
+from random import Random
+
+from fieldagent.extensions.lab.simulator.air import SharedAir
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import node
+
+GIVE_UP = 30.0
+"""Seconds after which a packet that finds no free air is given up."""
+BACKOFF = 0.2
+"""Seconds, at random up to this, after the air became free."""
+
+
+@dataclass(slots=True)
+class _Queued:
+    send: node.Send
+    since: float
+
+
+@dataclass(slots=True)
+class SimulatedNode:
+    """`receive_data`, `hear` and `tick` tell it what happens; then `data_to_send`, `deadline`."""
+
+    number: int
+    air: SharedAir
+    random: Random
+    battery: int = 90
+    busy: bool = False
+    """Its channel is never free."""
+    mute: bool = False
+    """It never says what became of a packet."""
+    deaf: bool = False
+    """What comes by its line is lost on it."""
+    link: node.NodeLink = field(init=False)
+    _queue: list[_Queued] = field(default_factory=list)
+    _begin_at: float = inf
+    _on_air: tuple[float, node.Send] | None = None
+    _unsaid: list[node.Numbered] = field(default_factory=list)
+    """Waits for a place in the link's window."""
+
+    def __post_init__(self) -> None:
+        self.reboot()
+
+    def reboot(self) -> None:
+        """Forget everything but the battery, also what was to be transmitted."""
+        self.link = node.NodeLink(
+            node.NodeHello(
+                boot=self.random.getrandbits(32),
+                packet_bytes=self.air.packet_bytes,
+                node=f"sim-{self.number}",
+                firmware="simulated",
+            )
+        )
+        self._queue.clear()
+        self._unsaid.clear()
+        self._begin_at, self._on_air = inf, None
+
+    def start(self, now: float) -> None:
+        self.link.open(now)
+
+    def drain(self, percent: int) -> None:
+        """Set what its battery has left, in per cent; it tells so at once, where somebody is
+        there."""
+        self.battery = percent
+        if self.link.peer is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        self.link.say(node.NodeStatus(signal=4, battery=self.battery, charging=False))
+
+    def leave_host(self) -> None:
+        """Do nothing: a node keeps its line, and the next host begins it anew."""
+
+    @property
+    def deadline(self) -> float:
+        on_air = self._on_air[0] if self._on_air else inf
+        return min(self.link.deadline, self._begin_at, on_air)
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take in what the gateway says; a deaf node takes nothing."""
+        if self.deaf:
+            return
+        self.link.receive_data(data, now)
+        while (event := self.link.next_event()) is not None:
+            if isinstance(event, node.Send):
+                self._take(event, now)
+            elif isinstance(event, node.NodeOpened):
+                self._tell()
+        self._say(now)
+
+    def data_to_send(self) -> bytes:
+        return self.link.data_to_send()
+
+    def hear(self, packet: bytes, now: float) -> None:
+        if self._on_air is None:
+            self._unsaid.append(node.Heard(packet, rssi=-80, snr=6))
+            self._say(now)
+
+    def tick(self, now: float) -> None:
+        """End a transmission whose time is over, and begin the one that is due."""
+        self.link.tick(now)
+        while self.link.next_event() is not None:
+            # Down: the gateway is away. It says hello when it is back.
+            pass
+        if self._on_air is not None and self._on_air[0] <= now:
+            if not self.mute:
+                self._unsaid.append(node.Result(self._on_air[1].number, transmitted=True))
+            self._on_air = None
+            self._plan(now)
+        if self._begin_at <= now:
+            self._begin(now)
+        self._say(now)
+
+    def _take(self, send: node.Send, now: float) -> None:
+        urgent = [queued for queued in self._queue if queued.send.urgent]
+        at = len(urgent) if send.urgent else len(self._queue)
+        self._queue.insert(at, _Queued(send, now))
+        if self._begin_at == inf and self._on_air is None:
+            self._plan(now)
+
+    def _plan(self, now: float) -> None:
+        if not self._queue:
+            self._begin_at = inf
+            return
+        free = now + 1.0 if self.busy else self.air.busy_until(now, self.number)
+        self._begin_at = free + self.random.random() * BACKOFF * (free > now)
+
+    def _begin(self, now: float) -> None:
+        if self.busy or self.air.busy_until(now, self.number) > now:
+            if now - self._queue[0].since >= GIVE_UP:
+                send = self._queue.pop(0).send
+                self._unsaid.append(node.Result(send.number, False, "the channel is busy"))
+            self._plan(now)
+            return
+        send = self._queue.pop(0).send
+        self._on_air = (self.air.transmit(now, self.number, send.packet), send)
+        self._begin_at = inf
+
+    def _say(self, now: float) -> None:
+        while self._unsaid and self.link.free:
+            self.link.send(self._unsaid.pop(0), now)

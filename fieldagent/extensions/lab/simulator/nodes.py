@@ -1,0 +1,221 @@
+"""Simulated radio nodes on serial lines, with one air between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from pathlib import Path
+from random import Random
+from typing import NoReturn, Protocol, TypeAlias
+
+import trio
+
+from fieldagent.extensions.lab.simulator.air import SharedAir
+from fieldagent.extensions.lab.simulator.node import SimulatedNode
+from fieldagent.extensions.lab.simulator.pty_port import open_pty
+from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.system.lazy_dataclass import dataclass
+
+Say = Callable[[str], None]
+
+
+class EndOfLine(Exception):
+    """The host has hung up."""
+
+
+class SimulatedRadio(Protocol):
+    """Each kind has the numbers and the air of `simulator.air`; times are seconds of one clock."""
+
+    number: int
+    busy: bool
+    """Its channel is never free."""
+
+    @property
+    def deadline(self) -> float:
+        """Return when `tick` is due."""
+
+    def reboot(self) -> None:
+        """Forget everything, as without power."""
+
+    def start(self, now: float) -> None:
+        """Say what one says that has just got power."""
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take in the host's bytes, cut anywhere."""
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes for the host, each once; empty where it has nothing to say."""
+
+    def leave_host(self) -> None:
+        """Note that its host hangs up, or another takes its place."""
+
+    def hear(self, packet: bytes, now: float) -> None:
+        """Take in a packet from the air; while the radio transmits, it hears nothing."""
+
+    def tick(self, now: float) -> None:
+        """Do what is due by now: end a transmission, begin the next, tell the host."""
+
+
+RadioKind: TypeAlias = "Callable[[int, SharedAir, Random], SimulatedRadio]"
+
+
+@dataclass(slots=True)
+class Socket:
+    """A place where a node is plugged in, or was."""
+
+    node: SimulatedRadio
+    link: Path | int
+    """The name under which the serial line is found, whichever pty it is; or the port of loopback
+    where it is reached by TCP."""
+    plugged: trio.Event = field(default_factory=trio.Event)
+    unplugged: trio.CancelScope = field(default_factory=trio.CancelScope)
+    spoke: trio.Event = field(default_factory=trio.Event)
+    """Set when the node may have something to say, and then replaced."""
+
+    def poke(self) -> None:
+        """Let what the node says go over the line now."""
+        self.spoke.set()
+        self.spoke = trio.Event()
+
+
+class Nodes:
+    """The owner calls `run`. `say` is told of every packet on the air."""
+
+    def __init__(
+        self,
+        air: SharedAir,
+        links: Sequence[Path | int],
+        say: Say,
+        kind: RadioKind = SimulatedNode,
+    ) -> None:
+        self.air = air
+        self._say = say
+        self._changed = trio.Event()
+        """Set when something earlier than what is waited for may be due."""
+        self.sockets = [
+            Socket(kind(number, air, air.random), link) for number, link in enumerate(links, 1)
+        ]
+        air.stations[:] = [socket.node.number for socket in self.sockets]
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+        """Run the nodes until cancelled. It has started once every node has its serial line."""
+        async with trio.open_nursery() as nursery:
+            for socket in self.sockets:
+                socket.plugged.set()
+                await nursery.start(self._keep, socket)
+            nursery.start_soon(self._let_time_pass)
+            task_status.started()
+            await trio.sleep_forever()
+        raise AssertionError("runs until cancelled")
+
+    def unplug(self, socket: Socket) -> None:
+        """Take line and power away; the node starts anew when it is plugged in."""
+        if socket.plugged.is_set():
+            socket.plugged = trio.Event()
+            socket.unplugged.cancel()
+            # What it had to transmit is gone with its power.
+            socket.node.reboot()
+
+    def plug(self, socket: Socket) -> None:
+        """Give the line back, under the same name or port."""
+        socket.plugged.set()
+
+    def drain(self, socket: Socket, percent: int) -> None:
+        """Let the battery of a node have so much left."""
+        assert isinstance(socket.node, SimulatedNode)
+        socket.node.drain(percent)
+        self._poke(socket)
+
+    def reboot(self, socket: Socket) -> None:
+        """Let a node start anew, with its line open; to its host it looks like a restart."""
+        socket.node.reboot()
+        socket.node.start(trio.current_time())
+        self._poke(socket)
+
+    async def _keep(
+        self, socket: Socket, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> NoReturn:
+        while True:
+            await socket.plugged.wait()
+            with trio.CancelScope() as socket.unplugged:
+                socket.node.reboot()
+                if isinstance(socket.link, int):
+                    await self._serve(socket, socket.link, task_status)
+                else:
+                    async with open_pty(socket.link) as line, trio.open_nursery() as nursery:
+                        nursery.start_soon(self._listen, socket, line)
+                        nursery.start_soon(self._speak, socket, line)
+                        task_status.started()
+            # Started once: later plugs are nobody's start.
+            task_status = trio.TASK_STATUS_IGNORED
+
+    async def _serve(
+        self, socket: Socket, port: int, task_status: trio.TaskStatus[None]
+    ) -> NoReturn:
+        """Whoever connects takes the place of the host that is there."""
+        (listening,) = open_listeners(port, ["127.0.0.1"])
+        socket.link = port_of([listening])
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+        async with listener, trio.open_nursery() as nursery:
+            task_status.started()
+            present = trio.CancelScope()
+            while True:
+                stream = await listener.accept()
+                present.cancel()
+                present = trio.CancelScope()
+                nursery.start_soon(self._attend, socket, stream, present)
+
+    async def _attend(
+        self, socket: Socket, stream: trio.SocketStream, present: trio.CancelScope
+    ) -> None:
+        socket.node.leave_host()
+        async with stream:
+            with present:
+                try:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._listen, socket, stream)
+                        nursery.start_soon(self._speak, socket, stream)
+                except* (trio.BrokenResourceError, EndOfLine):
+                    socket.node.leave_host()
+
+    async def _listen(self, socket: Socket, line: trio.abc.Stream) -> NoReturn:
+        while True:
+            data = bytes(await line.receive_some(4096))
+            if not data:
+                raise EndOfLine
+            socket.node.receive_data(data, trio.current_time())
+            self._poke(socket)
+
+    async def _speak(self, socket: Socket, line: trio.abc.Stream) -> NoReturn:
+        while True:
+            spoke = socket.spoke
+            if data := socket.node.data_to_send():
+                await line.send_all(data)
+            else:
+                await spoke.wait()
+
+    def _poke(self, socket: Socket) -> None:
+        socket.poke()
+        self._changed.set()
+
+    async def _let_time_pass(self) -> NoReturn:
+        while True:
+            self._changed = trio.Event()
+            due = min(self.air.next_change(), *(s.node.deadline for s in self.sockets))
+            with trio.move_on_at(due):
+                await self._changed.wait()
+            now = trio.current_time()
+            for socket in self.sockets:
+                before = len(self.air.flights)
+                if socket.node.deadline <= now:
+                    socket.node.tick(now)
+                    socket.poke()
+                if len(self.air.flights) > before:
+                    size = len(self.air.flights[-1].packet)
+                    self._say(f"node {socket.node.number} transmits {size} bytes")
+            for number, packet in self.air.arrived(now):
+                socket = self.sockets[number - 1]
+                if socket.plugged.is_set():
+                    self._say(f"node {number} hears {len(packet)} bytes")
+                    socket.node.hear(packet, now)
+                    socket.poke()

@@ -1,0 +1,160 @@
+"""Puts the simulated modem at the other end of a real serial line: a pty that can be unplugged."""
+
+from __future__ import annotations
+
+import os
+import termios
+import tty
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+import trio
+
+from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
+from fieldagent.system import waits
+
+SPEEDS = {
+    getattr(termios, name): int(name[1:])
+    for name in dir(termios)
+    if name[1:].isdigit() and name[0] == "B"
+}
+"""By what termios calls them, in baud."""
+PAYLOAD_MAX = 60.0
+"""Seconds that +SBDWB waits for its payload."""
+
+
+NOISE = b"\xf8\x00\xf8"
+"""What a host hears at another speed."""
+
+
+@asynccontextmanager
+async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
+    """Open a serial line and yield our end, the other of which is found under `name` while it is
+    open."""
+    with _pty(name) as ours:
+        async with trio.lowlevel.FdStream(ours) as line:
+            yield line
+
+
+class NoLine(Exception):
+    """There can be no serial line of that name; the text says why, and what to do."""
+
+
+@contextmanager
+def _pty(name: Path) -> Iterator[int]:
+    """Raises NoLine."""
+    ours, theirs = os.openpty()
+    line = os.ttyname(theirs)
+    try:
+        tty.setraw(theirs)
+        _name(line, name)
+        yield ours
+    finally:
+        # Not the line of another simulator, which took the name meanwhile.
+        if name.is_symlink() and name.readlink() == Path(line):
+            name.unlink(missing_ok=True)
+        os.close(theirs)
+
+
+def _name(line: str, name: Path) -> None:
+    """Raises NoLine."""
+    try:
+        name.parent.mkdir(parents=True, exist_ok=True)
+        # One that was killed has left its name.
+        if name.is_symlink():
+            name.unlink(missing_ok=True)
+        name.symlink_to(line)
+    except OSError as error:
+        why = error.strerror.lower() if error.strerror else str(error)
+        raise NoLine(f"{name} cannot be the name of a port ({why}): choose another") from None
+
+
+def is_understood(line: trio.lowlevel.FdStream, baud: int | None) -> bool:
+    """Return whether the host has set the line to a modem's speed; None: whichever it has set."""
+    return baud is None or SPEEDS.get(termios.tcgetattr(line.fileno())[5]) == baud
+
+
+class PtyPort:
+    """The owner calls `run`; `poke` after whatever made the modem speak unasked."""
+
+    def __init__(self, modem: SimulatedModem, link: Path, *, latency: float) -> None:
+        self.modem = modem
+        self.link = link
+        """The name under which the serial line is found, whichever pty it is."""
+        self.latency = latency
+        """Seconds that a session takes."""
+        self.baud: int | None = None
+        """At which it talks; None: at whichever the host does."""
+        self._plugged = trio.Event()
+        self._plugged.set()
+        self._unplugged = trio.CancelScope()
+        self._poked = trio.Event()
+
+    def poke(self) -> None:
+        """Let what the modem says go over the line now, and a session that it began run."""
+        self._poked.set()
+
+    def unplug(self) -> None:
+        """Take the line away, and the modem's power with it."""
+        if self._plugged.is_set():
+            self._plugged = trio.Event()
+            self._unplugged.cancel()
+
+    def plug(self) -> None:
+        """Give the line back, under the same name."""
+        self._plugged.set()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+        """Serve the line while it is plugged in, for ever; tells `task_status` once it first is
+        there."""
+        while True:
+            await self._plugged.wait()
+            with trio.CancelScope() as self._unplugged:
+                await self._serve(task_status)
+            # Started once: later plugs are nobody's start.
+            task_status = trio.TASK_STATUS_IGNORED
+            self.modem.brown_out()
+
+    async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
+        async with open_pty(self.link) as line, trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen, line)
+            nursery.start_soon(self._speak, line)
+            nursery.start_soon(self._hold_sessions)
+            task_status.started()
+
+    async def _listen(self, line: trio.lowlevel.FdStream) -> None:
+        while True:
+            if self.modem.awaits_payload:
+                with trio.move_on_after(PAYLOAD_MAX) as limit:
+                    await self._hear(line)
+                if limit.cancelled_caught:
+                    self.modem.payload_timeout()
+            else:
+                await self._hear(line)
+            self.poke()
+
+    async def _hear(self, line: trio.lowlevel.FdStream) -> None:
+        data = await line.receive_some(4096)
+        if is_understood(line, self.baud):
+            self.modem.receive_data(data)
+
+    async def _speak(self, line: trio.lowlevel.FdStream) -> None:
+        while True:
+            await self._poked.wait()
+            self._poked = trio.Event()
+            while data := self.modem.data_to_send():
+                await line.send_all(data if is_understood(line, self.baud) else NOISE)
+
+    async def _hold_sessions(self) -> None:
+        while True:
+            while not self.modem.session:
+                await self._session_begins()
+            await waits.sleep(self.latency)
+            self.modem.finish_session()
+            self.poke()
+
+    async def _session_begins(self) -> None:
+        await self._poked.wait()
+        await trio.lowlevel.checkpoint()

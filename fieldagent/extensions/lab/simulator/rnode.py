@@ -1,0 +1,166 @@
+"""A LoRa board with RNode firmware, as seen from its serial line and from the air, without I/O.
+What can go wrong in the field goes wrong by command.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from fieldagent.extensions.lab.simulator.air import SharedAir
+from fieldagent.extensions.lab.simulator.lora import RSSI, SNR, LoraBoard
+from fieldagent.wire import kiss
+from fieldagent.wire import rnode as wire
+from fieldagent.wire.lora import LoraSettings, air_time
+from fieldagent.wire.rnode import RnodeCommand, RnodeError
+
+VERSION = bytes([1, 85])
+QUEUE = 8
+"""Packets that wait for the air; one more is refused."""
+PACKET_MAX = 508
+SPLIT = 0x01
+"""In a piece's first byte: another piece belongs to it, with the same number in the high half."""
+PLATFORM, MCU = b"\x80", b"\x81"
+ASKED_PLATFORM, ASKED_MCU = 0x48, 0x49
+HOUR = 3600.0
+MEMORY = 200
+"""Bytes of its EEPROM."""
+
+
+class SimulatedRnode(LoraBoard):
+    """`receive_data`, `hear` and `tick` tell it what happens; then `data_to_send`, `deadline`."""
+
+    def __init__(self, number: int, air: SharedAir, random: Random) -> None:
+        super().__init__(number, air, random, QUEUE)
+        self.provisioned = True
+        self.reboot()
+
+    def reboot(self) -> None:
+        """Turn it off and forget everything."""
+        self.air.radios.pop(self.number, None)
+        self._mouth.reboot()
+        self._deframer = kiss.KissDeframer()
+        self._said = bytearray()
+        self._set: dict[int, bytes] = {}
+        self._half: tuple[int, bytes] | None = None
+        self._numbered = 0
+        self._sent: list[tuple[float, float]] = []
+        """When each packet began, and the seconds that it took."""
+
+    def start(self, now: float) -> None:
+        self._say(RnodeCommand.RESET, b"\xf8")
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        for command, content in self._deframer.receive_data(data):
+            if command == RnodeCommand.DATA:
+                self._take(content, now)
+            else:
+                self._obey(command, content)
+
+    def hear(self, packet: bytes, now: float) -> None:
+        """Take in a packet from the air; one that was split waits for its second half."""
+        # Who transmits hears nothing.
+        if self._mouth.is_transmitting or not packet:
+            return
+        head, content = packet[0], packet[1:]
+        if head & SPLIT and self._half is None:
+            self._half = head, content
+            return
+        if self._half is not None:
+            number, first = self._half
+            self._half = None
+            content = first + content if number == head else content
+        self._say(RnodeCommand.RSSI, bytes([RSSI + 157]))
+        self._say(RnodeCommand.SNR, bytes([SNR * 4]))
+        self._say(RnodeCommand.DATA, content)
+
+    def tick(self, now: float) -> None:
+        for sent in self._mouth.tick(now):
+            if sent:
+                self._say(RnodeCommand.READY, b"\1")
+            else:
+                self._fail(RnodeError.TRANSMIT_FAILED)
+
+    def _take(self, packet: bytes, now: float) -> None:
+        if self.number not in self.air.radios:
+            self._fail(RnodeError.TRANSMIT_FAILED)
+            return
+        if not 0 < len(packet) <= PACKET_MAX:
+            return
+        self._numbered = (self._numbered + 1) % 16
+        cut = wire.PACKET_BYTES
+        head = self._numbered << 4 | (SPLIT if len(packet) > cut else 0)
+        pieces = [bytes([head]) + each for each in (packet[:cut], packet[cut:]) if each]
+        lora = self.air.radios[self.number]
+        takes = sum(air_time(lora, len(piece)) for piece in pieces)
+        if not self._may(takes, now) or not self._mouth.take(pieces, now):
+            self._fail(RnodeError.QUEUE_FULL)
+        else:
+            self._sent.append((now, takes))
+
+    def _may(self, seconds: float, now: float) -> bool:
+        share = int.from_bytes(self._set.get(RnodeCommand.SHARE_OF_HOUR, b""), "big")
+        self._sent = [each for each in self._sent if each[0] > now - HOUR]
+        spent = sum(took for _, took in self._sent)
+        return not share or spent + seconds <= share / wire.WHOLE * HOUR
+
+    def _obey(self, command: int, content: bytes) -> None:
+        # What this board does not know it leaves without an answer: a driver has a deadline then.
+        if command == RnodeCommand.DETECT and content == wire.DETECT:
+            self._say(command, wire.DETECTED)
+        elif command == RnodeCommand.STATE:
+            if content != wire.ASK:
+                self._turn(on=content == wire.ON)
+            self._say(command, wire.ON if self.number in self.air.radios else wire.OFF)
+        elif command in (ASKED_PLATFORM, ASKED_MCU):
+            self._say(command, PLATFORM if command == ASKED_PLATFORM else MCU)
+        elif command == RnodeCommand.VERSION:
+            self._say(command, VERSION)
+        elif command == RnodeCommand.LEAVE:
+            self._turn(on=False)
+        elif command == RnodeCommand.READ_MEMORY:
+            memory = bytearray(b"\xff" * MEMORY)
+            memory[wire.INFO_LOCK] = wire.SET if self.provisioned else 0xFF
+            self._say(command, bytes(memory))
+        elif (command, content) in wire.QUESTIONS:
+            self._say(command, self._set.get(command, bytes(SETTINGS[command])))
+        elif command in SETTINGS and len(content) == SETTINGS[command]:
+            self._set[command] = content
+            self._say(command, content)
+            if self.number in self.air.radios:
+                self._turn(on=True)
+
+    def _turn(self, *, on: bool) -> None:
+        self.air.radios.pop(self.number, None)
+        if not on:
+            return
+        if not self.provisioned:
+            self._fail(RnodeError.NOT_PROVISIONED)
+        elif self._set.keys() >= TUNED:
+            numbers = (int.from_bytes(self._set[each], "big") for each in sorted(TUNED))
+            self.air.radios[self.number] = LoraSettings(*numbers)
+        else:
+            self._fail(RnodeError.RADIO_INIT)
+
+    def _fail(self, error: RnodeError) -> None:
+        self._say(RnodeCommand.ERROR, bytes([error]))
+
+    def _say(self, command: int, content: bytes) -> None:
+        self._said += wire.say(command, content)
+
+
+TUNED = {
+    RnodeCommand.FREQUENCY,
+    RnodeCommand.BANDWIDTH,
+    RnodeCommand.SPREADING,
+    RnodeCommand.CODING,
+}
+"""Without each of them it does not turn on; in the order of their numbers they are LoraSettings."""
+SETTINGS: dict[int, int] = {
+    RnodeCommand.FREQUENCY: 4,
+    RnodeCommand.BANDWIDTH: 4,
+    RnodeCommand.POWER: 1,
+    RnodeCommand.SPREADING: 1,
+    RnodeCommand.CODING: 1,
+    RnodeCommand.SHARE_OF_HOUR: 2,
+}
+"""With how many bytes each has."""

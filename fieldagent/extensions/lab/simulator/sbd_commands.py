@@ -1,0 +1,221 @@
+"""The AT commands of a simulated Iridium 9602, in the order of the ISU AT Command Reference.
+
+`answer` changes the modem's state as a command asks, and returns what the modem says and what it
+does next. The modem does it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from fieldagent.extensions.lab.simulator.sbd_state import ModemFaults, ModemState
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import sbd
+
+SUM_BYTES = 2
+"""After a message in either direction (+SBDWB, +SBDRB)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtCommand:
+    """A command that was understood, and what it works on."""
+
+    match: re.Match[str]
+    state: ModemState
+    faults: ModemFaults
+    waiting: int
+    """MT messages at the gateway, as the network shows them to the modem."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtAnswer:
+    lines: tuple[str, ...] = ("OK",)
+    before: bytes = b""
+    """A message in bytes, before the lines."""
+    payload: int = 0
+    """Bytes that the modem takes now instead of a command."""
+    session: bool = False
+    """A session begins; its result is the answer."""
+
+
+def answer(line: str, state: ModemState, faults: ModemFaults, waiting: int) -> AtAnswer:
+    """Return what the modem answers to one command line; ERROR for what it does not know. `waiting`
+    is how many messages lie at the gateway."""
+    unknown = any(name in line for name in faults.unknown_commands)
+    if unknown or not line.startswith("AT"):
+        return AtAnswer(("ERROR",))
+    for pattern, command in _COMMANDS:
+        if match := re.fullmatch(pattern, line[2:]):
+            return command(AtCommand(match, state, faults, waiting))
+    return AtAnswer(("ERROR",))
+
+
+def indications(state: ModemState) -> tuple[str, ...]:
+    """Return what +CIER has it say unasked."""
+    if not state.volatile.indications:
+        return ()
+    return (f"+CIEV:0,{state.signal}", f"+CIEV:1,{int(state.service)}")
+
+
+def _ok(asked: AtCommand) -> AtAnswer:
+    return AtAnswer()
+
+
+def _set_line(asked: AtCommand) -> AtAnswer:
+    """Several may stand in one line."""
+    volatile = asked.state.volatile
+    for name, value in re.findall(_LINE_SETTING, asked.match[0]):
+        if name == "E":
+            volatile.echo = value == "1"
+        elif name == "V":
+            volatile.verbose = value == "1"
+        elif name == "Q":
+            volatile.quiet = value == "1"
+        elif name == "&K":
+            volatile.flow_control = value == "3"
+    return AtAnswer()
+
+
+def _tell_time(asked: AtCommand) -> AtAnswer:
+    state = asked.state
+    if state.clock is None or not state.service:
+        return AtAnswer(("-MSSTM: no network service", "OK"))
+    ticks = int((state.clock() - sbd.SYSTEM_EPOCH) / sbd.SYSTEM_TICK)
+    return AtAnswer((f"-MSSTM: {ticks % 2**32:08x}", "OK"))
+
+
+def _tell_imei(asked: AtCommand) -> AtAnswer:
+    return AtAnswer((asked.state.imei, "OK"))
+
+
+def _tell_model(asked: AtCommand) -> AtAnswer:
+    return AtAnswer(("IRIDIUM 9600 Family SBD Transceiver", "OK"))
+
+
+def _tell_revision(asked: AtCommand) -> AtAnswer:
+    return AtAnswer(("Call Processor Version: TA16005", "OK"))
+
+
+def _set_indications(asked: AtCommand) -> AtAnswer:
+    asked.state.volatile.indications = asked.match[1] == "1"
+    return AtAnswer(("OK", *indications(asked.state)))
+
+
+def _tell_indications(asked: AtCommand) -> AtAnswer:
+    flag = int(asked.state.volatile.indications)
+    return AtAnswer((f"+CIER:{flag},{flag},{flag},0,0", "OK"))
+
+
+def _tell_signal(asked: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+CSQ:{asked.state.signal}", "OK"))
+
+
+def _tell_lock(asked: AtCommand) -> AtAnswer:
+    return AtAnswer(("+CULK:0", "OK"))
+
+
+def _set_ring_indications(asked: AtCommand) -> AtAnswer:
+    asked.state.volatile.ring_indications = asked.match[1] == "1"
+    return AtAnswer()
+
+
+def _tell_ring_indications(asked: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+SBDMTA:{int(asked.state.volatile.ring_indications)}", "OK"))
+
+
+def _set_registration(asked: AtCommand) -> AtAnswer:
+    asked.state.volatile.registration = asked.match[1] == "1"
+    return AtAnswer()
+
+
+def _tell_registration(asked: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+SBDAREG:{int(asked.state.volatile.registration)}", "OK"))
+
+
+def _tell_traffic(asked: AtCommand) -> AtAnswer:
+    return AtAnswer((f"+SBDLOE:0,{asked.faults.traffic}", "OK"))
+
+
+def _set_session_timeout(asked: AtCommand) -> AtAnswer:
+    asked.state.volatile.session_timeout = int(asked.match[1])
+    return AtAnswer()
+
+
+def _begin_write(asked: AtCommand) -> AtAnswer:
+    size = int(asked.match[1])
+    if not 1 <= size <= sbd.MO_BYTES:
+        return AtAnswer((str(sbd.WriteResult.WRONG_SIZE.value), "OK"))
+    return AtAnswer(("READY",), payload=size + SUM_BYTES)
+
+
+def store(payload: bytes, state: ModemState) -> AtAnswer:
+    """Store the message of +SBDWB, of which this is the second half: the message and its checksum
+    have come."""
+    body, guard = payload[:-SUM_BYTES], payload[-SUM_BYTES:]
+    if sbd.checksum(body) != guard:
+        return AtAnswer((str(sbd.WriteResult.WRONG_SUM.value), "OK"))
+    state.volatile.mo_buffer, state.volatile.mo_flag = body, True
+    return AtAnswer((str(sbd.WriteResult.STORED.value), "OK"))
+
+
+def _read(asked: AtCommand) -> AtAnswer:
+    body = asked.state.volatile.mt_buffer
+    guard = sbd.checksum(body)
+    if asked.faults.wrong_sums:
+        asked.faults.wrong_sums -= 1
+        guard = bytes([guard[0] ^ 0x55, guard[1]])
+    return AtAnswer(before=len(body).to_bytes(2) + body + guard)
+
+
+def _status(asked: AtCommand) -> AtAnswer:
+    state, volatile = asked.state, asked.state.volatile
+    # That of the session which has brought it; the state has the next one's.
+    mtmsn = (state.mtmsn - 1) % sbd.MOMSN_MODULUS if volatile.mt_flag else -1
+    shown = [int(volatile.mo_flag), state.momsn, int(volatile.mt_flag), mtmsn]
+    extended = asked.match[1]
+    if extended:
+        shown += [int(state.ring_flag), asked.waiting]
+    return AtAnswer((f"+SBDS{extended}: {', '.join(map(str, shown))}", "OK"))
+
+
+def _clear(asked: AtCommand) -> AtAnswer:
+    volatile = asked.state.volatile
+    if asked.match[1] in "02":
+        volatile.mo_buffer, volatile.mo_flag = b"", False
+    if asked.match[1] in "12":
+        volatile.mt_buffer, volatile.mt_flag = b"", False
+    return AtAnswer(("0", "OK"))
+
+
+def _begin_session(asked: AtCommand) -> AtAnswer:
+    """+SBDIXA answers a ring, and so ends it."""
+    if asked.match[1]:
+        asked.state.ring_flag = False
+    return AtAnswer((), session=True)
+
+
+_LINE_SETTING = r"([EVQ]|&D|&K)([0-4])"
+_COMMANDS: tuple[tuple[str, Callable[[AtCommand], AtAnswer]], ...] = (
+    (r"", _ok),
+    (rf"(?:{_LINE_SETTING})+", _set_line),
+    (r"-MSSTM", _tell_time),
+    (r"\+CGSN|\+GSN|I4", _tell_imei),
+    (r"\+CGMM|\+GMM", _tell_model),
+    (r"\+CGMR|\+GMR", _tell_revision),
+    (r"\+CIER=([01]).*", _set_indications),
+    (r"\+CIER\?", _tell_indications),
+    (r"\+CSQF?", _tell_signal),
+    (r"\+CULK\?", _tell_lock),
+    (r"\+SBDMTA=([01])", _set_ring_indications),
+    (r"\+SBDMTA\?", _tell_ring_indications),
+    (r"\+SBDAREG=([01])", _set_registration),
+    (r"\+SBDAREG\?", _tell_registration),
+    (r"\+SBDLOE", _tell_traffic),
+    (r"\+SBDST=([0-9]{1,3})", _set_session_timeout),
+    (r"\+SBDWB=([0-9]{1,4})", _begin_write),
+    (r"\+SBDRB", _read),
+    (r"\+SBDS(X?)", _status),
+    (r"\+SBDD([012])", _clear),
+    (r"\+SBDIX(A?)", _begin_session),
+)

@@ -1,0 +1,62 @@
+"""A session of the simulated modem with the operator's gateway: one message up, one down."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fieldagent.extensions.lab.simulator.sbd_state import ModemFaults, ModemState, NextStatus
+from fieldagent.wire import sbd
+
+
+class Gateway(Protocol):
+    """The operator's gateway, and whoever is behind it."""
+
+    def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
+        """Take in an MO message that a session has brought."""
+
+    def next_mobile_terminated(self) -> bytes | None:
+        """Return what waits first; it stays until `taken`."""
+
+    def taken(self) -> None:
+        """Drop what waits first: the modem has it."""
+
+    def waiting(self) -> int:
+        """Return how many MT messages wait."""
+
+
+def hold_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tuple[str, ...]:
+    """Bring up what the MO buffer holds, take down what waits; the lines that say how it went."""
+    # What nobody has read is gone with the next session, as the reference says of +SBDD.
+    state.volatile.mt_buffer, state.volatile.mt_flag = b"", False
+    planned = faults.statuses.popleft() if faults.statuses else _by_coverage(state)
+    shown = [planned.mo_status, state.momsn, 2, -1, 0, 0]
+    if planned.delivered and state.volatile.mo_flag:
+        gateway.mobile_originated(state.imei, state.momsn, state.volatile.mo_buffer)
+        state.volatile.mo_flag = not faults.clears_what_it_sent
+    if planned.counted:
+        state.momsn = (state.momsn + 1) % sbd.MOMSN_MODULUS
+    if planned.mo_status <= 4 and faults.stuck_mail is not None:
+        shown[0], shown[5] = faults.stuck_mail, 1
+    elif planned.mo_status <= 4:
+        shown[2:] = _take_mail(state, gateway)
+    if faults.lose_replies:
+        faults.lose_replies -= 1
+        return ()
+    comma = " ,  " if faults.odd_spacing else ", "
+    return f"+SBDIX{':' if faults.odd_spacing else ': '}{comma.join(map(str, shown))}", "OK"
+
+
+def _by_coverage(state: ModemState) -> NextStatus:
+    reached = state.service and state.signal > 0
+    return NextStatus(0 if reached else 32, delivered=reached, counted=reached)
+
+
+def _take_mail(state: ModemState, gateway: Gateway) -> list[int]:
+    """MT status, MTMSN, length and how many wait still, as +SBDIX shows them."""
+    body = gateway.next_mobile_terminated()
+    if body is None:
+        return [0, -1, 0, 0]
+    gateway.taken()
+    state.volatile.mt_buffer, state.volatile.mt_flag = body, True
+    number, state.mtmsn = state.mtmsn, (state.mtmsn + 1) % sbd.MOMSN_MODULUS
+    return [1, number, len(body), gateway.waiting()]

@@ -1,0 +1,60 @@
+"""`fieldagent hub device make`: test kits for `fieldagent simulate fleet`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from fieldagent.cli.hub.opened_store import show, with_store
+from fieldagent.extensions.lab.simulator.fleet_tokens import write_tokens
+from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused, Row
+from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.system.folder import put_file
+from fieldagent.system.wording import reason_of
+
+OWNER = "test kits"
+
+
+def device_make(arguments: argparse.Namespace) -> int:
+    """Make kits for a test in a new workspace, so that nobody else gets what they send, and so that
+    its deletion takes all of it away."""
+    target: Path = arguments.tokens
+
+    def carry_out(_: HubSettings, store: Store) -> int:
+        if target.exists():
+            raise Refused(f"{target} is there already: name another, or move it away")
+        result = store.once(lambda db: _make(db, arguments.workspace, arguments.kits, target))
+        return show(arguments, result)
+
+    return with_store(arguments, carry_out)
+
+
+def _make(db: Db, name: str, kits: int, target: Path) -> Row:
+    now = time.time()
+    if db.execute("SELECT 1 FROM workspace WHERE name = ?", name):
+        raise Refused(
+            f"there is a workspace {name!r} already: name a new one, in which test kits are alone"
+        )
+    workspace = directory.add_workspace(db, name, now=now)
+    owner = directory.add_user(db, workspace, OWNER, type_="Device", now=now)
+    tokens = [
+        directory.add_device(
+            db, workspace, owner, directory.NewDevice(f"test kit {number}"), now=now
+        )[1]
+        for number in range(1, kits + 1)
+    ]
+    # Within the transaction: no test kit is there whose token nobody has.
+    try:
+        put_file(target, write_tokens(name, tokens).encode())
+    except OSError as error:
+        raise Refused(f"{target} cannot be written: {reason_of(error)}") from None
+    return {
+        "workspace": workspace,
+        "name": name,
+        "devices": kits,
+        "tokens": str(target),
+        "remove": f"fieldagent hub workspace delete {name!r} --yes",
+    }

@@ -1,0 +1,78 @@
+"""What a drill's file may say, and what its writer is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fieldagent.extensions.lab.drill.plan import BadPlan, PlanHours, changed, load_toml, read_plan
+from fieldagent.package.package import Channel
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+KIT = '[[kit]]\nname = "hut"\nbearers = ["satellite"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("days = ", "it is no TOML"),
+        ("", "kit: a drill needs one at least"),
+        ("[[kit]]\nname = 'hut'", "kit 1: bearers is missing"),
+        (KIT + "colour = 1", "kit 1: colour is no key; there are name, count, bearers"),
+        (KIT.replace("satellite", "smoke"), 'is to be a list of "satellite", "cellular"'),
+        (KIT + "sky = 1", "kit 1: sky is to be a table such as"),
+        (KIT + 'sky = { hours = ["25-3"] }', "kit 1: sky.hours is to be a list of hours"),
+        (KIT + 'awake = ["8-8"]', "kit 1: awake is to be a list of hours"),
+        (KIT + "sky = { lost = 1.5 }", "kit 1: sky.lost is to be a number from 0 to 0.95, not 1.5"),
+        (KIT + 'position-every = "soon"', "is to be a time such as 30s, 5m or 2h, not 'soon'"),
+        ("days = true\n" + KIT, "days is to be a number of days from 0.02 to 60, not True"),
+        (KIT + KIT, "kit: each has a name of its own"),
+        ("kit = 3", "kit is to be a list of tables: [[kit]]"),
+        ('[air]\npairs = ["hut ada"]\n' + KIT, "air.pairs: hut and ada are not both names"),
+        (KIT + "[[dispatcher]]\nage = 3", "dispatcher 1: age is no key"),
+        (KIT + "[[dispatcher]]\nshift = ['6-22']", "dispatcher 1: name is missing"),
+        ("kits = 3\n" + KIT, "kits is to be a table: [kits]"),
+        ("[air]\npairs = [5]\n" + KIT, "air.pairs is to be a list such as"),
+        (KIT + "settings = 'fan-out'", "kit 1: settings is to be a table of settings"),
+        (KIT.replace("'satellite'", "5").replace('"satellite"', "5"), "bearers is to be a list of"),
+    ],
+)
+def test_a_fault_is_told_by_its_key_with_what_is_allowed(text: str, message: str) -> None:
+    with pytest.raises(BadPlan) as bad:
+        read_plan(load_toml(text))
+    assert message in str(bad.value)
+
+
+def test_kits_have_in_common_what_none_says_otherwise() -> None:
+    text = "[kits]\ncredits-per-day = 9\nsos-reserve = 3\n" + KIT + "sos-reserve = 4\ncount = 2"
+    one, two = read_plan(load_toml(text)).kits
+    assert (one.name, two.name) == ("hut-1", "hut-2")
+    assert (one.credits_per_day, one.sos_reserve) == (9, 4)
+    assert one.bearers == (Channel.SATELLITE,)
+
+
+def test_hours_go_over_midnight() -> None:
+    assert [hour for hour in range(24) if PlanHours("22-2").has(hour)] == [0, 1, 22, 23]
+
+
+def test_one_setting_is_changed_and_the_rest_stays() -> None:
+    values = load_toml("days = 2\n[kits]\nsos-per-week = 2\n" + KIT)
+    plan = read_plan(changed(values, "kits.credits-per-day=20"))
+    assert (plan.kits[0].credits_per_day, plan.kits[0].sos_per_week) == (20, 2)
+    assert plan.days == 2
+    assert values["kits"] == {"sos-per-week": 2}
+    assert read_plan(changed(values, "name=night watch")).name == "night watch"
+
+
+@pytest.mark.parametrize("change", ["kits", "=3", "days.long=3"])
+def test_a_change_that_is_none_is_refused(change: str) -> None:
+    with pytest.raises(BadPlan):
+        changed(load_toml("days = 2\n" + KIT), change)
+
+
+@pytest.mark.parametrize("path", [EXAMPLES / "week.toml", *sorted(EXAMPLES.glob("drills/*.toml"))])
+def test_each_example_can_be_read(path: Path) -> None:
+    plan = read_plan(load_toml(path.read_text()))
+    assert plan.text
+    assert plan.dispatchers

@@ -1,0 +1,34 @@
+"""An air of people's radios of one kind, and the official client as the app of each person."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.extensions.lab.simulator.test_simulate_node import nodes
+from tests.processes import Running
+
+
+@contextmanager
+def people_air(
+    kind: str, home: Path, *more: str, people: int = 2
+) -> Iterator[tuple[Running, list[int]]]:
+    """The air, and the ports of the people's radios."""
+    count = str(people + 1)
+    how = ("--kind", kind, "--nodes", count, "--tcp-port", "0", "--seed", "7")
+    with nodes(home, *how, *more) as air:
+        lines = [line for line in air.lines if "tcp://" in line]
+        yield air, [int(line.rpartition(":")[2]) for line in lines]
+
+
+def client(kind: str, port: int) -> Running:
+    return Running([sys.executable, "-m", f"tests.peers.{kind}_person", str(port)], "ready ")
+
+
+def learn(person: Running, what: str) -> Any:
+    """The next thing of that kind that they learn."""
+    return json.loads(person.expect(f'{{"{what}"'))

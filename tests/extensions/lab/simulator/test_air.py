@@ -1,0 +1,134 @@
+"""The shared air: who hears what, and that chance is seeded."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from fieldagent.extensions.lab.simulator.air import (
+    TURNAROUND,
+    BadTopology,
+    Impairments,
+    SharedAir,
+    read_topology,
+)
+
+
+def air(**impairments: float) -> SharedAir:
+    return SharedAir(Random(7), Impairments(**impairments), 9600.0, [1, 2, 3])
+
+
+def heard(shared: SharedAir, until: float = 1e9) -> list[tuple[int, bytes]]:
+    arrivals = []
+    while (change := shared.next_change()) <= until:
+        arrivals += shared.arrived(change)
+    return arrivals
+
+
+def test_everybody_but_the_sender_hears_it_when_it_has_ended() -> None:
+    shared = air()
+    ends = shared.transmit(0, 1, b"hello")
+    assert ends == pytest.approx(shared.airtime(b"hello"))
+    assert shared.arrived(ends - 0.001) == []
+    assert shared.arrived(ends) == [(2, b"hello"), (3, b"hello")]
+    assert shared.next_change() == float("inf")
+
+
+@pytest.mark.parametrize("apart", [0.0, TURNAROUND / 2, 0.05])
+def test_where_two_transmit_at_once_nobody_hears_either(apart: float) -> None:
+    shared = air()
+    shared.transmit(0, 1, b"one" * 20)
+    shared.transmit(apart, 2, b"two" * 5)
+    assert heard(shared) == []
+    shared.transmit(10, 3, b"alone")
+    assert heard(shared) == [(1, b"alone"), (2, b"alone")]
+
+
+def test_a_radio_notices_another_after_a_moment() -> None:
+    shared = air()
+    ends = shared.transmit(0, 1, b"x")
+    assert shared.busy_until(TURNAROUND / 2, 2) == TURNAROUND / 2
+    assert shared.busy_until(TURNAROUND, 2) == ends
+    assert shared.busy_until(ends, 2) == ends
+
+
+@pytest.mark.parametrize(
+    ("impairments", "expected"),
+    [
+        ({"loss": 1.0}, 0),
+        ({"duplicates": 1.0}, 400),
+        ({"bit_errors": 1.0}, 0),
+        ({"bit_errors": 1.0, "unnoticed": 1.0}, 200),
+        ({"loss": 0.5}, range(70, 130)),
+        ({"bit_errors": 0.01}, range(60, 120)),
+    ],
+)
+def test_impairments(impairments: dict[str, float], expected: int | range) -> None:
+    shared = air(**impairments)
+    packets = []
+    for number in range(100):
+        shared.transmit(number * 10, 1, b"packet 10b")
+        packets += heard(shared)
+    assert len(packets) in (expected if isinstance(expected, range) else [expected])
+    if impairments.get("unnoticed"):
+        assert all(packet != b"packet 10b" for _, packet in packets)
+
+
+def test_the_same_seed_is_the_same_weather() -> None:
+    def run() -> list[tuple[int, bytes]]:
+        shared = air(loss=0.3, duplicates=0.3, delay=2.0, bit_errors=0.001)
+        for number in range(50):
+            shared.transmit(number, 1 + number % 3, bytes([number]) * 9)
+        return heard(shared)
+
+    assert run() == run()
+
+
+LINE = """
+1 2      # a ridge between 1 and 3
+2 3 0.5
+3 > 1
+"""
+
+
+def in_line() -> SharedAir:
+    shared = air()
+    shared.losses = read_topology(LINE, 3)
+    return shared
+
+
+@pytest.mark.parametrize(("sender", "listeners"), [(1, {2}), (2, {1, 3}), (3, {1, 2})])
+def test_each_is_heard_by_those_whom_the_topology_names(sender: int, listeners: set[int]) -> None:
+    shared = in_line()
+    stations: set[int] = set()
+    for turn in range(100):
+        shared.transmit(turn, sender, b"x")
+        stations |= {station for station, _ in heard(shared)}
+    assert stations == listeners
+
+
+def test_a_way_loses_what_the_topology_says() -> None:
+    shared = in_line()
+    for turn in range(200):
+        shared.transmit(turn, 2, b"x")
+    by_station = [station for station, _ in heard(shared)]
+    assert by_station.count(1) == 200
+    assert by_station.count(3) in range(70, 130)
+
+
+def test_two_who_do_not_hear_each_other_collide_where_both_are_heard() -> None:
+    shared = air()
+    shared.losses = read_topology("1 2\n2 3", 3)
+    shared.transmit(0, 1, b"one" * 20)
+    assert shared.busy_until(0.04, 3) == 0.04, "3 does not know that 1 transmits"
+    shared.transmit(0.04, 3, b"three")
+    assert heard(shared) == []
+    shared.transmit(10, 1, b"one")
+    assert heard(shared) == [(2, b"one")]
+
+
+@pytest.mark.parametrize("line", ["1", "1 4", "1 1", "1 2 1.5", "1 2 0.1 3", "a b", "0 1", "> 1"])
+def test_a_wrong_topology_is_told_with_its_line(line: str) -> None:
+    with pytest.raises(BadTopology, match=r"^line 2, "):
+        read_topology(f"1 2\n{line}", 3)

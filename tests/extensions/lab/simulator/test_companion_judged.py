@@ -1,0 +1,71 @@
+"""Simulated MeshCore companions, judged by MeshCore's own client as the app of two people."""
+
+from __future__ import annotations
+
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tests.extensions.lab.simulator.people_air import client, learn, people_air
+
+
+def handle(number: int) -> str:
+    """Return that of a node of the air."""
+    return sha256(b"companion %d" % number).hexdigest()
+
+
+KIT, ADA, BEN = map(handle, (1, 2, 3))
+companions = partial(people_air, "meshcore")
+person = partial(client, "meshcore")
+
+
+def test_two_people_write_and_see_each_other(tmp_path: Path) -> None:
+    with companions(tmp_path) as (_, ports), person(ports[0]) as ada, person(ports[1]) as ben:
+        assert ada.ready == f"ready {ADA}"
+        ada.type("nodes")
+        assert learn(ada, "nodes")["nodes"] == {KIT: "Node 1", BEN: "Node 3"}
+        ada.type(f"text {BEN} hut reached ✓")
+        sent = learn(ada, "sent")["sent"]
+        assert learn(ada, "ack") == {"ack": sent, "there": True}
+        heard = learn(ben, "heard")
+        assert (heard["text"], heard["from"], heard["at"]) == ("hut reached ✓", ADA[:12], sent)
+        assert (heard["heard"], heard["snr"]) == ("direct", 6.0)
+        ben.type("channel 1 anybody near the hut?")
+        heard = learn(ada, "heard")
+        assert (heard["heard"], heard["text"]) == ("channel", "Node 3: anybody near the hut?")
+        ben.type("battery")
+        assert learn(ben, "battery") == {"battery": 4010}
+
+
+def test_a_position_comes_by_an_advert(tmp_path: Path) -> None:
+    with companions(tmp_path) as (air, ports), person(ports[0]) as ada, person(ports[1]) as ben:
+        ben.type("position 46.5475 7.985")
+        air.expect("node 2 hears")
+        ada.type("nodes")
+        assert learn(ada, "nodes")["places"][BEN] == [46.5475, 7.985]
+
+
+@pytest.mark.full
+def test_nobody_acknowledges_who_is_out_of_earshot(tmp_path: Path) -> None:
+    with companions(tmp_path) as (air, ports), person(ports[0]) as ada:
+        air.type("away 3")
+        air.expect("nobody's earshot")
+        ada.type(f"text {BEN} hello")
+        assert learn(ada, "ack")["there"] is False
+
+
+def test_what_comes_while_nobody_is_there_is_kept(tmp_path: Path) -> None:
+    with companions(tmp_path) as (_, ports):
+        with person(ports[0]) as ada:
+            ada.type(f"text {BEN} later")
+            assert learn(ada, "ack")["there"], "the radio has it, and nobody else yet"
+        with person(ports[1]) as ben:
+            assert learn(ben, "heard")["text"] == "later"
+
+
+def test_a_full_table_takes_no_newcomer(tmp_path: Path) -> None:
+    with companions(tmp_path, "--crowd", "200") as (_, ports), person(ports[0]) as ada:
+        ada.type("nodes")
+        assert len(learn(ada, "nodes")["nodes"]) == 100

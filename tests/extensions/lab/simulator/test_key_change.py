@@ -1,0 +1,105 @@
+"""The group's key is changed kit by kit: real agents on simulated nodes, and what people see."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.extensions.lab.simulator.test_simulate_node import kit, nodes, told
+from tests.processes import MODULE, PATIENCE, Agent
+
+OLD, NEW = "0b" * 32, "1c" * 32
+BEFORE: Mapping[str, str] = {"radio-key": OLD}
+STEPS: list[Mapping[str, str]] = [
+    {"radio-key": OLD, "radio-key-next": NEW},
+    {"radio-key": f"{NEW} {OLD}"},
+    {"radio-key": NEW},
+]
+
+
+def checked(home: Path, number: int) -> str:
+    """What `fieldagent check` says, also where it finds something wrong."""
+    config = home / f"kit-{number}" / "agent.properties"
+    called = [*MODULE, "check", "--config", str(config)]
+    ended = subprocess.run(called, capture_output=True, text=True, check=False)
+    return ended.stdout + ended.stderr
+
+
+def test_each_step_is_told(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(nodes(tmp_path, "--seed", "7"))
+        ada = stack.enter_context(kit(tmp_path, 1, {}, **STEPS[0]))
+        ben = stack.enter_context(kit(tmp_path, 2, {}, **BEFORE))
+        assert ada.post("to who has the old one").body["status"] == "Delivered"
+        change = ada.call("GET", "/api/status").body["channels"]["Radio"]["keyChange"]
+        assert change == {"step": 1, "old": [2], "new": []}
+        assert "step 1 of 3" in told(ada, "status")
+        assert "keyChange" not in ben.call("GET", "/api/status").body["channels"]["Radio"]
+        assert ben.stop() == 0
+        ben = stack.enter_context(kit(tmp_path, 2, {}, **STEPS[1]))
+        assert ben.post("to who is a step behind").body["status"] == "Delivered"
+        assert "step 2 of 3" in told(ben, "status")
+        assert "still heard with the old one: station 1;" in told(ben, "status")
+        assert "heard with the new one already: station 2;" in told(ada, "status")
+        assert "sends with the old radio-key" in told(ben, "neighbours")
+        assert "sends with the new radio-key" in told(ada, "neighbours")
+        properties = tmp_path / "kit-2" / "agent.properties"
+        as_it_runs = properties.read_text().replace("api-port=0", f"api-port={ben.port}")
+        properties.write_text(as_it_runs)
+        assert "still heard with the old one: station 1;" in checked(tmp_path, 2)
+        properties.write_text(as_it_runs.replace(f"{NEW} {OLD}", NEW))
+        assert "radio-key was changed since the agent began: restart it" in checked(tmp_path, 2)
+        assert ben.stop() == 0
+        properties.write_text(as_it_runs)
+        assert "step 2 of 3" in checked(tmp_path, 2)
+
+
+@pytest.mark.full
+def test_three_kits_change_while_packages_and_an_sos_flow(tmp_path: Path) -> None:
+    """What is posted while a kit is away reaches it once it is back, minutes later."""
+    kits: dict[int, Agent] = {}
+    heard: dict[int, Counter[str]] = {number: Counter() for number in (1, 2, 3)}
+    posted: dict[int, list[str]] = {number: [] for number in heard}
+
+    def post(number: int, text: str, priority: int = 0) -> None:
+        posted[number].append(text)
+        body = {"message": {"content": text}, "priority": priority}
+        assert kits[number].call("POST", "/api/package/async", body).status == 202
+
+    def collect(number: int) -> Counter[str]:
+        lines = [each for each in kits[number].output() if "hook: " in each]
+        texts = [text for each in posted.values() for text in each]
+        return heard[number] + Counter(t for t in texts for line in lines if f'"{t}"' in line)
+
+    def has_all(number: int) -> bool:
+        return set(collect(number)) == {t for n in posted if n != number for t in posted[n]}
+
+    with ExitStack() as stack:
+        stack.enter_context(nodes(tmp_path, "--nodes", "3", "--seed", "7", "--loss", "0.1"))
+        for number in heard:
+            kits[number] = stack.enter_context(kit(tmp_path, number, {}, **BEFORE))
+        for step, keys in enumerate(STEPS, 1):
+            for number in heard:
+                first, second = [each for each in heard if each != number]
+                post(number, f"{number} goes, step {step}")
+                assert kits[number].stop() == 0
+                heard[number] = collect(number)
+                post(first, f"{first} meanwhile, step {step}, {number} away")
+                post(second, f"{second} in need, step {step}, {number} away", priority=100)
+                kits[number] = stack.enter_context(kit(tmp_path, number, {}, **keys))
+                post(number, f"{number} is back, step {step}")
+        # What a kit missed goes round again after two minutes, and may be lost once more.
+        deadline = time.monotonic() + 6 * PATIENCE
+        while not all(has_all(number) for number in heard):
+            assert time.monotonic() < deadline, {number: collect(number) for number in heard}
+            time.sleep(1)
+        for number in heard:
+            assert set(collect(number).values()) == {1}, collect(number)
+            told_of = kits[number].call("GET", "/api/status").body["channels"]["Radio"]
+            assert told_of["wrongKeyPackets"] == 0

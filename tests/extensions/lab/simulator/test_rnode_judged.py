@@ -1,0 +1,29 @@
+"""The simulated RNode, judged by software that was written for real ones."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.extensions.lab.simulator.test_simulate_node import nodes
+from tests.processes import Running
+
+
+def test_reticulum_takes_our_boards_for_its_own(tmp_path: Path) -> None:
+    """It sets them up, reads that back, and a message and its proof cross; one of the two waits
+    until its board is ready again, the other does not."""
+    with nodes(tmp_path, "--kind", "rnode", "--seed", "7") as air:
+
+        def person(number: int, flow: str, *to: str) -> Running:
+            command = [sys.executable, "-m", "tests.peers.lxmf_person", str(tmp_path / f"{number}")]
+            return Running(
+                [*command, str(tmp_path / "air" / f"node-{number}"), flow, *to], "address "
+            )
+
+        with person(1, "yes") as ada:
+            address = ada.lines[-1].split()[-1]
+            with person(2, "no", address) as ben:
+                assert "board on" in ada.lines and "board on" in ben.lines
+                assert ada.expect("came ") == "came hut reached, all well -80"
+                ben.expect("delivered")
+        air.expect("node 1 transmits")
