@@ -1,4 +1,4 @@
-"""For how long a radio may be on the air, as most bands allow it a share of each hour."""
+"""Limits a radio's time on air, because most bands allow only a share of each hour."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ log = logging.getLogger(__name__)
 HOUR = 3600.0
 _MINUTE = 60.0
 URGENT_SHARE = 2.0
-"""An SOS may have so many times the share."""
+"""Factor by which an SOS may exceed the share."""
 UNSAVED = 0.05
-"""The share of what an hour allows that may be on the air before it is written down: twenty writes
-an hour at the most. A start counts as much, as it may have been lost."""
+"""Share of the hour's allowance that may be used before it is stored: at most twenty writes an
+hour. A start adds the same amount, because that much may have been lost."""
 
 
 class Dwell(NamedTuple):
-    """How long one frequency may be used without a pause."""
+    """Limit on the use of one frequency: at most `seconds` on air within a period."""
 
     seconds: float
     within: float
-    """Seconds."""
+    """Length of the period, in seconds."""
 
 
 class AirLimit(NamedTuple):
-    """What the law allows at a frequency."""
+    """Legal limit at a frequency."""
 
     percent: float = 100.0
-    """Of any hour; 100 is no limit."""
+    """Share of any hour in percent; 100 means no limit."""
     dwell: Dwell | None = None
 
 
 class AirTime:
-    """What a radio uses of it, counted in whole minutes, so that an hour takes sixty numbers.
-    `clock` is lived time; `known` is what was written down by `unsaved`."""
+    """Air-time that a radio uses, counted by minute, so that an hour takes sixty numbers. `clock`
+    is elapsed time. `known` contains the minutes that an earlier run stored (see `unsaved`).
+    """
 
     def __init__(
         self, clock: Callable[[], float] = trio.current_time, known: Mapping[int, float] = {}
     ) -> None:
         self.limit = AirLimit()
         self.grown = trio.Event()
-        """Set when it is to be saved, and then replaced."""
+        """Set when the counts should be stored, and then replaced."""
         self._clock = clock
         self._minutes = {**known}
         self._may_lack = bool(known)
@@ -57,8 +58,9 @@ class AirTime:
         self._beyond = Seldom(clock)
 
     def narrow(self, limit: AirLimit) -> None:
-        """Narrow the limit: no more than the lesser of both shares, and the dwell time of `limit`
-        where it has one."""
+        """Narrow the limit to the lower of both shares, and use the dwell time of `limit` if it has
+        one.
+        """
         percent = min(self.limit.percent, limit.percent)
         self.limit = AirLimit(percent, limit.dwell or self.limit.dwell)
         if self._may_lack and self.is_limited():
@@ -66,22 +68,25 @@ class AirTime:
             self.note(UNSAVED * self._allowed())
 
     def is_limited(self) -> bool:
-        """Return whether the law of the band limits air-time at all."""
+        """Return True if the band limits air-time per hour at all."""
         return self.limit.percent < 100
 
     def spent(self) -> float:
-        """Return the seconds of the last hour, and of the minute in which it began."""
+        """Return the seconds used in the last hour, including the whole minute in which that hour
+        began.
+        """
         oldest = int((self._clock() - HOUR) // _MINUTE)
         self._minutes = {at: took for at, took in self._minutes.items() if at >= oldest}
         return sum(self._minutes.values())
 
     def left(self) -> float:
-        """Return the seconds that remain of this hour."""
+        """Return the seconds that remain of this hour's allowance."""
         return max(0.0, self._allowed() - self.spent())
 
     def allows(self, seconds: float, *, urgent: bool) -> bool:
-        """Return whether a packet may go that takes so long. Says so where it is an SOS that goes
-        beyond what any other may."""
+        """Return True if a packet of that many seconds may be sent. Log a warning if an SOS exceeds
+        the limit of other packets.
+        """
         times = URGENT_SHARE if urgent else 1.0
         dwell = self.limit.dwell
         if dwell is not None and self._within(dwell) + seconds > dwell.seconds * times:
@@ -94,7 +99,9 @@ class AirTime:
         return spent <= self._allowed() * times
 
     def note(self, seconds: float) -> None:
-        """Note that the radio was on the air for so long; negative where it was not, after all."""
+        """Note that the radio was on the air for so many seconds; negative to cancel an earlier
+        note.
+        """
         now = self._clock()
         minute = int(now // _MINUTE)
         self._minutes[minute] = self._minutes.get(minute, 0.0) + seconds
@@ -107,22 +114,24 @@ class AirTime:
             self.grown = trio.Event()
 
     def is_to_be_saved(self) -> bool:
-        """Return whether so much is not written down that it is worth a write."""
+        """Return True if enough air-time is unsaved to be worth a write."""
         return self.is_limited() and self._unsaved >= UNSAVED * self._allowed()
 
     def unsaved(self) -> dict[int, float]:
-        """Return by minute what is not written down; from now on it counts as written."""
+        """Return the unsaved seconds by minute, and count them as saved."""
         minutes = {minute: self._minutes.get(minute, 0.0) for minute in self._changed}
         self._changed, self._unsaved = set(), 0.0
         return minutes
 
     def in_words(self) -> str:
-        """Return what this hour has taken of what it may, for people."""
+        """Return the used and the allowed seconds of this hour, for people."""
         allowed = f"{self._allowed():.0f} s ({self.limit.percent:g} %)"
         return f"{self.spent():.0f} s on the air, of {allowed}"
 
     def notice(self) -> str:
-        """Return a notice for people; empty where nothing is beyond what the hour has."""
+        """Return a notice for people if an SOS has exceeded the hour's limit, else an
+        empty string.
+        """
         if not self.is_limited() or self.spent() <= self._allowed():
             return ""
         return (

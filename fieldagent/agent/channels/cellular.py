@@ -1,8 +1,8 @@
-"""Keeps one IP link to the hub, for as long as the agent runs.
+"""Keeps one IP link to the hub for as long as the agent runs.
 
-The link is judged by what the hub acknowledges, never by what a socket or an interface says of
-itself. What was in flight when a link ended goes first over the next: the identical bytes, of which
-the hub knows what it has.
+The link is judged only by the hub's acknowledgements, never by the state of a socket or interface.
+Messages that were in flight when a link ended are sent first over the next link, with identical
+bytes, and the hub recognises those that it already has.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 ATTEMPT_MAX = 60.0
-"""Seconds from the look-up of the name to the hub's answer."""
+"""Seconds from the DNS lookup to the hub's answer."""
 PAUSE_FIRST, PAUSE_MAX = 4.0, 60.0
-"""Seconds between two attempts: at random up to the first, which doubles, up to the last. A
-thousand agents do not come back to a hub at one moment."""
+"""Seconds between two attempts: the first maximum, which doubles, and the last. The pause is
+random, so that a thousand agents do not return to a hub at one moment."""
 SHARE = (0.05, 1.0)
-"""Of the longest pause: the random one is between them."""
+"""Lowest and highest share of the longest pause; the random pause lies between them."""
 SOON = 4.0
-"""The same after a link that the hub ended in order: it stops, and another hub is there, or its
-database is away for a moment."""
+"""Longest pause in seconds after the hub ended the link in order. It stops and another hub takes
+over, or its database is away for a moment."""
 SOON_TRIES = 5
-"""So often in a row: a hub that ends every link in order is in no order."""
+"""Number of such short pauses in a row: a hub that ends every link has a fault."""
 URGENT_PAUSE = 3.0
-"""Seconds after which an SOS tries again, however long the pause would be."""
+"""Seconds after which an SOS is tried again, even if the pause is longer."""
 
 _IN_ORDER = {Close.GOING_AWAY, Close.TRY_AGAIN}
 _FAULTS = {
@@ -65,13 +65,13 @@ _FAULTS = {
 
 @dataclass(slots=True)
 class _OutboxPost:
-    """The outbox as an end of a link uses it."""
+    """Adapts the outbox to the interface that a link session needs."""
 
     outbox: Outbox
     reception: Reception
     notes: KitNotes
     again: deque[Transmission] = field(default_factory=deque)
-    """What the last link left unacknowledged, SOS first."""
+    """Transmissions that the last link left unacknowledged, SOS first."""
 
     async def greeted(self, journal: int) -> None:
         self.notes.begin()
@@ -111,7 +111,7 @@ class _OutboxPost:
 
 
 async def no_healing_since(dead_since: float | None) -> bool:
-    """Leave the modem as it is, and say that nothing was done."""
+    """Return False: no recovery step is taken."""
     return False
 
 
@@ -129,12 +129,13 @@ async def run(
     progress: Callable[[], None] = lambda: None,
     turn: IpTurn | None = None,
 ) -> NoReturn:
-    """Link to the hub for ever. `ping` is in seconds, 0 for never, None as the path bears it;
-    `journal` is the number of ours; `progress` is called at least once in two minutes; `turn` shows
-    another bearer whether there is a link; `heal` takes the step that is due where the hub has not
-    been reached since then."""
+    """Link to the hub forever. `ping` is the keepalive in seconds, 0 for none, None to measure what
+    the network path allows. `journal` is the number of our journal. `progress` is called at
+    least every two minutes. `turn` shows another bearer whether there is a link. `heal` receives
+    the time since when the hub has not been reached and takes the recovery step that is due.
+    """
     turn = IpTurn() if turn is None else turn
-    # Of a run that failed: its outbox has given that back.
+    # Forget the transmissions of a run that failed: its outbox has already put them back.
     turn.left.clear()
     post = _OutboxPost(outbox, reception, notes, turn.left)
     await CellularDriver(
@@ -144,22 +145,24 @@ async def run(
 
 @dataclass(slots=True)
 class LinkPace:
-    """How long the pause before the next attempt may be."""
+    """Longest allowed pause before the next attempt."""
 
     tries: int = 0
-    """In a row, that no steady link came of."""
+    """Attempts in a row that did not lead to a steady link."""
     wish: float | None = None
-    """Seconds after which the hub itself wants to be asked again."""
+    """Seconds after which the hub itself asks to be tried again."""
 
     def count_try(self) -> float:
-        """Count a try, and return how many seconds the pause before the next lasts at most."""
+        """Count an attempt, and return the longest pause in seconds before the next."""
         self.tries += 1
         if self.wish is not None:
             return min(PAUSE_MAX, max(1.0, self.wish))
         return float(min(PAUSE_MAX, PAUSE_FIRST * 2 ** min(self.tries - 1, 10)))
 
     def comes_soon(self, ended: LinkEnd) -> bool:
-        """Return whether the hub ended the link in order, so that SOON is its wish."""
+        """Return True if the hub ended the link in order, so that a pause of at most `SOON` is
+        right.
+        """
         return ended.by_peer and ended.code in _IN_ORDER and self.tries < SOON_TRIES
 
 
@@ -176,14 +179,15 @@ class CellularDriver:
     turn: IpTurn
     pace: LinkPace = field(default_factory=LinkPace)
     dead_since: float = field(default_factory=trio.current_time)
-    """When the hub last said something."""
+    """Time of the last sign of life from the hub."""
 
     def __post_init__(self) -> None:
         self.link.facts["hub"] = self.hub.address
 
     async def work(self) -> NoReturn:
-        """Connect, serve the link until it ends, rest as long as the pace asks, and begin again;
-        failures to connect show on the channel's link and are not raised."""
+        """Connect, serve the link until it ends, pause, and start again. Failures to connect are
+        shown on the channel's link and not raised.
+        """
         while True:
             self.progress()
             self.pace.wish = None
@@ -201,7 +205,9 @@ class CellularDriver:
             await self._recover()
 
     async def _link(self) -> LinkEnd:
-        """One attempt and, if the hub is reached, its link until that ends. Raises Unreachable."""
+        """Attempt to connect once. If the hub is reached, serve the link until it ends. Raises
+        Unreachable.
+        """
         opening = trio.CancelScope(deadline=trio.current_time() + ATTEMPT_MAX)
         with opening:
             stream = await open_stream(self.hub.server)
@@ -260,7 +266,9 @@ class CellularDriver:
             self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
 
     def _note_wish(self, again: float | None) -> None:
-        """Who was told to come again has a modem that works."""
+        """Note when the hub wants the next attempt. The hub has answered, so the modem works: the
+        time without a sign of life starts again.
+        """
         self.pace.wish = again
         if again is not None:
             self.dead_since = trio.current_time()
@@ -275,7 +283,7 @@ class CellularDriver:
             log.warning("no link to the hub: %s; trying again", reason)
 
     async def _rest(self) -> None:
-        """Until the next attempt. An SOS does not wait for long."""
+        """Wait until the next attempt. An SOS ends the pause after URGENT_PAUSE."""
         longest = self.pace.count_try()
         if self.link.state is LinkState.FAULT:
             longest = PAUSE_MAX
@@ -287,7 +295,8 @@ class CellularDriver:
             await trio.sleep(URGENT_PAUSE)
 
     async def _recover(self) -> None:
-        """Take the step that is due. A FAULT is the hub's or the user's to mend: no modem is reset
-        for it."""
+        """Take the recovery step that is due. A FAULT must be fixed at the hub or by the user, so
+        it never resets a modem.
+        """
         self.progress()
         await self.heal(None if self.link.state is LinkState.FAULT else self.dead_since)

@@ -1,5 +1,6 @@
-"""When a kit tells the hub by itself how it is: over each new link, then where something is another
-than was told, once an hour at the most."""
+"""Decides when a kit reports its condition to the hub: once over each new link, then if the
+condition has changed, at most once an hour.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +17,28 @@ from fieldagent.wire.kit_condition import KitCondition
 log = logging.getLogger(__name__)
 
 EVERY = 3_600.0
-"""Seconds at the least between two of them over one link: a note takes some 100 bytes."""
+"""Minimum seconds between two reports over one link; a note takes about 100 bytes."""
 AT_LATEST = 43_200.0
-"""Seconds after which half of the hours that were told are others."""
+"""Seconds after which a report is sent anyway, because half of the reported hours are out
+of date."""
 DISK, DEGREES, MILLIVOLTS, CLOCK, CREDITS, BARS = 5, 10, 250, 30, 10, 2
-"""By less these may differ, in percent, Celsius, mV, seconds, credits and bars."""
+"""Smallest changes that are reported, in percent, degrees Celsius, mV, seconds, credits
+and bars."""
 
 
 @dataclass(slots=True)
 class ConditionNews:
-    """`look` finds how the kit is."""
+    """State of the reports over one link. `look` returns the kit's current condition."""
 
     look: Callable[[], KitCondition]
     told: KitCondition | None = field(default=None)
-    """Over this link."""
+    """Condition that was last reported over this link."""
     told_at: float = -inf
     looked_at: float = -inf
-    """By trio's clock, both."""
+    """Times of the last report and of the last look, by trio's clock."""
 
     def begin(self) -> None:
-        """Begin with a new link: the hub is told again."""
+        """Start with a new link: the condition is reported again."""
         self.told, self.looked_at = None, -inf
 
     def pause(self) -> float:
@@ -43,8 +46,9 @@ class ConditionNews:
         return max(0.0, self.looked_at + EVERY - trio.current_time())
 
     def news(self) -> bytes | None:
-        """Look, where it is time to; return the note for the hub, where there is something to tell.
-        What fails in it ends no link, over which an SOS may have to go."""
+        """Look if the time has come, and return a note for the hub if there is something to report,
+        else None. An error here must not end the link, because an SOS may need it.
+        """
         now = trio.current_time()
         if now < self.looked_at + EVERY:
             return None
@@ -63,7 +67,7 @@ class ConditionNews:
 
 
 def differs(previous: KitCondition, current: KitCondition) -> bool:
-    """Return whether the hub should hear of it."""
+    """Return True if the change is large enough to report."""
     one, other = previous.status, current.status
     return (
         (previous.system, previous.cause, previous.starts)
@@ -89,8 +93,9 @@ def _apart(one: int | None, other: int | None, least: int) -> bool:
 def _heard_otherwise(
     previous: Mapping[str, Sequence[int | None]], current: Mapping[str, Sequence[int | None]]
 ) -> bool:
-    """Return whether the hour that is whole now was another than the one that ran as it was
-    told."""
+    """Return True if the hour that has just ended differs from the running hour of the
+    last report.
+    """
     if previous.keys() != current.keys():
         return True
     return any(_apart(previous[name][-1], current[name][-2], BARS) for name in current)

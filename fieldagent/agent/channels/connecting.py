@@ -1,7 +1,8 @@
-"""A TCP connection over one interface, in TLS perhaps, and failures told in words.
+"""Opens a TCP connection over one interface, if needed with TLS, and describes failures in words.
 
-Each connection is bound anew, as a binding does not outlive its interface. Where that fails the
-attempt has failed: nothing ever goes over another interface. Looking up the name is not bound.
+Each connection is bound to the interface again, because a binding does not outlive its interface.
+If binding fails, the attempt fails: no data ever uses another interface. The DNS lookup is not
+bound.
 """
 
 from __future__ import annotations
@@ -20,39 +21,41 @@ from fieldagent.http.secure import secured
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ADDRESS_MAX = 15.0
-"""Seconds for one of the addresses that a name may have."""
+"""Seconds to try one of the addresses that a name may have."""
 IP_BIND_ADDRESS_NO_PORT = 24
-"""linux/in.h; Python has no name for it before 3.12."""
+"""Socket option of linux/in.h; Python has no name for it before 3.12."""
 
 
 class Unreachable(Exception):
-    """There is no link now; the text says why and, in a FAULT, what to do."""
+    """The link cannot be opened now. The text contains the reason and, if the state is FAULT, the
+    remedy.
+    """
 
     def __init__(self, state: LinkState, reason: str, again: float | None = None) -> None:
         super().__init__(reason)
         self.state = state
         self.reason = reason
         self.again = again
-        """Seconds after which a hub that was reached wants to be asked again."""
+        """Seconds after which a hub that was reached asks to be tried again."""
 
 
 class ServerPlace(NamedTuple):
-    """Where a server is, and how it proves that it is the one."""
+    """Address of a server, and the way in which it proves its identity."""
 
     host: str
     port: int
     secure: bool
     ca_setting: str
-    """What `ca_file` is called in the settings."""
+    """Name of the setting that contains `ca_file`."""
     ca_file: Path | None = None
-    """Instead of the system's authorities."""
+    """Certificate authorities to use instead of the system's."""
     interface: str | None = None
     source: str | None = None
-    """An address of this machine to call from; the system chooses one otherwise."""
+    """Local address to call from; if None, the system chooses one."""
 
 
 def trust(server: ServerPlace) -> ssl.SSLContext | None:
-    """Return whom to believe that they are the server; None without TLS. Raises Unreachable."""
+    """Return the TLS context that verifies the server; None without TLS. Raises Unreachable."""
     try:
         return tls.trust(server.ca_file) if server.secure else None
     except tls.UnusableTrust as unusable:
@@ -62,8 +65,9 @@ def trust(server: ServerPlace) -> ssl.SSLContext | None:
 async def open_stream(
     server: ServerPlace, context: ssl.SSLContext | None = None
 ) -> trio.abc.Stream:
-    """Connect; where `server` is secure, in TLS with the server proven to be who it says. `context`
-    is what `trust` has returned, for those who connect often. Raises Unreachable."""
+    """Connect to `server`. If it is secure, use TLS and verify the server's identity. `context` is
+    the result of `trust`; pass it if you connect often. Raises Unreachable.
+    """
     context = context or trust(server)
     if context is None:
         return await _connect(server)
@@ -78,7 +82,7 @@ async def open_stream(
 
 
 async def _connect(server: ServerPlace) -> trio.SocketStream:
-    """Each address in turn, as the system sorts them (RFC 6724)."""
+    """Try each address in turn, in the system's order (RFC 6724). Raises Unreachable."""
     last = Unreachable(LinkState.NO_SERVICE, f"{server.host} has no address")
     for family, kind, protocol, _, address in await _look_up(server):
         with trio.move_on_after(ADDRESS_MAX):
@@ -117,7 +121,8 @@ async def _connect_to(
         if server.interface is not None:
             _bind(sock, server.interface)
         if server.source is not None:
-            # No port is taken before the peer is known (ip(7)): each peer leaves all of them.
+            # The kernel chooses the port when the peer is known (ip(7)), so each peer can use all
+            # ports.
             sock.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
             await sock.bind((server.source, 0))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -129,7 +134,7 @@ async def _connect_to(
 
 
 def _bind(sock: trio.socket.SocketType, interface: str) -> None:
-    """socket(7). Raises Unreachable."""
+    """Bind the socket to the interface (socket(7)). Raises Unreachable."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode() + b"\0")
     except OSError as error:

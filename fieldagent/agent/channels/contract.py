@@ -1,8 +1,8 @@
-"""What a channel and the agent promise each other.
+"""The contract between a channel and the agent.
 
-A channel driver knows its modem and nothing of Packages: it asks its `Outbox` for the bytes of one
-transmission, makes them leave, and says how that went. The outbox knows the queue, the journal and
-the on-air format, and nothing of modems. Every driver passes the same tests of this contract.
+A channel driver knows its modem but not Packages. It takes the bytes of one transmission from its
+`Outbox`, sends them, and reports the result. The outbox knows the queue, the journal and the on-air
+format, but not modems. Every driver passes the same tests of this contract.
 """
 
 from __future__ import annotations
@@ -26,70 +26,72 @@ from fieldagent.wire.outcome import Outcome
 
 
 class LinkState(Enum):
-    """What a channel is doing, in the words that `fieldagent status` shows."""
+    """Activity of a channel, as `fieldagent status` shows it."""
 
     STARTING = "starting"
     ABSENT = "absent"
-    """The port cannot be opened, or nothing answers there."""
+    """The port cannot be opened, or no device answers there."""
     READY = "ready"
     NO_SERVICE = "no service"
-    """The modem works and sees no network."""
+    """The modem works but has no network."""
     BUSY = "busy"
-    """A session is under way."""
+    """A session is running."""
     FAULT = "fault"
-    """The modem or the account refuses to work; `reason` says why and what to do."""
+    """The modem or the account refuses to work; `reason` contains the cause and the remedy."""
 
 
 SIGNALS_KEPT, SIGNAL_EVERY = 240, 60.0
-"""How many changes of the signal are kept, and seconds between two: four hours at the least."""
+"""Number of signal changes that are kept, and the minimum seconds between two: at least
+four hours."""
 
 
 @dataclass(slots=True)
 class ChannelLink:
-    """A channel's present condition: written by its driver alone, read by the local API."""
+    """Current condition of a channel. Only its driver writes it; the local API reads it."""
 
     _state: LinkState = LinkState.STARTING
     away_since: float | None = None
-    """Since when the channel is ABSENT, by trio's clock; None while it is not."""
+    """Time since when the channel is ABSENT, by trio's clock; None if it is not."""
     reason: str = ""
     signal: int | None = None
-    """Bars, 0 to 5; None while unknown."""
+    """Signal in bars, 0 to 5; None if unknown."""
     last_success: float | None = None
-    """When the last transmission was SENT, lived time."""
+    """Time when the last transmission was SENT, in elapsed time."""
     next_look: float = -inf
-    """When the driver tries again to reach the network, where it rests till then; trio's clock."""
+    """Time when the driver next tries to reach the network, if it pauses; trio's clock."""
     next_urgent: float = -inf
-    """The same for an SOS, which rests for a shorter time."""
+    """The same for an SOS, which waits for a shorter time."""
     tell_time: Callable[[float], None] = lambda unix: None
-    """What the driver calls with the Unix time that its peer tells."""
+    """Called by the driver with the Unix time that its peer reports."""
     changed: Callable[[], None] = lambda: None
-    """What is called when state or signal are others than before."""
+    """Called when the state or the signal has changed."""
     facts: dict[str, str | int] = field(default_factory=dict)
-    """What else the modem told of itself, such as its IMEI and firmware."""
+    """Further facts about the modem, such as its IMEI and firmware."""
     signals: deque[tuple[float, int | None]] = field(
         default_factory=lambda: deque(maxlen=SIGNALS_KEPT)
     )
-    """Each stands until the next; by trio's clock."""
+    """Pairs of time (trio's clock) and bars. Each is valid until the next."""
 
     recorder: FlightRecorder = field(default_factory=FlightRecorder)
-    """What went over its serial line."""
+    """Record of the traffic on the serial line."""
     air_time: AirTime = field(default_factory=AirTime)
-    """Of a radio that counts it; it outlives the radio's line."""
+    """Air-time of a radio that is counted; it outlives the opening of the radio's port."""
 
     heal_now: bool = False
-    """Somebody asks for the next step of healing, although it is not due."""
+    """True if a person has requested the next recovery step before it is due."""
 
     _asked: trio.Event = field(default_factory=trio.Event)
 
     @property
     def state(self) -> LinkState:
-        """Return what the channel is doing."""
+        """Return the channel's activity."""
         return self._state
 
     @state.setter
     def state(self, state: LinkState) -> None:
-        """Set the state, call `changed` where it is another, and note since when the modem is
-        absent (trio's clock)."""
+        """Set the state, call `changed` if it is a different one, and note since when the modem is
+        absent (trio's clock).
+        """
         if state is not self._state:
             self.changed()
         self._state = state
@@ -99,16 +101,18 @@ class ChannelLink:
             self.away_since = trio.current_time()
 
     def ask(self) -> None:
-        """Ask for another try now, as a person does who sees the sky."""
+        """Request another attempt now, for example because a person sees the sky."""
         self._asked.set()
         self._asked = trio.Event()
 
     async def asked(self) -> None:
-        """Wait until somebody does."""
+        """Wait until a person requests an attempt."""
         await self._asked.wait()
 
     def note_signal(self, bars: int | None) -> None:
-        """Note the signal, in bars: of several within `SIGNAL_EVERY` the last is kept."""
+        """Note the signal, in bars. Of several changes within `SIGNAL_EVERY` only the last
+        is kept.
+        """
         if bars != self.signal:
             self.changed()
         self.signal = bars
@@ -123,72 +127,80 @@ class ChannelLink:
 
 @dataclass(frozen=True, slots=True)
 class Transmission:
-    """The bytes of one MO message, with what the driver must know to schedule it."""
+    """Bytes of one outgoing message, with the facts that the driver needs to schedule it."""
 
     number: int
-    """Names it between driver and outbox; never leaves the agent."""
+    """Number that identifies it between driver and outbox; it never leaves the agent."""
     body: bytes
     urgent: bool
-    """It carries an SOS."""
+    """True if it carries an SOS."""
     tries: int
-    """How often the foremost Package in it was tried on this channel since something of it left."""
+    """Number of attempts for its first Package on this channel since a part of that Package was
+    sent."""
     answerable: bool = True
-    """It holds Packages, not only words about what the peer sent."""
+    """True if it contains Packages; False if it contains only receipts and other replies to the
+    peer."""
     more: bool = False
-    """Another fragment of the same may follow at once, before this one is settled."""
+    """True if another fragment of the same Package may follow at once, before this one is
+    settled."""
     part: bool = False
-    """It holds a fragment."""
+    """True if it contains a fragment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A transmission that was begun and never settled: power failed, or a reply was lost."""
+    """A transmission that was begun and not settled, because power failed or a reply was lost."""
 
     transmission: Transmission
     modem: str
-    """Identity of the modem it was given to (the IMEI)."""
+    """Identity of the modem that received it (the IMEI)."""
     at_modem: int
-    """What names the transmission at the modem, as its driver has it: of SBD its MOMSN; of IMT
-    topic and message id."""
+    """Number that identifies the transmission at the modem. SBD: the MOMSN. IMT: topic and message
+    id."""
 
 
 class Carriage(NamedTuple):
-    """What a modem takes in one message."""
+    """Limits and tariff of a modem's messages."""
 
     size: int
-    """Most bytes."""
+    """Largest message, in bytes."""
     fill: int
-    """Bytes up to which a message is filled with what waits: an SOS in it goes no slower."""
+    """Bytes up to which waiting entries fill a message. An SOS in it is not slowed down by this
+    size."""
     tariff: Tariff
 
 
 class Outbox(Protocol):
-    """One channel's side of the queue. Whatever is awaited here returns once it is on disk."""
+    """One channel's side of the queue. Its awaited methods return when the change is on disk."""
 
     def fit(self, carriage: Carriage) -> None:
-        """Pack for this modem from now on. Told once the modem is known, before `load`."""
+        """Pack for this modem from now on. Call it when the modem is known, before `load`."""
 
     async def ready(self, *, urgent: bool = False) -> None:
-        """Wait until a Package (with `urgent`, an SOS) is due and the budget lets it go."""
+        """Wait until a Package (with `urgent`, an SOS) is due and the budget allows it."""
 
     async def fix_dates(self) -> None:
-        """Fix the dates of what leaves next, which were open until here where the clock is not
-        trusted; called just before `load`."""
+        """Fix the dates of the next items just before `load`. They stay open until then if the
+        clock is not trusted.
+        """
 
     def load(self, capacity: int) -> Transmission | None:
-        """Return what is due, packed into at most `capacity` bytes; None when nothing is.
+        """Return the entries that are due, packed into at most `capacity` bytes; None if nothing is
+        due.
 
-        Its Packages are in flight from here until `settle`.
+        Its Packages are in flight from then until `settle`.
         """
 
     def unsettled(self) -> Intent | None:
-        """Return the intent that no `settle` has ended yet, if there is one."""
+        """Return the intent that no `settle` has ended yet; None if there is no such intent."""
 
     async def intend(self, transmission: Transmission, *, modem: str, at_modem: int) -> None:
-        """Record that the modem is about to send this, or sends it by now, under this number."""
+        """Record that the modem is about to send this transmission, or is already sending it, under
+        this number.
+        """
 
     async def note_copy(self, transmission: Transmission) -> None:
-        """Write down that it goes a second time, as nobody knows whether it has left."""
+        """Record that it is sent a second time, because it is unknown whether the first left."""
 
     async def settle(
         self,
@@ -198,39 +210,44 @@ class Outbox(Protocol):
         reason: str = "",
         retry_after: float = 0.0,
     ) -> None:
-        """Say how it ended. DOUBTFUL keeps the intent; the others end it.
+        """Report the result of a transmission. DOUBTFUL keeps the intent; the other outcomes end
+        it.
 
-        `reason` is for people (`no signal`), `retry_after` is in seconds and counts for NOT_SENT.
+        `reason` is for people (`no signal`). `retry_after` is in seconds and is used for NOT_SENT.
         """
 
     async def release(
         self, transmission: Transmission, *, reason: str, retry_after: float = 0.0
     ) -> None:
-        """Give up waiting for word of one that may have left: what is in it waits again, for this
-        bearer or another of the channel, and whoever has it already drops the second."""
+        """Stop waiting for the result of a transmission that may have left. Its Packages wait
+        again, for this bearer or another of the channel; a receiver that already has them drops
+        the second copy.
+        """
 
     def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        """Return what is left of today's budget, in the tariff's units, None without one; `urgent`
-        may use the reserve, and a check of the `mailbox` nothing that is kept for what the kit
-        itself has to say, unless it is for the answer to an SOS."""
+        """Return the rest of today's budget in the tariff's units, None if there is no budget. With
+        `urgent` it includes the reserve. For a check of the `mailbox` it excludes the part that
+        is kept for the kit's own messages, unless the kit waits for the answer to an SOS.
+        """
 
     def held_back(self) -> str:
-        """Return why nothing leaves although something waits, for people; empty where nothing
-        does."""
+        """Return the reason, for people, why waiting Packages are held back; empty if they
+        are not.
+        """
 
     async def spend(self, credit: int) -> None:
         """Book a cost that belongs to no transmission, such as an empty mailbox check."""
 
 
 class Reception(Protocol):
-    """One channel's way in."""
+    """Receiving side of a channel."""
 
     async def receive(
         self, body: bytes, *, damage: str = "", unreadable: Unreadable | None = None
     ) -> object:
-        """Take in one message of any content, with what it cost; what cannot be used of it is kept
-        and reported, never raised. Returns once it is on disk.
+        """Take in one message of any content, with its cost. Unusable parts are kept and reported,
+        never raised. Returns when the message is on disk.
 
-        With `damage`, which is for people, the driver does not trust the bytes: they are not read.
-        The peer is told of `unreadable`, and sends it again.
+        With `damage` (a text for people) the driver does not trust the bytes, so they are not
+        decoded. The peer is notified of `unreadable` and sends the message again.
         """

@@ -1,5 +1,6 @@
-"""Counts the air-time of a radio that does not count its own, by its bit rate, and keeps to what is
-allowed."""
+"""Counts the air-time of a radio that does not count its own, from its bit rate, and enforces the
+limit.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +16,13 @@ from fieldagent.agent.channels.radio_modem import (
 )
 
 FRAME_BYTES = 40
-"""About what a radio adds to a packet: preamble, addresses, check, and the time to key up."""
+"""Estimated overhead of a packet in bytes: preamble, addresses, check, and the time to key up."""
 
 
 class CountedModem:
-    """Implements `channels.radio_modem.RadioModem` with another one of so many bits a second."""
+    """Implements `channels.radio_modem.RadioModem` on top of another modem with a known
+    bit rate.
+    """
 
     def __init__(self, modem: RadioModem, link: ChannelLink, bit_rate: int) -> None:
         self._modem = modem
@@ -30,7 +33,8 @@ class CountedModem:
         seconds = 8 * (len(packet) + FRAME_BYTES) / self._bit_rate
         if not self._link.air_time.allows(seconds, urgent=urgent):
             return TransmitResult.SPENT
-        # Cancelled from here on, it may be on the air.
+        # Count the packet before it is sent: if this call is canceled, the packet may be on the
+        # air.
         self._link.air_time.note(seconds)
         result = await self._modem.transmit(packet, urgent=urgent)
         if result in UNSENT:
@@ -47,7 +51,8 @@ async def counted(
     link: ChannelLink,
     bit_rate: int,
 ) -> AsyncIterator[RadioModem]:
-    """Open a modem and count its air-time in the link's, at `bit_rate` bits a second. Raises what
-    `open_modem` does."""
+    """Open a modem and count its air-time in the link's, at `bit_rate` bits per second. Raises the
+    errors of `open_modem`.
+    """
     async with open_modem() as modem:
         yield CountedModem(modem, link, bit_rate)

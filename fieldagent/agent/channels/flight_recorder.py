@@ -1,7 +1,8 @@
-"""Keeps the last of what went over a serial line, so that a fault in the field can be looked at.
+"""Keeps the last traffic of a serial line, so that a fault in the field can be analysed.
 
-It is in memory, bounded, and costs no write. When a channel's device is lost, or somebody asks,
-what is there without payloads goes into a ring on disk, `trace-CHANNEL.log` in the state directory.
+The record is in memory, is bounded, and causes no writes. When a channel's device is lost, or on
+request, the record without payloads is appended to a ring on disk, `trace-CHANNEL.log` in the state
+directory.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ MEMORY_BYTES = 65_536
 RECORDS_MAX = 2_000
 RING_BYTES = 262_144
 KEEP_EVERY = 600.0
-"""Seconds between two writes: a modem that is lost every few seconds wears no card."""
+"""Minimum seconds between two writes, so that a modem that is lost every few seconds does not wear
+out the card."""
 
 
 class FlightRecorder:
-    """What went over one channel's line. Without a `ring` it stays in memory."""
+    """Record of one channel's line. Without a `ring` it stays in memory."""
 
     def __init__(self, ring: Path | None = None, kind: str = "") -> None:
         self.ring = ring
         self.kind = kind
-        """What speaks over the line, as `trace.mask` knows it."""
+        """Protocol of the line, as `trace.mask` names it."""
         self._records: deque[TraceRecord] = deque()
         self._size = 0
         self._kept = -inf
-        """Until when it is on disk, by the records' time."""
+        """Time of the last record on disk, by the records' clock."""
         self._written = -inf
         self._begun: float | None = None
 
@@ -45,15 +47,15 @@ class FlightRecorder:
         self.happened(f"opened {path} at {baud}")
 
     def sent(self, data: bytes) -> None:
-        """Note what the host has sent."""
+        """Record bytes that the host has sent."""
         self._note(SENT, data)
 
     def came(self, data: bytes) -> None:
-        """Note what the device has said."""
+        """Record bytes that the device has sent."""
         self._note(CAME, data)
 
     def happened(self, text: str) -> None:
-        """Note what happened to the port, or to the talk over it."""
+        """Record an event at the port or in the dialog."""
         self._note(HAPPENED, text.encode("ascii", "replace"))
 
     def _now(self) -> float:
@@ -68,14 +70,15 @@ class FlightRecorder:
             self._size -= len(self._records.popleft().data)
 
     def text(self, *, payloads: bool = False) -> str:
-        """Return what is in memory as a trace."""
+        """Return the records in memory as a trace."""
         records = list(self._records)
         shown = records if payloads else trace.mask(records, self.kind)
         return trace.head(self.kind, masked=not payloads) + trace.write(shown)
 
     async def fault(self, text: str) -> None:
-        """Record that something went wrong, and bring what is not there yet to the ring on disk,
-        now and then."""
+        """Record a fault, and append the new records to the ring on disk, at most every KEEP_EVERY
+        seconds.
+        """
         self.happened(text)
         now = self._now()
         if self.ring is None or now - self._written < KEEP_EVERY:
@@ -89,7 +92,7 @@ class FlightRecorder:
             log.warning("what went over the line is not kept: %s", error)
 
     async def kept(self) -> str:
-        """Return what is on disk; empty where nothing is."""
+        """Return the text of the ring on disk; empty if there is none."""
         try:
             return await trio.to_thread.run_sync(_read, self.ring) if self.ring else ""
         except OSError:
@@ -101,11 +104,13 @@ def _read(ring: Path) -> str:
 
 
 def _append(ring: Path, text: str, kind: str) -> None:
-    """The oldest lines go; a power cut leaves the file as it was before, or as it is after."""
+    """Append to the ring and drop the oldest lines. A power cut leaves the old or the new file,
+    never a mixture.
+    """
     before = _read(ring) if ring.exists() else ""
     whole = before + trace.head(kind, masked=True) + text
     if len(whole) > RING_BYTES:
         whole = whole[-RING_BYTES:]
         whole = whole[whole.index("\n") + 1 :]
-    # A disk may have made something else of what was written.
+    # A damaged disk may return bytes that are not ASCII.
     put_file(ring, whole.encode("ascii", "replace"))

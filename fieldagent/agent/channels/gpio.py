@@ -1,4 +1,4 @@
-"""One line of a GPIO chip, by Linux's character device (linux/gpio.h, version 2, from 5.10)."""
+"""One line of a GPIO chip, over Linux's character device (linux/gpio.h, version 2, from 5.10)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 DEVICES = Path("/dev")
 PI_CHIPS = ("pinctrl-bcm2835", "pinctrl-bcm2711", "pinctrl-rp1")
-"""Labels of the chip that a Raspberry Pi's header is on: up to the 3 and Zero 2 W; 4; 5."""
+"""Labels of the chip that drives a Raspberry Pi's header: up to 3 and Zero 2 W; 4; 5."""
 GET_CHIP_INFO = 0x8044B401
 GET_LINE = 0xC250B407
 SET_VALUES = 0xC010B40F
@@ -21,7 +21,7 @@ _VALUES = struct.Struct("=QQ")
 
 
 class GpioLine:
-    """A line that is ours and low, from when it is made. Raises OSError."""
+    """An output line that is low from its creation. Raises OSError."""
 
     def __init__(self, where: str) -> None:
         chip, _, line = where.rpartition("/")
@@ -31,16 +31,17 @@ class GpioLine:
         self._line = _REQUEST.unpack(request)[-1]
 
     def set_high(self) -> None:
-        """Set the line high. Raises OSError."""
         ioctl(self._line, SET_VALUES, _VALUES.pack(1, 1))
 
     def close(self) -> None:
-        """Let it go: as it is then, or as an input, whichever the chip's driver does."""
+        """Release the line. The chip's driver decides whether it keeps its level or becomes an
+        input.
+        """
         os.close(self._line)
 
 
 class GpioInput:
-    """A line that is read. Raises OSError."""
+    """An input line. Raises OSError."""
 
     def __init__(self, line: int) -> None:
         with find_chip("").open("rb", buffering=0) as device:
@@ -55,7 +56,7 @@ class GpioInput:
         return bool(_VALUES.unpack(values)[0] & 1)
 
     def close(self) -> None:
-        """Let it go."""
+        """Release the line."""
         os.close(self._line)
 
 
@@ -72,7 +73,9 @@ def _requested(line: int, flags: int) -> bytearray:
 
 
 def find_chip(name: str) -> Path:
-    """Return the device of the chip of this name, or of a Raspberry Pi's header. Raises OSError."""
+    """Return the device of the chip with this name; without a name, that of a Raspberry Pi's
+    header. Raises OSError.
+    """
     if name:
         return DEVICES / name
     for path in sorted(DEVICES.glob("gpiochip*")):

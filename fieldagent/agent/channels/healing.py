@@ -1,8 +1,9 @@
-"""What brings a modem back that answers no more: steps, one after the other. Pure.
+"""Recovery steps that bring back a modem that no longer answers, one after the other. Pure.
 
-A modem hangs, and who could cut its power is far away. Each step is harsher than the one before,
-and none is taken while the modem works, so never within a session. So many in an hour, also where
-the agent starts anew each minute: what is taken is on disk first.
+A modem can hang while the person who could cut its power is far away. Each step is harsher than the
+previous one. No step is taken while the modem works, so never during a session. The number of steps
+per hour is limited even if the agent restarts each minute, because each step is stored before it is
+taken.
 """
 
 from __future__ import annotations
@@ -15,30 +16,31 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import WrongProperty
 
 SILENT = 45.0
-"""Seconds of silence before the first step: the port is opened anew a few times before."""
+"""Seconds of silence before the first step; the port is reopened several times before."""
 PAUSE = 60.0
-"""Seconds that the modem has after a step, before the next."""
+"""Seconds that the modem has after a step before the next step."""
 ROUND_PAUSE, ROUND_PAUSE_MAX = 600.0, 3600.0
-"""Seconds after the last step, before the first again: twice as long each time, and the most."""
+"""Seconds after the last step before the first step again: the first wait, which doubles, and its
+maximum."""
 HOUR, STEPS_AN_HOUR = 3600.0, 8
 
 
 class HealingStep(NamedTuple):
     kind: str
-    """dtr, gpio, rockblock, usb or command."""
+    """One of dtr, gpio, rockblock, usb or command."""
     where: str = ""
-    """Of gpio its line, of rockblock those of I_EN and I_BTD, of usb the device; empty for the one
-    that the port is of."""
+    """Place of the step. gpio: the line. rockblock: the lines of I_EN and I_BTD. usb: the device,
+    or empty for the device of the port."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.where}" if self.where else self.kind
 
 
 class Healing(NamedTuple):
-    """What a channel's settings say of it."""
+    """A channel's recovery settings."""
 
     channel: str
-    """As the settings name it."""
+    """Name of the channel in the settings."""
     port: str
     steps: tuple[HealingStep, ...]
     command: str | None
@@ -51,14 +53,16 @@ class Healing(NamedTuple):
 def steps_of(
     steps: tuple[HealingStep, ...] | None, command: str | None, *usual: HealingStep
 ) -> tuple[HealingStep, ...]:
-    """Return those that are set; else the usual ones, and the command where there is one."""
+    """Return the configured steps. If there are none, return the usual steps and, if a command is
+    set, the command.
+    """
     if steps is not None:
         return steps
     return (*usual, HealingStep("command")) if command else usual
 
 
 def healing_faults(pairs: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the settings of it: a command that is to be run and is not set."""
+    """Return the errors in these settings: a command step whose command is not set."""
     return [
         f"{name} needs {command}: set that too, or remove {name}"
         for name, value in pairs.items()
@@ -69,8 +73,9 @@ def healing_faults(pairs: Mapping[str, str]) -> list[str]:
 
 
 def read_steps_of_link(value: str) -> tuple[HealingStep, ...]:
-    """Read the steps as `read_steps` does, of a modem whose link is by IP: no port names its line
-    or its USB device. Raises WrongProperty."""
+    """Read the steps as `read_steps` does, for a modem that is reached over IP. It has no port that
+    could name its line or USB device. Raises WrongProperty.
+    """
     steps = read_steps(value)
     for step in steps:
         if step.kind in ("dtr", "rockblock") or (step.kind == "usb" and not step.where):
@@ -82,7 +87,9 @@ def read_steps_of_link(value: str) -> tuple[HealingStep, ...]:
 
 
 def read_steps(value: str) -> tuple[HealingStep, ...]:
-    """Read `dtr gpio:17 usb command`, in this order; `none` is no step. Raises WrongProperty."""
+    """Read steps such as `dtr gpio:17 usb command`, in this order; `none` means no steps. Raises
+    WrongProperty.
+    """
     if value == "none":
         return ()
     return tuple(_read_step(word) for word in value.replace(",", " ").split())
@@ -111,11 +118,13 @@ def _is_line(text: str) -> bool:
 
 @dataclass(slots=True)
 class HealingLadder:
-    """Which step is due. Moments are of one steady clock, but those that are kept on disk."""
+    """Decides which step is due. Times are of one monotonic clock, except those that are kept on
+    disk.
+    """
 
     steps: tuple[HealingStep, ...]
     taken: list[float] = field(default_factory=list)
-    """When steps were taken in the last hour, in lived time; from disk at first."""
+    """Times of the steps in the last hour, in elapsed time; loaded from disk at the start."""
     silent: float = SILENT
     pause: float = PAUSE
     away_since: float | None = None
@@ -126,8 +135,9 @@ class HealingLadder:
     def look(
         self, away_since: float | None, now: float, lived: float, *, asked: bool = False
     ) -> HealingStep | None:
-        """Note whether the modem answers, by `away_since`: None while it does. Return the step that
-        is due now, if one is, or was `asked` for."""
+        """Note since when the modem is silent (`away_since`, None if it answers). Return the step
+        that is due now or was requested with `asked`, else None.
+        """
         if away_since != self.away_since:
             self.away_since, self.place, self.rounds = away_since, 0, 0
             self.not_before = (away_since or 0.0) + self.silent
@@ -137,7 +147,7 @@ class HealingLadder:
         return self.steps[self.place] if len(self.taken) < STEPS_AN_HOUR else None
 
     def take(self, now: float, lived: float) -> None:
-        """Note that the step that was due is taken."""
+        """Note that the step that was due is being taken."""
         self.taken.append(lived)
         self.place = (self.place + 1) % len(self.steps)
         self.not_before = now + self.pause

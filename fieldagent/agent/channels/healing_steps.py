@@ -1,4 +1,4 @@
-"""Takes the steps of `healing` at a modem's serial port, its sleep pin, its USB port."""
+"""Takes the recovery steps of `healing` at a modem's serial port, sleep pin and USB port."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ from fieldagent.system.folder import put_file
 log = logging.getLogger(__name__)
 
 DTR_LOW = 2.0
-"""Seconds."""
+"""Seconds that DTR is low."""
 SLEEP_LOW = 5.0
-"""Seconds that the sleep pin is low, and a USB port off."""
+"""Seconds that the sleep pin is low, and that a USB port is off."""
 ROCKBLOCK_OFF, ROCKBLOCK_FOLLOWS = 2.0, 10.0
-"""Seconds that a RockBLOCK 9704 is off, and in which I_BTD follows I_EN."""
+"""Seconds that a RockBLOCK 9704 is off, and the longest delay of I_BTD after I_EN."""
 USB_DEVICES = Path("/sys/bus/usb/devices")
 TTYS = Path("/sys/class/tty")
 
 
 class Healer:
-    """Attends one modem. `clock` is lived time; `folder` keeps when steps were taken."""
+    """Takes the recovery steps of one modem. `clock` is elapsed time; `folder` stores the times of
+    the steps.
+    """
 
     def __init__(
         self, healing: Healing, link: ChannelLink, folder: Path, clock: Callable[[], float]
@@ -42,20 +44,24 @@ class Healer:
         self._healing, self._link, self._clock = healing, link, clock
         self._file = folder / f"healing-{healing.channel}.json"
         self._off = folder / f"healing-{healing.channel}-off"
-        """Names what a step has switched off, from before it is until it is on again."""
+        """File that names the device that a step switches off. It exists from before the switch
+        until the device is on again."""
         self._started = False
         self._ladder = HealingLadder(
             healing.steps, _kept(self._file), healing.silent, healing.pause
         )
 
     async def attend(self) -> bool:
-        """Take the step that is due, if one is, while the port is closed; whether one was."""
+        """Take the step that is due, if any, while the port is closed. Return True if a step was
+        due.
+        """
         return await self.attend_since(self._link.away_since)
 
     async def attend_since(self, away_since: float | None) -> bool:
-        """Take the step that is due, as `attend` does, of a modem that has been silent since then,
-        by trio's clock; None while it is not. Return whether one was due. The first call switches
-        on what a step had left off as this program was killed."""
+        """Take the step that is due, as `attend` does, for a modem that has been silent since
+        `away_since` (trio's clock; None if it is not silent). Return True if a step was due. The
+        first call switches on any device that a killed process left off.
+        """
         if not self._started:
             self._started = True
             await self._switch_on_again()
@@ -92,7 +98,7 @@ class Healer:
             return
         where = step.where
         if step.kind == "usb":
-            # By its place in /sys: while it is off its port names it no more.
+            # Store the device's path in /sys: while it is off, its port does not lead to it.
             where = str(usb_switch(self._healing.port, where).resolve())
         try:
             put_file(self._off, f"{step.kind} {where}".encode())
@@ -101,14 +107,15 @@ class Healer:
         try:
             await trio.to_thread.run_sync(_OFF_AND_ON[step.kind], where)
         except (FileNotFoundError, PermissionError):
-            # Nothing was switched off.
+            # The device was not switched off.
             self._off.unlink(missing_ok=True)
             raise
         self._off.unlink(missing_ok=True)
 
     async def _switch_on_again(self) -> None:
-        """Switch on what a step had switched off that did not come to its end: this process was
-        killed meanwhile, or the device could not be written to."""
+        """Switch on a device that an unfinished step has switched off: this process was killed
+        during the step, or the device could not be written to.
+        """
         try:
             kind, _, where = self._off.read_text().partition(" ")
         except (OSError, UnicodeDecodeError):
@@ -138,7 +145,7 @@ def _kept(file: Path) -> list[float]:
     return []
 
 
-# Each blocks for some seconds, in a thread, and raises OSError.
+# Each of these blocks for some seconds, in a thread, and raises OSError.
 
 
 def _drop_dtr(port: str) -> None:
@@ -161,9 +168,10 @@ def _sleep(where: str) -> None:
 
 
 def _power_rockblock(where: str) -> None:
-    """Switch a RockBLOCK 9704 off and on by I_EN. Its module may be damaged where I_EN turns round
-    before I_BTD has followed: then the line is held low as long as the agent runs, and that is
-    told. (Ground Control, RockBLOCK 9704, power sequence)"""
+    """Switch a RockBLOCK 9704 off and on by I_EN. Its module may be damaged if I_EN changes before
+    I_BTD has followed. In that case the line stays low while the agent runs, and an error is
+    raised. (Ground Control, RockBLOCK 9704, power sequence)
+    """
     enable, booted = where.split("/")
     follows = GpioInput(int(booted))
     try:
@@ -189,8 +197,9 @@ def _await_level(follows: GpioInput, *, high: bool) -> None:
 
 
 def _cut_usb(switch: str) -> None:
-    """Take the device off its bus and put it back: what it is powered by is off meanwhile only
-    where the hub switches its ports."""
+    """Remove the device from its bus and add it again. Its power is cut only if the USB hub can
+    switch its ports.
+    """
     _authorize(switch, "0")
     try:
         time.sleep(SLEEP_LOW)
@@ -199,7 +208,8 @@ def _cut_usb(switch: str) -> None:
 
 
 def _authorize(switch: str, value: str) -> None:
-    # Never made: in /sys nothing can be, and elsewhere it would be no switch.
+    # Open the existing file only: in /sys files cannot be created, and elsewhere a new file would
+    # not switch anything.
     with Path(switch).open("r+b", buffering=0) as file:
         file.write(value.encode())
 
@@ -209,9 +219,9 @@ _OFF_AND_ON: dict[str, Callable[[str], None]] = {
     "rockblock": _power_rockblock,
     "usb": _cut_usb,
 }
-"""The steps that switch something off."""
+"""Steps that switch a device off."""
 _ON_AGAIN: dict[str, Callable[[str], None]] = {
-    # From the start: of a line nobody knows where its step was, and both have their order.
+    # Repeat the whole step: the state of the line is unknown, and both steps have a fixed order.
     "gpio": _sleep,
     "rockblock": _power_rockblock,
     "usb": partial(_authorize, value="1"),
@@ -219,7 +229,9 @@ _ON_AGAIN: dict[str, Callable[[str], None]] = {
 
 
 def usb_switch(port: str, where: str) -> Path:
-    """Return the file that switches the port's device, or the named one. Raises OSError."""
+    """Return the file that switches the port's device, or the device named in `where`. Raises
+    OSError.
+    """
     if where:
         switch = USB_DEVICES / where / "authorized"
         if not switch.exists():
@@ -233,7 +245,7 @@ def usb_switch(port: str, where: str) -> Path:
 
 
 def check_step(healing: Healing, step: HealingStep) -> Finding:
-    """Return whether this step could be taken; it is not."""
+    """Return a finding that shows if this step could be taken, without taking it."""
     text = f"{healing.channel}-heal: {step}"
     try:
         if step.kind in ("gpio", "rockblock"):

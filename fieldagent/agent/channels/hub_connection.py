@@ -1,4 +1,4 @@
-"""The way to the hub: a connection, a WebSocket in it, and failures told in words."""
+"""Opens a connection and a WebSocket to the hub, and describes failures in words."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.link import BODY_BYTES, CHECK_PATH, OVERHEAD, PATH
 
 UPGRADE_REQUIRED = 426
-"""What the hub says to one who has the right token and wants no WebSocket (RFC 9110 15.5.22)."""
+"""HTTP status of the hub if the token is right but the request is not for a WebSocket (RFC 9110
+15.5.22)."""
 CHECK_MAX = 10.0
-"""Seconds in which the hub closes a WebSocket that was opened to see whether that works."""
+"""Seconds in which the hub must close a WebSocket that was opened as a test."""
 
 _PORTS = {"http": 80, "https": 443}
 GONE = 410
@@ -26,26 +27,27 @@ _BUSY = {408, 429, 500, 502, 503, 504}
 
 
 class TokenRefused(Unreachable):
-    """The hub is there, and no device of it has the token."""
+    """The hub answers, but no device has this token."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubAddress:
-    """Where the hub is, what it wants to see, and over what it is reached."""
+    """Address and token of the hub, and the interface that reaches it."""
 
     address: str
-    """https://host[:port]; http:// to this machine alone."""
+    """https://host[:port], or http:// for this machine only."""
     token: str
     ca_file: Path | None = None
-    """Instead of the system's authorities."""
+    """Certificate authorities to use instead of the system's."""
     interface: str | None = None
     source: str | None = None
-    """An address of this machine to call from; the system chooses one otherwise."""
+    """Local address to call from; if None, the system chooses one."""
 
     @property
     def server(self) -> ServerPlace:
-        """Return the host, port and TLS of the address; without a port, the usual one of its
-        scheme."""
+        """Return the host, port and TLS settings of the address. The default port is that of the
+        scheme.
+        """
         where = urlsplit(self.address)
         port = where.port or _PORTS[where.scheme]
         secure = where.scheme == "https"
@@ -55,7 +57,7 @@ class HubAddress:
 
 
 async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = PATH) -> WebSocket:
-    """Open a WebSocket by the handshake with the hub itself. Raises Unreachable."""
+    """Open a WebSocket to the hub over `stream`. Raises Unreachable."""
     url = "ws" + hub.address.removeprefix("http") + path
     headers = {"Authorization": f"Bearer {hub.token}", "User-Agent": f"fieldagent/{__version__}"}
     try:
@@ -67,8 +69,9 @@ async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = 
 
 
 async def probe(hub: HubAddress) -> None:
-    """Open a WebSocket as the link does, which the hub closes at once: it ends no other link.
-    Raises Unreachable."""
+    """Test a WebSocket as the link opens it. The hub closes it at once, and other links stay open.
+    Raises Unreachable.
+    """
     async with await open_stream(hub.server) as stream:
         socket = await open_web_socket(hub, stream, CHECK_PATH)
         with trio.move_on_after(CHECK_MAX):

@@ -1,8 +1,8 @@
-"""Says a station's callsign over a radio whose frames bear none: in plain text, within ten minutes
-of whatever was transmitted.
+"""Transmits a station's callsign in plain text over a radio whose frames do not contain it, within
+ten minutes of any transmission.
 
-So the rules of amateur radio ask (47 CFR 97.119(a) at the end of each communication, and at least
-every 10 minutes during one). A station that transmits nothing says nothing.
+The rules of amateur radio require this (47 CFR 97.119(a): at the end of each communication, and at
+least every 10 minutes during one). A station that does not transmit does not identify.
 """
 
 from __future__ import annotations
@@ -26,30 +26,34 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 OWED_AFTER = 540.0
-"""Seconds from the first packet without a callsign; the rest of the ten minutes is for the channel
-to become free."""
+"""Seconds after the first packet without a callsign. The rest of the ten minutes is for waiting
+until the channel is free."""
 AGAIN = 10.0
-"""Seconds after which a radio that did not transmit the callsign is asked again."""
+"""Seconds until the callsign is retried after the radio did not transmit it."""
 
 
 @dataclass(slots=True)
 class OwedIdentification:
-    """When the callsign is due. It outlives the opening of the radio, as the duty does."""
+    """Time when the callsign is due. It outlives the opening of the radio, because the duty does
+    too.
+    """
 
     packet: bytes
     due: float = inf
 
     def note_transmitted(self, now: float) -> None:
-        """Note that we sent at `now`: it is due OWED_AFTER seconds later at the latest."""
+        """Note that a packet was sent at `now`: the callsign is due at most OWED_AFTER seconds
+        later.
+        """
         self.due = min(self.due, now + OWED_AFTER)
 
     def note_said(self) -> None:
-        """Note that the callsign was sent: nothing is owed."""
+        """Note that the callsign was sent: it is no longer due."""
         self.due = inf
 
 
 class IdentifiedModem:
-    """Implements `channels.radio_modem.RadioModem` with another one."""
+    """Implements `channels.radio_modem.RadioModem` on top of another modem."""
 
     def __init__(self, modem: RadioModem, owed: OwedIdentification) -> None:
         self._modem = modem
@@ -69,13 +73,14 @@ class IdentifiedModem:
 
     async def receive(self) -> HeardPacket:
         while (packet := await self._modem.receive()).body == self._owed.packet:
-            # A repeater hands back what we said.
+            # A repeater returns our own callsign packet: skip it.
             pass
         return packet
 
     async def identify(self) -> NoReturn:
-        """Transmit the callsign each time it is due, and again after `AGAIN` seconds where the
-        radio does not transmit it. Raises RadioLost."""
+        """Transmit the callsign each time it is due, and retry after `AGAIN` seconds if the radio
+        does not transmit it. Raises RadioLost.
+        """
         while True:
             if self._owed.due == inf:
                 await self._left.wait()
@@ -92,8 +97,9 @@ class IdentifiedModem:
 async def identified(
     open_modem: Callable[[], AbstractAsyncContextManager[RadioModem]], owed: OwedIdentification
 ) -> AsyncIterator[RadioModem]:
-    """Open a modem that says its callsign by itself. `owed` is the caller's: what is due outlives
-    this opening. Raises what `open_modem` does; from within, in groups."""
+    """Open a modem that identifies itself. `owed` belongs to the caller, because the duty outlives
+    this opening. Raises the errors of `open_modem`; errors from within are raised in groups.
+    """
     async with open_modem() as modem, trio.open_nursery() as nursery:
         air = IdentifiedModem(modem, owed)
         nursery.start_soon(air.identify)

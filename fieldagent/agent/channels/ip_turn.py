@@ -1,5 +1,6 @@
-"""Whose turn it is to carry what waits for the hub: the IP link's, or another bearer's of the same
-channel where that link is away for a while."""
+"""Decides which bearer carries the items for the hub: the IP link, or another bearer of the same
+channel while the link is away.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +15,19 @@ from fieldagent.wire.credit import FREE
 from fieldagent.wire.link import BODY_BYTES
 
 IP_CARRIAGE = Carriage(BODY_BYTES, 4_096, FREE)
-"""What the link takes in one message."""
+"""Message limits of the IP link."""
 
 
 @dataclass(slots=True)
 class IpTurn:
-    """Written by the driver of the link, and looked at by who stands in for it."""
+    """State of the IP link. Its driver writes it; the bearer that replaces the link reads it."""
 
     linked: bool = False
     since: float = field(default_factory=trio.current_time)
-    """When that changed last, by trio's clock."""
+    """Time of the last change, by trio's clock."""
     left: deque[Transmission] = field(default_factory=deque)
-    """What the last link left unacknowledged, SOS first. Who stands in for it gives these back."""
+    """Transmissions that the last link left unacknowledged, SOS first. The bearer that replaces the
+    link returns them to the outbox."""
     _changed: trio.Event = field(default_factory=trio.Event)
 
     def note(self, *, linked: bool) -> None:
@@ -36,5 +38,5 @@ class IpTurn:
         self._changed = trio.Event()
 
     async def changed(self) -> None:
-        """Wait until whose turn it is changes."""
+        """Wait until the link comes or goes."""
         await self._changed.wait()

@@ -1,5 +1,6 @@
-"""What the kit and the hub tell each other beside the messages: settings and programs for the kit,
-what came of them and of its last update, how its modems hear, and how the kit is."""
+"""Exchanges notes between kit and hub beside the messages: offers of settings and programs, their
+results, the last update, modem signals, and the kit's condition.
+"""
 
 from __future__ import annotations
 
@@ -40,66 +41,67 @@ from fieldagent.wire.settings_change import NotAChange, read_change
 log = logging.getLogger(__name__)
 
 LOOK = 5.0
-"""Seconds between two looks at what root's units have written, while that may change."""
+"""Seconds between two looks at the files of root's units, while those may change."""
 MAY_CHANGE = 1_200.0
-"""Seconds in which it may, after an offer, or after a start while one of them is at work: each
-change starts the agent."""
+"""Seconds in which the files may change after an offer, or after a start while a unit is at work.
+Each change restarts the agent."""
 MODEMS = ("satellite", "radio")
-"""Of whose the report tells."""
+"""Modems that the report covers."""
 MODEMS_EVERY = 1_800.0
-"""Seconds at the least between two reports of how the modems hear: where the signal never rests,
-these are 5 kB a day."""
+"""Minimum seconds between two reports of modem signals. If the signal changes all the time, these
+are 5 kB a day."""
 
 
 EARSHOT_LOOK = 10.0
-"""Seconds between two looks at who is in earshot: the hub has something for them, perhaps."""
+"""Seconds between two looks at the stations in range: the hub may have items for them."""
 
 
 class DirectoryShelf(NamedTuple):
     version: Callable[[], int]
-    """Which is there; 0 for none."""
+    """Version of the stored directory; 0 for none."""
     keep: Callable[[Directory], Awaitable[None]]
-    """Put another on disk."""
+    """Stores another directory on disk."""
 
 
 class BackupShelf(NamedTuple):
     holding: Callable[[], Awaitable[Holding]]
-    """What the hub is known to have had last."""
+    """The last state that the hub is known to have received."""
     answer: Callable[[Ask | Fetch], Awaitable[Inventory | Copies]]
-    """Wait until there is nothing better to do, and find what the hub asks for."""
+    """Waits until the kit is idle, and returns the data that the hub requests."""
 
 
 @dataclass(slots=True)
 class KitNotes:
-    """`state_directory` is the agent's, `links` are all channels', by name; `directory` is where
-    the hub's directory is kept, None where nobody wants it."""
+    """Notes between this kit and the hub. `state_directory` is the agent's; `links` contains all
+    channels by name. `directory` stores the hub's directory, None if it is not needed.
+    """
 
     state_directory: Path
     links: Mapping[str, ChannelLink]
     installed: str = field(default_factory=lambda: installed(Path(__file__)))
     told: KitReport = field(default_factory=KitReport)
-    """Over this link."""
+    """Last report over this link."""
     watch_until: float = -inf
     modems_again: float = -inf
-    """When they may be told of; trio's clock."""
+    """Time when modem signals may be reported again; trio's clock."""
     offered: trio.Event = field(default_factory=trio.Event)
 
     directory: DirectoryShelf | None = None
     earshot: Callable[[], Mapping[int, int]] | None = None
-    """By station that is heard on the air over how many transmissions; None where the hub is not
-    to know."""
+    """Returns the stations in range, each with its number of hops; None if the hub should not know
+    them."""
     told_earshot: Mapping[int, int] = field(default_factory=dict)
     backup: BackupShelf | None = None
     told_holding: bool = False
     asked: deque[Ask | Fetch] = field(default_factory=deque)
-    """What the hub wants back, over this link."""
+    """Requests of the hub over this link for backup data."""
     named_directory: bool = False
-    """The hub was told over this link which one is here."""
+    """True if the kit has reported its directory's version over this link."""
     condition: ConditionNews | None = None
-    """None where the kit tells nothing of how it is."""
+    """Reports the kit's condition; None if the kit does not report it."""
 
     def begin(self) -> None:
-        """Begin with a new link: the hub is told again."""
+        """Start with a new link: everything is reported again."""
         left = self._left(OFFER) or self._left(PROGRAM_OFFER)
         if left or outcomes.at_work(self.state_directory):
             self.watch_until = trio.current_time() + MAY_CHANGE
@@ -110,8 +112,10 @@ class KitNotes:
             self.condition.begin()
 
     async def next(self) -> bytes:
-        """Wait for the next note to the hub and return its bytes. Over each link the directory's
-        version and what the hub was known to have come first, then whatever is news."""
+        """Wait for the next note to the hub and return its bytes. Each link starts with the
+        directory's version and the last state that the hub is known to have received. Then it
+        carries changes.
+        """
         if self.directory is not None and not self.named_directory:
             self.named_directory = True
             return HasDirectory(self.directory.version()).encode()
@@ -137,14 +141,16 @@ class KitNotes:
         return report.encode()
 
     def _rest(self) -> float:
-        """Return the seconds until something else may be told."""
+        """Return the seconds until another note may be due."""
         if self.earshot is not None:
             return EARSHOT_LOOK
         rest = MODEMS_EVERY if self.links else inf
         return rest if self.condition is None else min(rest, self.condition.pause())
 
     def _may_change(self, report: KitReport) -> bool:
-        """Or what waits is a program, which a slow link brings."""
+        """Return True if the report may change soon, or if a program is waiting, which a slow link
+        still loads.
+        """
         waits = report.program is not None and report.program.state == "waiting"
         return waits or trio.current_time() < self.watch_until
 
@@ -160,7 +166,7 @@ class KitNotes:
         )
 
     def _waiting(self, file: str) -> OfferReport | None:
-        """Return what root's unit has not taken yet."""
+        """Return the offer that root's unit has not taken yet, else None."""
         offer = _read(self._left(file))
         return None if offer is None else OfferReport(offer.number, "waiting")
 
@@ -171,8 +177,9 @@ class KitNotes:
             return b""
 
     async def take_in(self, body: bytes) -> None:
-        """Hand an offer to root's unit, once. Nothing of it is trusted here: the unit verifies it
-        before anything else. A directory is kept here."""
+        """Leave an offer for root's unit, once. The agent does not trust its content: the unit
+        verifies it first. A directory is stored directly.
+        """
         said = _decoded(body)
         if isinstance(said, Directory):
             if self.directory is not None:
@@ -218,8 +225,9 @@ def _modems(links: Mapping[str, ChannelLink]) -> Iterator[ModemReport]:
 
 
 def installed(module: Path) -> str:
-    """Return how the program is that holds this module: what a zipapp holds has the file above
-    it."""
+    """Return the kind of installation of the program that contains this module. For a zipapp, a
+    parent of the module is a file.
+    """
     if any(each.is_file() for each in module.parents):
         return ZIPAPP
     return "package" if module.is_relative_to("/usr/lib") else "sources"
@@ -231,15 +239,15 @@ UNITS = {OFFER: "fieldagent-settings.service", PROGRAM_OFFER: "fieldagent-update
 class _Brought(NamedTuple):
     number: int
     file: str
-    """Where it is left."""
+    """Name of the file that holds the offer."""
     what: str
-    """In words."""
+    """Description for people."""
     address: str = ""
-    """Where the program is."""
+    """URL of the program."""
 
 
 def _read(body: bytes) -> _Brought | None:
-    """None is what could not be taken."""
+    """Return the offer in the note; None if the note is not an offer or cannot be read."""
     match _decoded(body) if body else None:
         case SettingsOffer(text):
             try:

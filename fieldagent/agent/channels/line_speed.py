@@ -1,5 +1,6 @@
-"""At which speed a satellite modem talks: the one that is set, or else its kind's, or else another
-that it answers at, as somebody may have stored it there (+IPR)."""
+"""Finds the baud rate of a satellite modem: the configured rate, else that of its kind, else
+another rate at which it answers, which may have been stored with +IPR.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +17,27 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 ANSWER_MAX = 1.0
-"""Seconds for an answer; each is asked twice, as the first may meet the rest of a line."""
+"""Seconds for an answer. The question is sent twice, because the first may meet the rest
+of a line."""
 TRIES = 2
 SEARCH_EVERY = 600.0
-"""Seconds between two searches: a modem without power answers at none."""
+"""Seconds between two searches: a modem without power answers at no rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """How one kind of modem is asked whether it is there; nothing is set, nothing costs."""
+    """Question that shows if one kind of modem is present. It sets nothing and costs nothing."""
 
     kind: str
     speeds: tuple[int, ...]
-    """In baud; the kind's own first."""
+    """Baud rates, the usual one of this kind first."""
     question: bytes
     answers: Callable[[bytes], bool]
-    """Whether its answer is in what was said so far."""
+    """Returns True if the received bytes contain its answer."""
 
 
 async def answers_at(port: str, baud: int, probe: Probe) -> bool:
-    """Return whether such a modem answers at this speed. Raises PortLost."""
+    """Return True if such a modem answers at this baud rate. Raises PortLost."""
 
     def is_there(said: bytes) -> bool | None:
         return probe.answers(said[-SAID_MAX:]) or None
@@ -48,10 +50,10 @@ async def answers_at(port: str, baud: int, probe: Probe) -> bool:
 
 
 class LineSpeed:
-    """The speed of one modem; it outlives the opening of its port."""
+    """Baud rate of one modem; it outlives the opening of its port."""
 
     def __init__(self, baud: int | None, probe: Probe) -> None:
-        """With `baud`, that is what is set: no other is tried."""
+        """If `baud` is configured, no other rate is tried."""
         self.baud = baud or probe.speeds[0]
         self._probe = probe
         self._is_set = baud is not None
@@ -59,12 +61,13 @@ class LineSpeed:
         self._next = -inf
 
     def note_silent(self) -> None:
-        """Note that nothing answered at the port: the next `look` searches."""
+        """Note that no modem answered at the port: the next `look` searches."""
         self._silent = True
 
     async def look(self, port: str) -> int:
-        """Return the speed, in baud: that of before, or, now and then where the modem was silent,
-        the one at which it answers. Raises PortLost."""
+        """Return the baud rate. If the modem was silent, search for the rate at which it answers,
+        at most every SEARCH_EVERY seconds. Raises PortLost.
+        """
         if not self._is_set and self._silent and trio.current_time() >= self._next:
             await self._search(port)
         return self.baud
@@ -73,7 +76,7 @@ class LineSpeed:
         self._silent, self._next = False, trio.current_time() + SEARCH_EVERY
         for baud in self._probe.speeds:
             if await answers_at(port, baud, self._probe) and (
-                # Noise at a wrong speed may look like an answer, and not twice.
+                # Noise at a wrong rate may look like an answer, but not twice.
                 baud == self._probe.speeds[0] or await answers_at(port, baud, self._probe)
             ):
                 self.baud = baud
@@ -83,7 +86,7 @@ class LineSpeed:
         self.baud = self._probe.speeds[0]
 
     def in_words(self) -> str:
-        """Return that the modem talks at another speed than its kind does; empty otherwise."""
+        """Return a notice that the modem uses an unusual baud rate; empty if it does not."""
         usual = self._probe.speeds[0]
         if self._is_set or self.baud == usual:
             return ""

@@ -1,5 +1,6 @@
-"""Who has a serial port, where it could not be had: /proc/locks names who has locked it (proc(5)),
-as the agent does with each of its ports."""
+"""Names the program that holds a serial port which cannot be opened. /proc/locks names the process
+that locked it (proc(5)), and the agent locks each of its ports.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ PROC = Path("/proc")
 
 
 def held_by(port: str) -> str:
-    """Return who has it and how to end that, in words that follow a port."""
+    """Return the program that holds the port and how to end it, in words that follow the port's
+    name.
+    """
     process = _locker(port)
     if process is None:
         return "is in use by another program: end that first"
@@ -28,7 +31,7 @@ def held_by(port: str) -> str:
 
 
 def _locker(port: str) -> int | None:
-    """Return the process that has locked it; None where none did, or it is not told."""
+    """Return the process that has locked the port; None if there is none or it is not visible."""
     try:
         file = Path(port).stat()
         locks = (PROC / "locks").read_text()
@@ -40,7 +43,7 @@ def _locker(port: str) -> int | None:
 
 
 def _unit(process: int) -> str:
-    """Return the system service that it belongs to; empty where it belongs to none."""
+    """Return the system service of the process; empty if it has none."""
     try:
         group = (PROC / str(process) / "cgroup").read_text()
     except OSError:

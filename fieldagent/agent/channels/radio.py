@@ -1,7 +1,7 @@
-"""Sends over a radio that everybody in earshot hears, for as long as the agent runs.
+"""Sends over a radio that all stations in range hear, for as long as the agent runs.
 
-What was transmitted counts for nothing until a station says that it has it. A few packets may wait
-for that at a time; what is not answered goes again, ever later while nobody is in earshot.
+A transmission counts only when a station confirms it. A few packets may wait for confirmation at a
+time. Unanswered packets are retried, less and less often while no station is in range.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 BUSY = 10.0
-"""Seconds after which a packet that the radio gave up goes again."""
+"""Seconds until a packet that the radio dropped is retried."""
 ROUND_MAX = 300.0
-"""Seconds in which a round of fragments has left."""
+"""Longest time in seconds in which a round of fragments leaves."""
 FOLLOWS_WITHIN = 1.0
-"""Seconds after which a fragment that was to follow does not: its Package was withdrawn."""
+"""Seconds to wait for a fragment that should follow; after that, its Package was withdrawn."""
 TRANSMIT_MAX, URGENT_MAX = 120.0, 10.0
-"""Seconds in which a radio says what became of a packet, and after which what is urgent waits no
-longer for that."""
+"""Longest wait in seconds for the radio's report on a packet, and the longest delay of an urgent
+packet by that wait."""
 MUTE_MAX = 3
-"""Packets in a row of which it says nothing, after which the radio is opened anew."""
+"""Packets in a row without a report, after which the radio is reopened."""
 LOOK_EVERY = 60.0
 ECHOES = 64
-"""Packets."""
+"""Number of our own packets that are remembered."""
 
 
 async def run(
@@ -63,12 +63,12 @@ async def run(
     heal: Callable[[], Awaitable[bool]] = no_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Serve one radio for ever: absent, unplugged or without power, it goes on.
+    """Serve one radio forever, also while it is absent, unplugged or without power.
 
-    `progress` is called at least once in two minutes.
+    `progress` is called at least every two minutes.
     """
 
-    # Who answered lately is still there when the radio comes back.
+    # The pace outlives the radio: stations that answered recently are still there when it returns.
     pace = AirPace()
 
     async def work() -> None:
@@ -96,7 +96,7 @@ def _show(link: ChannelLink, state: LinkState, reason: str) -> None:
 
 @dataclass(slots=True)
 class RadioDriver:
-    """What happens between one opening of the radio and its loss."""
+    """Drives the radio from its opening to its loss."""
 
     air: RadioModem
     outbox: RadioOutbox
@@ -109,14 +109,14 @@ class RadioDriver:
     waiting: int = 0
     """Packets that no station has answered yet."""
     round: trio.Event = field(default_factory=trio.Event)
-    """Set when the fragments that follow each other have all left, and then replaced."""
+    """Set when all fragments of a round have left, and then replaced."""
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
-    """What the speaking task waits in; cancelled when it should think again."""
+    """Scope in which the transmitting task waits; cancel it to make the task decide again."""
     said: deque[bytes] = field(default_factory=lambda: deque(maxlen=ECHOES))
-    """What was transmitted last: some radios and repeaters hand it back."""
+    """Last transmitted packets: some radios and repeaters return them."""
 
     async def work(self) -> None:
-        """Listen and speak until the radio is lost. Raises RadioLost."""
+        """Receive and transmit until the radio is lost. Raises RadioLost."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen)
             nursery.start_soon(self._show_life)
@@ -126,11 +126,12 @@ class RadioDriver:
         while True:
             packet = await self.air.receive()
             heard_at = trio.current_time()
-            # The air is not quiet yet.
+            # The channel is not quiet yet.
             self.pause.cancel()
             if packet.body in self.said:
                 continue
-            with trio.CancelScope(shield=True):  # as quick as the disk, and whole
+            # Storing takes as long as the disk, and must not be interrupted.
+            with trio.CancelScope(shield=True):
                 turn = await self.reception.receive(packet.body, rssi=packet.rssi, snr=packet.snr)
             self.pace.note_heard(turn, heard_at)
             if turn.known and self.pace.take_hastening():
@@ -189,7 +190,7 @@ class RadioDriver:
         self.link.reason = UNSENT.get(result, "")
 
     async def _give(self, transmission: Transmission) -> TransmitResult:
-        """Give it to the radio, and return what that says became of it. Raises RadioLost."""
+        """Pass it to the radio, and return the radio's report. Raises RadioLost."""
         with trio.move_on_after(TRANSMIT_MAX) as limit:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._pass_urgent, transmission, limit)
@@ -205,7 +206,9 @@ class RadioDriver:
         raise RadioLost(f"the radio does not say what became of {MUTE_MAX} packets, one by one")
 
     async def _pass_urgent(self, transmission: Transmission, limit: trio.CancelScope) -> None:
-        """An SOS waits no longer for the radio's word on another packet, or on its own."""
+        """End the wait for the radio's report when an SOS waits, whether the report is on another
+        packet or on the SOS.
+        """
         await trio.sleep(URGENT_MAX)
         if not transmission.urgent:
             await self.outbox.ready(urgent=True)

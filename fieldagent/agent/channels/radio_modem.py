@@ -1,7 +1,8 @@
-"""What a radio promises the Radio channel: packets go out, packets come in, and none is sure.
+"""Interface between a radio and the Radio channel: packets go out and come in, and delivery is
+never certain.
 
-Each radio of `agent/radios/` is opened as a `RadioModem`; whatever must be certain is made so
-above, between agents.
+Each radio of `agent/radios/` is opened as a `RadioModem`. The layers above make delivery certain,
+between agents.
 """
 
 from __future__ import annotations
@@ -21,36 +22,36 @@ log = logging.getLogger(__name__)
 
 PACKETS_MAX = 64
 AIR_BYTES = 200
-"""Most bytes of a packet, unless the settings say otherwise: each radio of a group takes them."""
+"""Default size of a packet in bytes; each radio of a group must take it."""
 AIR_BYTES_MIN, AIR_BYTES_MAX = 50, 250
-"""What the settings may say: from LoRaWAN's slowest rate (51) to what LoRa chips hold (255)."""
+"""Limits of that setting: from LoRaWAN's slowest rate (51) to the buffer of LoRa chips (255)."""
 
 
 class RadioLost(Exception):
-    """The radio is not there, went away or is silent; the text is for people."""
+    """The radio is absent, was lost or is silent; the text is for people."""
 
 
 class TransmitResult(Enum):
-    """What the radio says of a packet. None of them says that somebody heard it."""
+    """Radio's report on a packet. It never means that a station has heard the packet."""
 
     TRANSMITTED = "transmitted"
     DROPPED = "dropped"
-    """The radio gave it up: the channel was busy, or its rules forbade it."""
+    """The radio dropped it: the channel was busy, or the radio's rules forbade it."""
     UNKNOWN = "unknown"
     """It may have been transmitted."""
     SPENT = "spent"
-    """The radio may not be on the air for longer in this hour."""
+    """The radio has used up its air-time of this hour."""
 
 
 UNSENT = {
     TransmitResult.DROPPED: "the channel is busy",
     TransmitResult.SPENT: "the air-time of this hour is spent; an SOS goes all the same",
 }
-"""What did not go on the air, and why, for people."""
+"""Results of packets that were not on the air, each with the reason for people."""
 
 
 class HeardPacket(NamedTuple):
-    """With its strength in dBm and its ratio to noise in dB, where the radio tells them."""
+    """A received packet, with its RSSI in dBm and its SNR in dB if the radio reports them."""
 
     body: bytes
     rssi: int | None = None
@@ -59,18 +60,19 @@ class HeardPacket(NamedTuple):
 
 class RadioModem(Protocol):
     async def transmit(self, packet: bytes, *, urgent: bool) -> TransmitResult:
-        """Give one packet to the radio and wait until it is on the air, or given up.
+        """Pass one packet to the radio and wait until it is on the air or dropped.
 
-        One at a time. Raises RadioLost.
+        Only one call at a time. Raises RadioLost.
         """
 
     async def receive(self) -> HeardPacket:
-        """Wait for the next packet that was heard, of any content, and return it. Raises
-        RadioLost."""
+        """Wait for the next received packet, of any content, and return it. Raises RadioLost."""
 
 
 class ReceiveQueue:
-    """Packets that were heard and wait to be taken in; one more is lost, as on the air."""
+    """Received packets that wait to be taken in. A packet beyond PACKETS_MAX is lost, as on the
+    air.
+    """
 
     def __init__(self) -> None:
         self._heard, self._packets = trio.open_memory_channel[HeardPacket](PACKETS_MAX)
@@ -88,18 +90,19 @@ class ReceiveQueue:
 
 
 class AirReception(Protocol):
-    """The way in from the air, as `contract.Reception`."""
+    """Receiving side of a radio channel, similar to `contract.Reception`."""
 
     async def receive(
         self, body: bytes, *, damage: str = "", rssi: int | None = None, snr: int | None = None
     ) -> AirTurn:
-        """Take in one packet, as well as it was heard. Returns once it is on disk."""
+        """Take in one packet, with its signal strength. Returns when the packet is on disk."""
 
 
 class RadioOutbox(Outbox, Protocol):
     async def acknowledged(self, transmission: Transmission) -> bool:
-        """Wait until a station says that it has all of it; False when what a station says of a
-        later one shows that this one was missed."""
+        """Wait until a station confirms all of it. Return False if a station's confirmation of a
+        later packet shows that it missed this one.
+        """
 
     def try_again(self) -> None:
-        """Let what waits for its next try, as nobody answered, go at once."""
+        """Send the unanswered Packages that wait for a retry at once."""

@@ -1,17 +1,17 @@
-"""How whatever is at a port is asked what it is: the socket that each radio and modem fills.
+"""Identifies the device at a port. Each kind of radio and modem supplies a `Recognition`.
 
-What is there hears the questions to all others, too. So each question begins with `GUARD`, and none
-holds what a firmware of another kind would obey:
+A device also receives the questions to all other kinds. So each question begins with `GUARD`, and a
+question must not contain bytes that another kind of firmware would obey:
 
-    a KISS TNC     takes what follows a FEND for a frame: of command 13 with the guard, which there
-                   is not. Without it the node link's hello, which begins with 00, were data, and
-                   would be transmitted as the next FEND comes
-    an RNode       obeys each byte behind a FEND as it comes, and has no command 13 either. What
-                   would begin with the letters S or T there would change what it has stored
-    a modem        takes a line at a time, and refuses one that is no AT command, or no JSPR
-    Meshtastic, MeshCore's companion and a node skip what is no frame of theirs
+ a KISS TNC     takes the bytes after a FEND as a frame. With the guard that is command 13, which
+                does not exist. Without it the node link's hello, which begins with 00, would be
+                data, and would be transmitted at the next FEND
+ an RNode       obeys each byte after a FEND at once, and has no command 13 either. Bytes that
+                begin with the letters S or T would change its stored settings
+ a modem        takes one line at a time, and rejects a line that is no AT command, or no JSPR
+ Meshtastic, MeshCore's companion and a node skip bytes that are not their frames
 
-No question sets anything, and nothing is transmitted on the air.
+A question never changes a setting, and nothing is transmitted on the air.
 """
 
 from __future__ import annotations
@@ -27,69 +27,69 @@ Read = TypeVar("Read")
 
 GUARD = b"\r"
 ROUNDS = 2
-"""How often all are asked: a board that starts as its port is opened misses the first."""
+"""Rounds of questions: a board that starts when its port is opened misses the first round."""
 PATIENCE = 0.8
-"""Seconds for an answer, unless its kind says otherwise."""
+"""Seconds for an answer, unless the kind sets another time."""
 SAID_MAX = 8_192
-"""Bytes of what is said that are looked at."""
+"""Largest number of received bytes that are examined."""
 SHOWN = 40
-"""Characters of it that people are shown."""
+"""Characters of the received text that are shown to people."""
 
 
 class DeviceLine(Protocol):
-    """Raises PortLost once it is gone."""
+    """Line to a device. Its methods raise PortLost when the device is gone."""
 
     async def read(self) -> bytes: ...
     async def write(self, data: bytes) -> None: ...
 
 
 class DeviceReport(NamedTuple):
-    """What a device tells of itself; no key is among it."""
+    """Description of a device from its own answers; it never contains a key."""
 
     what: str
-    """Which it is, for people."""
+    """Kind of device, for people."""
     lines: tuple[str, ...] = ()
-    """How it is set, for people."""
+    """Current settings, for people."""
     trouble: tuple[str, ...] = ()
-    """What is wrong with that, and what to do."""
+    """Problems with the settings, each with a remedy."""
     facts: Mapping[str, Any] = {}
-    """The same for programs."""
+    """The same facts for programs."""
     settings: Mapping[str, str] = {}
-    """Settings of the agent's that follow from what it tells."""
+    """Settings of the agent that follow from the answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """Describes how one kind of device is recognised."""
+    """How one kind of device is recognised."""
 
     name: str
-    """What the settings call it."""
+    """Name of the kind in the settings."""
     turn: int
-    """The lowest is asked first."""
+    """Order of the questions; the lowest is first."""
     baud: int
     question: Callable[[], bytes]
-    """Makes what it is asked, without the guard; empty where it speaks by itself."""
+    """Makes the question, without the guard; empty if the device transmits by itself."""
     is_answer: Callable[[bytes], bool]
-    """Whether its answer is in what was said so far."""
+    """Returns True if the received bytes contain its answer."""
     tell: Callable[[DeviceLine], Awaitable[DeviceReport]]
-    """Asks one that was recognised all that it tells, within its own deadline. Raises RadioLost and
-    PortLost, in groups."""
+    """Queries a recognised device for its full report, within its own deadline. Raises RadioLost
+    and PortLost, in groups."""
     tcp_port: int = 0
-    """Where it listens if it has a network; 0: it has none."""
+    """TCP port of the device in a network; 0 for none."""
     patience: float = PATIENCE
     """Seconds for its answer."""
 
 
 class Unrecognised(NamedTuple):
-    """What is known of a device that is none of those that were asked for."""
+    """Facts about a device that is none of the kinds in question."""
 
     said: bytes
-    """What it said, or the last of it, without what it was sent."""
+    """The last bytes that it sent, without echoes of the questions."""
     echoes: bool
-    """It gives back what it is sent."""
+    """True if it returns the bytes that it receives."""
 
     def in_words(self) -> str:
-        """Return for people what is known of it, and what it may be."""
+        """Return the known facts for people, and what the device may be."""
         if self.said:
             shown = self.said.decode("ascii", "backslashreplace")[:SHOWN]
             return (
@@ -108,7 +108,7 @@ class Unrecognised(NamedTuple):
 
 
 class _Hearing:
-    """What was said, apart from what it was sent itself."""
+    """Bytes that the device has sent, without the echoed questions."""
 
     def __init__(self) -> None:
         self._said = bytearray()
@@ -124,22 +124,23 @@ class _Hearing:
     def said(self) -> bytes:
         said = bytes(self._said)
         for each in self._asked:
-            # Of their ends a terminal makes something of its own.
+            # Terminals change line endings in the echo: compare without them.
             said = said.replace(each.strip(b"\r\0"), b"")
         return said
 
     def verdict(self) -> Unrecognised:
         said = self.said()
         echoes = len(said) < len(self._said)
-        # A terminal gives lines back in its own way, with prompts between them.
+        # A terminal returns lines in its own form, with prompts between them.
         return Unrecognised(b"" if echoes and not said.strip(b"\r\n\0") else said, echoes)
 
 
 async def recognise(
     line: DeviceLine, asked: Sequence[Recognition], known: Sequence[Recognition] = ()
 ) -> Recognition | Unrecognised:
-    """Ask a device on an open line the question of each kind in turn; it may answer as one of
-    `known`, too. Raises PortLost."""
+    """Send the question of each kind in `asked` in turn, and return the kind of the answer, which
+    may also be one of `known`. Return Unrecognised if no kind answers. Raises PortLost.
+    """
     hearing = _Hearing()
     for number in range(ROUNDS):
         for kind in sorted(asked, key=lambda each: each.turn):
@@ -165,8 +166,9 @@ async def answer_to(
     read: Callable[[bytes], Read | None],
     seconds: float = PATIENCE,
 ) -> Read | None:
-    """Say something, and return what `read` finds in all that is said within so many seconds; None
-    where that is nothing. Raises PortLost."""
+    """Send `question`, and return the value that `read` finds in the bytes received within
+    `seconds`; None if it finds nothing. Raises PortLost.
+    """
     said = bytearray()
     with waits.move_on_after(seconds):
         if question:

@@ -1,4 +1,4 @@
-"""The IP link's messages, kept by its flight recorder as they pass."""
+"""Records the IP link's messages in the flight recorder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fieldagent.wire import trace
 
 
 class RecordedSocket:
-    """Implements `http.link_session.LinkSocket` with another one."""
+    """Implements `http.link_session.LinkSocket` on top of another socket."""
 
     def __init__(self, socket: LinkSocket, recorder: FlightRecorder, address: str) -> None:
         self._socket = socket
@@ -33,6 +33,6 @@ class RecordedSocket:
         await self._socket.send(message)
 
     async def close(self, code: int, reason: str) -> None:
-        """Tell the peer why, and wait until it says the same."""
+        """Send the peer the reason, and wait until it closes too."""
         self._recorder.happened(f"closed by the kit: {code} {reason}")
         await self._socket.close(code, reason)

@@ -1,4 +1,4 @@
-"""A channel's recovery command: what a user knows that brings a stuck modem back."""
+"""Runs a channel's recovery command: a user's own command that brings back a stuck modem."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from fieldagent.system.process_group import end_group
 log = logging.getLogger(__name__)
 
 DEADLINE = 120.0
-"""Seconds; shorter than the silence after which the agent is thought dead."""
+"""Seconds for the command; less than the silence after which the watchdog considers the
+agent dead."""
 
 
 async def run_command(setting: str, command: str) -> None:
-    """Run what this setting names through /bin/sh in its own process group; what it prints goes to
-    our log's place."""
+    """Run the command of this setting through /bin/sh in its own process group. Its output goes to
+    the agent's log.
+    """
     try:
         process = await trio.lowlevel.open_process(
             ["/bin/sh", "-c", command],

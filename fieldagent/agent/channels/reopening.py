@@ -1,4 +1,4 @@
-"""Serves a device for ever: absent, unplugged or without power, it is opened again."""
+"""Serves a device forever: if it is absent, unplugged or without power, it is opened again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fieldagent.system import waits
 from fieldagent.system.error_groups import first_error
 
 REOPEN_AFTER = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds between tries to open the device, the last for ever."""
+"""Seconds between attempts to open the device; the last value repeats."""
 STEADY = 60.0
-"""Seconds that it must have worked for the tries to begin anew: one that answers at first and then
-refuses something is not opened each second."""
+"""Seconds that the device must have worked before the pauses start again from the first. So a
+device that answers first and then refuses something is not opened each second."""
 
 
 async def no_healing() -> bool:
-    """Leave the device as it is, and say that nothing was done."""
+    """Return False: no recovery step is taken."""
     return False
 
 
@@ -31,11 +31,11 @@ async def keep_open(
     link: ChannelLink,
     heal: Callable[[], Awaitable[bool]] = no_healing,
 ) -> NoReturn:
-    """Call `work` for ever: it opens the device and works with it until it raises one of `lost`,
-    which `tell` is told.
+    """Call `work` forever. It opens the device and works with it until it raises one of `lost`,
+    which is passed to `tell`.
 
-    `progress` is called before each try, and `heal` after each that failed. It tells whether it did
-    something, so that another try is worth while soon, and takes two minutes and a half at most.
+    `progress` is called before each attempt, and `heal` after each. `heal` returns True if it took
+    a step, so that another attempt is worthwhile soon. It takes at most two and a half minutes.
     """
     tries = 0
     while True:

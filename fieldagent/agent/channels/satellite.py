@@ -1,15 +1,15 @@
 """Drives an Iridium 9602/9603 on a serial line, for as long as the agent runs.
 
-The intent is on disk before each session and settled after it. Nothing is called sent unless the
-modem held our bytes when the session began, and its MOMSN moved by one: after each session both are
-asked for, which is free (+SBDSX). Where a reset may have emptied the buffer, or a reply was lost,
-the message goes again; the number inside it makes a second copy harmless.
+The intent is on disk before each session and settled after it. A message counts as sent only if the
+modem held its bytes when the session began and the MOMSN moved by one. Both are queried after each
+session, which is free (+SBDSX). If a reset may have emptied the buffer, or a reply was lost, the
+message is sent again. The number inside it makes a second copy harmless.
 
-| after the session | it told sent | it told not sent |
+| after the session | modem reported sent | modem reported not sent |
 |---|---|---|
 | our bytes still there, MOMSN moved by one | sent | sent |
 | our bytes still there, MOMSN the same | not sent | not sent |
-| our bytes gone: reset | doubtful | not sent, doubtful where the MOMSN moved |
+| our bytes gone: reset | in doubt | not sent; in doubt if the MOMSN moved |
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ from fieldagent.wire.sbd_status import MT_STATUS, MoStatus, SessionVerdict, mo_s
 log = logging.getLogger(__name__)
 
 HOLD_EACH = 10
-"""Of how many looks one asks whether the modem's settings stand."""
+"""Number of looks at the modem, of which one also verifies its settings."""
 NO_SERVICE_WAIT = 120.0
-"""Seconds after which a session is tried although the modem sees no network."""
+"""Seconds after which a session is tried although the modem reports no network."""
 WRITE_TRIES = 3
 EMPTY_MAX = 3
-"""Sessions in a row, told as sent with the MOMSN moved and no other sign of a reset, after which an
-empty buffer is taken for a habit of this modem's, unless it was ever seen to keep what it sent.
-Otherwise a message would go for ever."""
+"""Number of sessions in a row after which an empty buffer counts as a habit of this modem, if it
+was never seen to keep a sent message. Each was reported as sent, with the MOMSN moved and no
+other sign of a reset. Without this limit a message would be sent forever."""
 
 
 async def run(
@@ -79,10 +79,10 @@ async def run(
     heal: Callable[[], Awaitable[bool]] = no_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Serve one modem for ever: absent, unplugged, without power or account, it goes on.
+    """Serve one modem forever, also while it is absent, unplugged, or without power or account.
 
-    `pace` is what earlier runs left; `progress` is called at least once a minute and a half. Where
-    the modem `registers`, it does so by itself wherever it was carried.
+    `pace` holds the results of earlier runs. `progress` is called at least every 90 seconds. If
+    `registers` is true, the modem registers by itself wherever it is carried.
     """
     more = (sbd.REGISTRATION,) if registers else ()
 
@@ -110,33 +110,34 @@ async def run(
 
 @dataclass(slots=True)
 class Pace:
-    """What the sessions so far have shown of the link: it outlives the port, and the driver."""
+    """Facts about the link from the sessions so far. It outlives the port and the driver."""
 
     random: randomness.Random
     mailbox_check: float | None = None
-    """Seconds after which the mailbox is asked without a ring."""
+    """Seconds after which the mailbox is checked without a ring; None for never."""
     last_session: float = field(default_factory=trio.current_time)
     rest: LinkRest = field(default_factory=LinkRest)
     mailbox: GatewayMailbox = field(default_factory=GatewayMailbox)
     empty: int = 0
     """Sessions in a row that left an empty buffer and no other sign of a reset."""
     keeper: str | None = None
-    """The IMEI of the modem that was seen last to keep what it had sent."""
+    """IMEI of the last modem that kept a message after sending it."""
 
     def note_kept(self, modem: str) -> None:
-        """Note that what it sent is still in its buffer: one that is empty was emptied."""
+        """Note that the modem kept its sent message: from now on an empty buffer means a reset."""
         self.keeper, self.empty = modem, 0
 
     def count_empty(self, modem: str, looks_sent: bool) -> bool:
-        """Count a session that left an empty buffer. Return whether that is a habit of this modem's
-        by now: nothing else speaks of a reset, time after time."""
+        """Count a session that left an empty buffer. Return True if that is a habit of this modem,
+        because nothing else has shown a reset in EMPTY_MAX sessions.
+        """
         self.empty = self.empty + 1 if looks_sent and modem != self.keeper else 0
         return self.empty >= EMPTY_MAX
 
 
 @dataclass(slots=True)
 class SatelliteDriver:
-    """What happens between one opening of the port and its loss."""
+    """Drives the modem from one opening of the port to its loss."""
 
     modem: Modem
     outbox: Outbox
@@ -150,11 +151,12 @@ class SatelliteDriver:
         self.mail = MailReader(self.modem, self.reception, self.pace.mailbox, self._unless_urgent)
 
     async def work(self) -> NoReturn:
-        """Settle what an earlier opening left, then hold one session after another as they fall
-        due. Raises PortLost, ModemSilent and RemoteProtocolError: the port is opened anew."""
+        """Settle the intent of an earlier opening, then hold sessions as they are due. Raises
+        PortLost, ModemSilent and RemoteProtocolError; the caller then reopens the port.
+        """
         self.outbox.fit(Carriage(sbd.MO_BYTES, sbd.MO_BYTES, CREDITS))
         status = await self.modem.status()
-        # The only sign of what came while the modem, or we, were off.
+        # The status is the only sign of a message that came while the modem or the agent was off.
         self.pace.mailbox.queued = max(self.pace.mailbox.queued, status.waiting)
         await self._account_for_check(status)
         self.pace.mailbox.withheld = False
@@ -186,7 +188,9 @@ class SatelliteDriver:
         self.link.reason = held or mailbox
 
     def _mail_held_back(self) -> str:
-        """Return why what waits at the gateway is not fetched, where that is for its price."""
+        """Return the reason why waiting messages are not fetched if that is their cost, else an
+        empty string.
+        """
         waiting = self.pace.mailbox.queued
         if not (self.modem.rang or waiting) or self.outbox.allowance(mailbox=True) != 0:
             return ""
@@ -196,10 +200,10 @@ class SatelliteDriver:
             " for what the kit has to say"
         )
 
-    # When there is something to do.
+    # Waiting for the next task.
 
     async def _until_due(self) -> None:
-        """Wait for a Package or a message; look at an idle modem now and then."""
+        """Wait until a Package or a message is due, and check an idle modem regularly."""
         looks = 0
         while not self._mailbox_is_due():
             if await self._wait(next_look(), self._package_due, self._mailbox_due):
@@ -211,7 +215,7 @@ class SatelliteDriver:
                 await self.modem.hold_settings()
             self._show()
         if self.modem.service is False:
-            # It may be that it does not tell any more.
+            # The modem may have lost the setting that makes it report its service.
             await self.modem.hold_settings()
             urgent = partial(self.outbox.ready, urgent=True)
             self.link.next_look = trio.current_time() + NO_SERVICE_WAIT
@@ -221,12 +225,14 @@ class SatelliteDriver:
         return await first_of(seconds, self.progress, *events)
 
     async def _package_due(self) -> None:
-        """And the link may be tried again."""
+        """Wait until a Package is ready and the link may be tried again."""
         await self.outbox.ready()
         await self._rested(urgent=False)
 
     async def _rested(self, *, urgent: bool) -> None:
-        """The link may be tried again; for an SOS that is sooner, be it this one or another."""
+        """Wait until the link may be tried again. The wait is shorter for an SOS, also for an SOS
+        that arrives during it.
+        """
 
         async def is_over(urgent: bool) -> None:
             await until_rested(
@@ -257,14 +263,14 @@ class SatelliteDriver:
         free = not pace.mailbox.withheld
         return wanted and rested and free and self.outbox.allowance(mailbox=True) != 0
 
-    # One session.
+    # A session.
 
     async def _session(self) -> None:
         status = await self.modem.status()
         if status.mt_flag and not self.pace.mailbox.withheld:
             await self.mail.read(needed=True)
         await self.modem.hold_settings()
-        # It may have heard the network since it was set up.
+        # The modem may have received the network's time since it was set up.
         await self.modem.ask_time()
         await self.outbox.fix_dates()
         transmission = self.outbox.load(sbd.MO_BYTES)
@@ -272,7 +278,7 @@ class SatelliteDriver:
             await self._give(transmission, status.momsn)
         elif self._mailbox_is_due():
             if not await self.modem.clear(sbd.CLEAR_MO) and status.mo_flag:
-                # What is left in it would go, and be paid for, again.
+                # The old message would be sent, and billed, again.
                 self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
                 return
             self.pace.mailbox.begun = (self.modem.imei, status.momsn)
@@ -282,7 +288,9 @@ class SatelliteDriver:
         await self._converse(transmission, status.momsn)
 
     async def _give(self, transmission: Transmission, momsn: int) -> None:
-        """Put it into the modem and write the intent; if that fails it was not sent."""
+        """Write the message into the modem and store the intent. If either fails, the message was
+        not sent.
+        """
         try:
             await self._store(transmission)
             await self.outbox.intend(transmission, modem=self.modem.imei, at_modem=momsn)
@@ -301,7 +309,9 @@ class SatelliteDriver:
         raise ModemSilent(f"the modem does not take messages: {result.name}")
 
     async def _converse(self, transmission: Transmission | None, momsn: int) -> None:
-        """A session with the gateway. A reply that is lost leaves the intent to be resolved."""
+        """Hold a session with the gateway. If its reply is lost, the intent stays and is resolved
+        later.
+        """
         self.link.state = LinkState.BUSY
         rang, self.modem.rang = self.modem.rang, False
         try:
@@ -327,7 +337,9 @@ class SatelliteDriver:
         await self._take_mail(result, status, rang, alone=transmission is None)
 
     async def _verdict(self, status: MoStatus, momsn: int) -> SessionVerdict:
-        """By the modem's own numbers, as the table at the head of this file has it."""
+        """Decide if the message was sent, from the MO status, the MOMSN before and after, and the
+        buffer (see the table at the top of this module).
+        """
         wrote, resets = self.modem.holds_ours, self.modem.resets
         after = await self.modem.status()
         moved = after.momsn == (momsn + 1) % sbd.MOMSN_MODULUS
@@ -352,7 +364,7 @@ class SatelliteDriver:
 
     def _judge_link(self, status: MoStatus, verdict: SessionVerdict) -> None:
         if status.verdict is SessionVerdict.SENT:
-            # Whatever it told of it before.
+            # The network is available, whatever the modem reported before.
             self.modem.service = True
         if verdict is SessionVerdict.SENT:
             self.pace.rest.succeeded()
@@ -372,13 +384,15 @@ class SatelliteDriver:
         if verdict is SessionVerdict.DOUBTFUL:
             await self.link.recorder.fault(f"nobody knows whether it left: {status.means}")
         if verdict is SessionVerdict.SENT:
-            # The modem keeps what it sent: another session would send and bill it again.
+            # The modem keeps its sent message: another session would send and bill it again.
             await self.modem.clear(sbd.CLEAR_MO)
 
     async def _take_mail(
         self, result: sbd.SessionResult, status: MoStatus, rang: bool, *, alone: bool
     ) -> None:
-        """Whatever became of the MO message; what came is on disk before the next session."""
+        """Store a received message before the next session, whatever the result of the outgoing
+        message was.
+        """
         reached = status.verdict is SessionVerdict.SENT
         if reached:
             chance = self.pace.random.random()
@@ -392,19 +406,21 @@ class SatelliteDriver:
             await self.outbox.spend(1)
 
     async def _account_for_check(self, status: sbd.BufferStatus) -> None:
-        """Of a mailbox check whose reply was lost the number tells whether it is to be paid for;
-        what it brought is in the modem, and booked when it is read."""
+        """Book a mailbox check whose reply was lost, if the MOMSN shows that it took place. A
+        message that it brought is in the modem and is booked when it is read.
+        """
         begun, self.pace.mailbox.begun = self.pace.mailbox.begun, None
         if begun is None or begun == (self.modem.imei, status.momsn) or status.mt_flag:
             return
         self.pace.mailbox.rest(trio.current_time(), self.pace.random.random())
         await self.outbox.spend(1)
 
-    # A session whose end nobody saw.
+    # Sessions whose end is unknown.
 
     async def _resolve(self, intent: Intent) -> None:
-        """The modem's numbers tell whether it was sent; if not, the identical bytes go first, but
-        for an SOS: what is doubtful waits for that."""
+        """Decide from the modem's numbers if the message was sent. If it was not, send the
+        identical bytes again first, unless an SOS waits: the message in doubt waits for that.
+        """
         urgent = intent.transmission.urgent
         await self._rested(urgent=urgent)
         status = await self.modem.status()
@@ -431,14 +447,14 @@ class SatelliteDriver:
                 intent.transmission, Outcome.NOT_SENT, reason="an SOS went first"
             )
             return
-        # Before its bytes are in the modem again: a session of nothing may have moved the number,
-        # and by that of before they would be taken for sent where power fails now.
+        # Store the intent before the bytes are in the modem again. An empty session may have moved
+        # the MOMSN. If power failed now, the old number would make these bytes look sent.
         await self.outbox.intend(intent.transmission, modem=self.modem.imei, at_modem=status.momsn)
         await self._store(intent.transmission)
         await self._converse(intent.transmission, status.momsn)
 
     async def _unless_urgent(self, seconds: float) -> bool:
-        """Wait so long; return True, at once, where an SOS waits."""
+        """Wait that many seconds. Return True, at once, if an SOS waits."""
         return await self._wait(seconds, partial(self.outbox.ready, urgent=True))
 
     async def _urgent_waits(self) -> bool:
@@ -457,6 +473,6 @@ _OUTCOMES = {
 
 
 def _asked_in_words(result: sbd.SessionResult, status: MoStatus) -> str:
-    """Return how a session ended that had nothing to send."""
+    """Return the result, for people, of a session without an outgoing message."""
     reached = status.verdict is SessionVerdict.SENT
     return MT_STATUS.get(result.mt_status, "mail was asked for") if reached else status.means

@@ -1,9 +1,9 @@
-"""Reads MT messages out of an SBD modem: verified, stored, and only then cleared.
+"""Reads MT messages out of an SBD modem: each is verified, stored, and only then cleared.
 
-Noise on the serial line costs another try, and not the message, of which the modem has the only
-copy. One that comes garbled is read again after 1, 5 and 30 s, and then at each look; it stays
-until it can be read, another needs its place, or ten minutes have passed. Then what there is of it
-is kept, and the hub is told, which sends it again.
+Noise on the serial line costs another attempt but not the message, because the modem holds the only
+copy. A garbled message is read again after 1, 5 and 30 s, and then at each look. It stays in the
+modem until it can be read, another message needs its place, or ten minutes have passed. Then the
+readable part is kept, and the hub is notified and sends the message again.
 """
 
 from __future__ import annotations
@@ -24,44 +24,43 @@ from fieldagent.wire.envelope import Unreadable
 log = logging.getLogger(__name__)
 
 PAUSES = (1.0, 5.0, 30.0)
-"""Seconds before a message that came garbled is read again. An SOS ends them."""
+"""Seconds before a garbled message is read again. An SOS ends the pauses."""
 TRIES_BESIDE = 2
-"""How often one that was read with pauses before is read at one moment."""
+"""Attempts per look at a message that was already read with pauses."""
 GARBLED_MAX = 600.0
-"""Seconds for which the modem keeps a message that cannot be read, where nothing needs its
-place."""
+"""Seconds for which an unreadable message stays in the modem, if its place is not needed."""
 GARBLED = "its sum was wrong, or its end lacked, each time that it was read"
 STAYS = "a message is garbled on the serial line and is read again: check the cable"
 
 
 class MailRead(Enum):
-    """What came of reading the modem's message."""
+    """Result of reading the modem's message."""
 
     STORED = auto()
-    """Or kept as it came: it is booked."""
+    """It is stored, readable or not, and booked."""
     STAYS = auto()
-    """It is garbled and stays in the modem: it is booked when that ends."""
+    """It is garbled and stays in the modem; it is booked later."""
     NOTHING = auto()
-    """Nothing came of it, and nothing is booked."""
+    """The modem gave nothing, and nothing is booked."""
 
 
 @dataclass(slots=True)
 class MailReader:
-    """Reads what one modem holds, from the opening of its port until the port is lost."""
+    """Reads one modem's messages, from the opening of its port until the port is lost."""
 
     modem: Modem
     reception: Reception
     mailbox: GatewayMailbox
     pause: Callable[[float], Awaitable[bool]]
-    """Waits so many seconds; returns at once, and True, where an SOS waits."""
+    """Waits that many seconds; returns True, at once, if an SOS waits."""
     garbled_since: float | None = None
-    """By trio's clock."""
+    """Time when the message first came garbled, by trio's clock; None if it is not garbled."""
     _size: int = 0
-    """Its bytes as the session told that brought it; 0 where none did."""
+    """Size in bytes, as the session reported it; 0 if unknown."""
 
     async def read(self, *, needed: bool = False, size: int = 0) -> MailRead:
-        """Read the message. With `needed` another is about to take its place: it does not stay.
-        `size`: its bytes, where a session has just told.
+        """Read the message. With `needed`, another message is about to take its place, so it does
+        not stay. `size` is its size in bytes, if a session has just reported it.
 
         Raises ModemSilent, PortLost.
         """
@@ -94,7 +93,7 @@ class MailReader:
         return MailRead.STORED if read.body else MailRead.NOTHING
 
     async def _try(self) -> tuple[sbd.MobileTerminated | None, bool]:
-        """Return what was read at the best, and whether an SOS is not to wait for more."""
+        """Return the best reading, and True if a waiting SOS ended the pauses."""
         before = self.garbled_since is not None or self.mailbox.withheld
         pauses = (0.0,) * TRIES_BESIDE if before else (0.0, *PAUSES)
         best, hurry = None, False

@@ -1,5 +1,6 @@
-"""What the driver of any satellite modem waits for: the first of some events, the end of a rest, a
-person who asks; and what it shows while the modem is away."""
+"""Waits of every satellite driver: for the first of several events, the end of a pause, or a
+person's request. Also shows that the modem is away.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from fieldagent.system import waits
 log = logging.getLogger(__name__)
 
 PROGRESS_EVERY = 60.0
-"""Seconds between two calls of `progress` while nothing happens."""
+"""Seconds between two calls of `progress` while idle."""
 LOOK_EVERY = 60.0
-"""Seconds between two looks at an idle modem: for a ring that was missed, a reset, the sky."""
+"""Seconds between two looks at an idle modem: for a missed ring, a reset, or the sky."""
 
 
 def next_look() -> float:
@@ -29,7 +30,9 @@ def next_look() -> float:
 async def first_of(
     seconds: float, progress: Callable[[], None], *events: Callable[[], Awaitable[None]]
 ) -> bool:
-    """Wait for the first of these events, showing progress. False when none came in time."""
+    """Wait for the first of these events, and call `progress` regularly. Return False if none came
+    in time.
+    """
     with waits.move_on_after(seconds) as limit:
         async with trio.open_nursery() as nursery:
 
@@ -52,15 +55,16 @@ async def until_rested(
     *,
     urgent: bool,
 ) -> None:
-    """Wait until the link may be tried again; `news` waits until the modem says something, as that
-    the network is back, which `service` then tells."""
+    """Wait until the link may be tried again. `news` waits for an unsolicited report of the modem,
+    such as the return of the network, which `service` then returns.
+    """
     while trio.current_time() < (ends := rest.ends(service(), urgent=urgent)):
         with trio.move_on_at(ends):
             await news()
 
 
 async def obey(link: ChannelLink, rest: LinkRest, tell: Callable[[], None]) -> NoReturn:
-    """End the rest whenever a person asks for it; `tell` wakes who waits for its end."""
+    """End the pause whenever a person requests it; `tell` wakes the task that waits for its end."""
     while True:
         await link.asked()
         rest.end()
@@ -68,7 +72,7 @@ async def obey(link: ChannelLink, rest: LinkRest, tell: Callable[[], None]) -> N
 
 
 def note_absent(link: ChannelLink, error: BaseException) -> None:
-    """Show that the modem is away, and log it where that is news."""
+    """Show that the modem is away, and log it if the reason is new."""
     if (link.state, link.reason) != (LinkState.ABSENT, str(error)):
         log.warning("the satellite modem is away: %s; looking for it again", error)
     link.state, link.reason = LinkState.ABSENT, str(error)

@@ -1,5 +1,6 @@
-"""An Iridium 9602/9603 on an open serial port: commands, their replies, and what it says
-unasked."""
+"""Talks to an Iridium 9602/9603 on an open serial port: commands, replies and unsolicited
+reports.
+"""
 
 from __future__ import annotations
 
@@ -20,55 +21,58 @@ from fieldagent.wire import sbd
 log = logging.getLogger(__name__)
 
 REPLY_MAX = 10.0
-"""Seconds in which any command but a session is answered."""
+"""Seconds in which any command except a session is answered."""
 SESSION_TIME = 60
 """Seconds after which the modem itself ends a session (+SBDST)."""
 SESSION_MAX = SESSION_TIME + 30.0
-"""Seconds after which the host gives a session up: later than the modem does."""
+"""Seconds after which the host gives up a session, later than the modem."""
 WRITE_MAX, SLOWEST = 2.0, 120.0
-"""Seconds in which +SBDWB is answered once the payload has gone, at so many bytes a second."""
+"""Seconds in which +SBDWB is answered after the payload has left, and the lowest speed in bytes per
+second."""
 FILL_EVERY = 0.1
 READ_MAX = WRITE_MAX + sbd.MT_BYTES / 60.0
-"""Seconds in which a message is read out of the modem, its end included, also at 600 baud; and one
-that is longer goes on."""
+"""Seconds in which a message is read out of the modem to its end, even at 600 baud. A reading that
+still makes progress continues."""
 
 
 class ModemSilent(Exception):
-    """A command was not answered in time, or by something that is no answer."""
+    """The modem did not answer a command in time, or its answer makes no sense."""
 
 
 @dataclass(slots=True)
 class Modem:
-    """Commands and their replies over one open port; unsolicited events go to `link` and `rang`."""
+    """Commands and replies over one open port. Unsolicited reports go to `link`, `rang` and
+    `service`.
+    """
 
     port: SerialPort
     link: ChannelLink
     conversation: sbd.Conversation = field(default_factory=sbd.Conversation)
     rang: bool = False
     news: trio.Event = field(default_factory=trio.Event)
-    """Set when the modem said something unasked, and then replaced."""
+    """Set when the modem sent an unsolicited report, and then replaced."""
     service: bool | None = None
     imei: str = ""
     last_read: sbd.MobileTerminated | None = None
     holds_ours: bool = False
-    """The MO buffer holds what we wrote last: nothing since then shows a reset, which empties
-    it."""
+    """True if the MO buffer holds our last message. A reset empties it; no reset has shown
+    since."""
     resets: int = 0
-    """How often it was found to have been reset."""
+    """Number of resets that were noticed."""
     settings: tuple[sbd.LineSetting, ...] = (sbd.RINGS, sbd.SIGNAL_AND_SERVICE)
-    """What only we set."""
+    """Settings that only the agent makes."""
     untold: set[sbd.LineSetting] = field(default_factory=set)
-    """Those that this modem does not tell when it is asked."""
+    """Settings that this modem does not report when queried."""
     refused: set[str] = field(default_factory=set)
     """Commands that this modem does not know."""
     echo_shows_reset: bool = True
-    """Not where the modem echoes whatever it is told."""
+    """True if an echo shows a reset; False if the modem always echoes."""
     _replies: tuple[
         trio.MemorySendChannel[sbd.SbdEvent], trio.MemoryReceiveChannel[sbd.SbdEvent]
     ] = field(default_factory=lambda: trio.open_memory_channel[sbd.SbdEvent](64))
 
     async def listen(self) -> NoReturn:
-        """Feed the conversation; the only reader of the port."""
+        """Pass received bytes to the conversation; this is the only reader of the port."""
         while True:
             self.conversation.receive_data(await self.port.read())
             while (event := self.conversation.next_event()) is not sbd.NEED_DATA:
@@ -91,12 +95,14 @@ class Modem:
         self.tell()
 
     def tell(self) -> None:
-        """Wake who waits for news: there is some."""
+        """Wake the tasks that wait for news."""
         self.news.set()
         self.news = trio.Event()
 
     async def ask(self, command: str, seconds: float = REPLY_MAX) -> sbd.ModemReply:
-        """Give a command, and return its reply. Raises ModemSilent, also for another answer."""
+        """Send a command and return its reply. Raises ModemSilent, also if the answer is not a
+        reply.
+        """
         event = await self._ask(command, seconds)
         if not isinstance(event, sbd.ModemReply):
             raise ModemSilent(f"{command} was answered by {event}")
@@ -128,7 +134,7 @@ class Modem:
         self.last_read = self.conversation.give_up() or self.last_read
 
     async def write(self, body: bytes) -> sbd.WriteResult:
-        """Put a message into the MO buffer."""
+        """Write a message into the MO buffer, and return the modem's result."""
         command = sbd.write_binary(len(body))
         event = await self._ask(command, REPLY_MAX)
         if isinstance(event, sbd.ModemReply):
@@ -142,8 +148,10 @@ class Modem:
         return result
 
     async def _write_result(self, command: str, size: int) -> sbd.SbdEvent:
-        """Where a byte was lost, the modem waits for it for 60 s: line ends take its place, so that
-        the sum is wrong at once. One too many is an empty command."""
+        """Return the reply to a written message. If a byte was lost, the modem waits 60 s for it.
+        Line ends fill the gap, so that the checksum is wrong at once. A surplus line end is an
+        empty command.
+        """
         with waits.move_on_after(WRITE_MAX + size / SLOWEST):
             return await self._replies[1].receive()
         async with trio.open_nursery() as nursery:
@@ -158,8 +166,9 @@ class Modem:
             await trio.sleep(FILL_EVERY)
 
     async def read(self) -> sbd.MobileTerminated | None:
-        """Read the message in the modem; return it, or what came of it; None when it would not
-        tell."""
+        """Read the message in the modem. Return it, or the part of it that arrived; None if the
+        modem did not send any.
+        """
         self.last_read = None
         command = sbd.READ_BINARY
         try:
@@ -175,7 +184,7 @@ class Modem:
         return self.last_read
 
     async def set_up(self) -> None:
-        """Set up everything that a reset undoes. Only the first command must succeed."""
+        """Restore all settings that a reset undoes. Only the first command must succeed."""
         self.echo_shows_reset = True
         first = await self._wake_up()
         self.holds_ours = not first.echoed
@@ -189,12 +198,14 @@ class Modem:
             if not reply.ok:
                 log.info("the modem does not know %s; going on without", command)
                 self.refused.add(command)
-        # Firmware TA16005 hangs in its first session where this was not asked.
+        # Firmware TA16005 hangs in its first session without this query.
         await self.ask_time()
 
     async def hold_settings(self) -> None:
-        """Set again what a dip of its power took: where its stored settings are without an echo,
-        nothing else shows it. What the modem does not tell is set each time."""
+        """Repeat settings that a power dip has undone. If the modem's stored settings suppress the
+        echo, nothing else shows the dip. Settings that the modem does not report are repeated
+        each time.
+        """
         for setting in self.settings:
             if setting.command in self.refused:
                 continue
@@ -208,23 +219,28 @@ class Modem:
                 await self.ask(setting.command)
 
     async def ask_time(self) -> None:
-        """Ask what the network's clock shows, and tell it once the modem has heard it."""
+        """Query the network's time, and report it if the modem knows it."""
         unix = sbd.parse_system_time(await self.ask(sbd.SYSTEM_TIME))
         if unix is not None:
             self.link.tell_time(unix)
 
     async def ask_traffic(self) -> int | None:
-        """Return after how many seconds the network takes a session; None where it tells none."""
+        """Return the seconds until the network accepts a session; None if the network does not
+        report it.
+        """
         return sbd.parse_traffic(await self.ask(sbd.TRAFFIC))
 
     async def _wake_up(self) -> sbd.ModemReply:
-        """A modem that has just got power takes a while, and may answer to half a line. One whose
-        stored settings are V0 or Q1 answers nothing that we read before it was told otherwise."""
+        """Send commands until the modem answers. A modem that has just been powered takes a while,
+        and may reply to half a line. A modem whose stored settings are V0 or Q1 gives no
+        readable reply before SET_UP.
+        """
         for command in (sbd.SET_UP, sbd.SET_UP, sbd.AT):
             try:
                 reply = await self.ask(command, 3)
             except ModemSilent:
-                # It may wait for a message that was broken off: this is its end, and the sum wrong.
+                # The modem may wait for the rest of a broken message: these bytes end it with a
+                # wrong checksum.
                 await self._write(command, b"\r" * (sbd.MO_BYTES + 2), REPLY_MAX)
                 continue
             if reply.ok:
@@ -232,8 +248,9 @@ class Modem:
         raise ModemSilent("nothing answers AT there: is it the modem's port, and has it power?")
 
     async def identify(self) -> None:
-        """Ask for IMEI and firmware, and show them among the link's facts. Raises ModemSilent and
-        PortLost; RemoteProtocolError where no IMEI is answered."""
+        """Query IMEI and firmware, and show them among the link's facts. Raises ModemSilent and
+        PortLost; RemoteProtocolError if the reply contains no IMEI.
+        """
         for command in sbd.SERIAL_NUMBERS:
             reply = await self.ask(command)
             if reply.ok:
@@ -245,13 +262,12 @@ class Modem:
             self.link.facts["firmware"] = revision.lines[0]
 
     async def sees_network(self) -> None:
-        """Wait until it does, as far as it tells."""
+        """Wait until the modem no longer reports that it has no network."""
         while self.service is False:
             await self.news.wait()
 
     async def session(self, *, answers_ring: bool) -> sbd.SessionResult:
-        """Run one session with the gateway. Raises RemoteProtocolError where its reply is
-        damaged."""
+        """Hold one session with the gateway. Raises RemoteProtocolError if its reply is damaged."""
         await self.ask(sbd.session_timeout(SESSION_TIME))
         reply = None
         if answers_ring:
@@ -261,8 +277,9 @@ class Modem:
         return sbd.parse_session(reply)
 
     async def clear(self, command: str) -> bool:
-        """Clear the MO or the MT buffer. One that stays full is told: it would go, or be read,
-        again."""
+        """Clear the MO or the MT buffer, and return True if the modem confirms it. Log a warning if
+        not, because the message would be sent or read again.
+        """
         if command == sbd.CLEAR_MO:
             self.holds_ours = False
         reply = await self.ask(command)
@@ -272,7 +289,7 @@ class Modem:
         return cleared
 
     async def status(self) -> sbd.BufferStatus:
-        """Ask where the modem stands; it is set up again if it was reset meanwhile."""
+        """Query the buffers. If the modem was reset, set it up again."""
         reply = await self.ask(sbd.STATUS)
         if reply.echoed and self.echo_shows_reset:
             log.info("the modem was reset: setting it up again")
@@ -292,7 +309,7 @@ class Modem:
 async def open_modem(
     port: str, baud: int, link: ChannelLink, *more: sbd.LineSetting
 ) -> AsyncIterator[Modem]:
-    """Open a modem that has answered and is set up; `more` stands beside what each needs."""
+    """Open a modem that has answered and is set up. `more` adds settings to the usual ones."""
     link.recorder.kind = "sbd"
     async with open_serial(port, baud, link.recorder) as line, trio.open_nursery() as nursery:
         modem = Modem(line, link)

@@ -1,4 +1,4 @@
-"""How `fieldagent check` looks at a serial port: whether it is there, and may be opened."""
+"""Checks a serial port for `fieldagent check`: does it exist, and may it be opened?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fieldagent.system.finding import Finding
 
 
 def check_serial_port(port: Path) -> Finding:
-    """Return whether the serial port could be opened; it is not opened."""
+    """Return a finding that shows if the serial port could be opened, without opening it."""
     try:
         mode = port.stat()
     except OSError as error:
@@ -30,7 +30,7 @@ def _right_to(port: Path, mode: os.stat_result) -> str:
     group = _named(mode.st_gid)
     if mode.st_mode & 0o060 == 0o060 and mode.st_gid:
         return f"`sudo usermod --append --groups {group} $USER`, and log in again"
-    # As a line is on which Linux has a console: its getty takes it back to root alone.
+    # Linux has a console on such a line: its getty gives it back to root only.
     getty = f"sudo systemctl disable --now serial-getty@{port.name}"
     shown = f"{stat.S_IMODE(mode.st_mode):04o}"
     return f"its mode is {shown}, for root alone. Is it a console? `{getty}`, and restart"

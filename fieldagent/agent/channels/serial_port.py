@@ -1,4 +1,4 @@
-"""A serial line as a trio stream: opened and configured by pyserial, read and written by trio."""
+"""Serial line as a trio stream: pyserial opens and configures it, trio reads and writes it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ import trio
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 
 _TAKEN = (errno.EAGAIN, errno.EBUSY)
-"""It is locked (flock(2)), or another program has it for itself alone (TIOCEXCL)."""
+"""Error numbers of a port that is locked (flock(2)) or opened exclusively (TIOCEXCL) by another
+program."""
 
 
 class PortLost(Exception):
-    """The port is not there, cannot be opened, or went away; the text is for people."""
+    """The port is absent, cannot be opened, or was lost; the text is for people."""
 
 
 class PortInUse(PortLost):
-    """Another program has the port; the text says which, and how to end that."""
+    """Another program has the port; the text names it and how to end it."""
 
 
 class SerialPort:
-    """Reads and writes bytes; PortLost when the other end is gone."""
+    """Reads and writes bytes. Raises PortLost if the other end is gone."""
 
     def __init__(
         self, path: str, stream: trio.abc.Stream, recorder: FlightRecorder | None = None
@@ -59,10 +60,10 @@ class SerialPort:
 async def open_serial(
     path: str, baud: int, recorder: FlightRecorder | None = None
 ) -> AsyncIterator[SerialPort]:
-    """Open a port, 8N1 without flow control, for us alone; what goes over it goes to the
-    `recorder`, too. Raises PortLost, and PortInUse where another program has it.
+    """Open a port exclusively, with 8N1 and without flow control. Its traffic is also recorded by
+    `recorder`. Raises PortLost; PortInUse if another program has the port.
 
-    Opening and closing happen in a thread: a driver may block in either.
+    A thread opens and closes the port, because a driver may block in either.
     """
     opening = partial(serial.Serial, path, baud, timeout=0, exclusive=True)
     try:
@@ -88,7 +89,9 @@ async def open_serial(
 
 
 def _read_nothing_only_at_the_end(descriptor: int) -> None:
-    """With VMIN 0, as pyserial leaves it, a line that is silent reads like one that is gone."""
+    """Set VMIN to 1. With VMIN 0, which pyserial sets, a silent line reads like a line that is
+    gone.
+    """
     attributes = termios.tcgetattr(descriptor)
     attributes[6][termios.VMIN] = 1
     termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
