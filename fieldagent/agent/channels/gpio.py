@@ -31,6 +31,7 @@ class GpioLine:
         self._line = _REQUEST.unpack(request)[-1]
 
     def set_high(self) -> None:
+        """Set the line high. Raises OSError."""
         ioctl(self._line, SET_VALUES, _VALUES.pack(1, 1))
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
-"""How far the change of the group's radio-key is on this kit, and who still sends with the old key.
+"""Tracks the change of the group's radio-key on this kit, and which stations still send with the
+old key.
 
-Every kit takes a step before any takes the next, so that everybody hears everybody throughout:
-first each hears both keys and sends with the old one, then with the new one, then has it alone.
+All kits take a step before any kit takes the next step, so that all kits can hear each other
+throughout. At first each kit receives both keys and sends with the old key. Then it sends with the
+new key. At last it has only the new key.
 """
 
 from __future__ import annotations
@@ -18,25 +20,29 @@ if TYPE_CHECKING:
 
 class KeyStep(IntEnum):
     NONE = 0
-    """There is one key, or none."""
+    """The kit has one key, or no key."""
     SENDS_OLD = 1
     SENDS_NEW = 2
 
     @classmethod
     def of(cls, keys: Sequence[bytes], following: Sequence[bytes]) -> KeyStep:
-        """Return the step at which `radio-key` and `radio-key-next` of the settings are."""
+        """Return the step of the change that `radio-key` and `radio-key-next` of the settings
+        describe.
+        """
         if following:
             return cls.SENDS_OLD
         return cls.SENDS_NEW if len(keys) > 1 else cls.NONE
 
 
 class GroupKeys(NamedTuple):
-    """What tags on the air (`wire.envelope.derive_key`, AIR)."""
+    """Keys for tags on the air (`wire.envelope.derive_key`, AIR)."""
 
     keys: Sequence[bytes] = ()
-    """The first tags what is sent, all are heard; without any nothing is tagged."""
+    """Keys that are accepted. The first one tags outgoing packets. Without a key, packets have no
+    tag."""
     dropped: Sequence[bytes] = ()
-    """Who still sends with one of these is named, and not heard."""
+    """Old keys. A station that still sends with one of them is named, and its packets are
+    dropped."""
 
 
 class KeyChange:
@@ -45,21 +51,23 @@ class KeyChange:
         self._neighbours = neighbours
 
     def move(self, step: KeyStep) -> None:
-        """Note that the keys are others from now on: nobody was heard with one of them yet."""
+        """Set the step after a change of keys, and forget with which key each station was heard."""
         self.step = step
         for each in self._neighbours.known.values():
             each.key = None
 
     def name_of(self, key: int | None) -> str | None:
-        """Return which key a packet was tagged with: `old` or `new`; None where there are not
-        two."""
+        """Return the name of the key that tagged a packet, `old` or `new`; None if there is only
+        one key.
+        """
         if self.step is KeyStep.NONE or key is None:
             return None
         return "new" if (key == 0) is (self.step is KeyStep.SENDS_NEW) else "old"
 
     def facts(self) -> dict[str, Any]:
-        """Return for the status of the channel: the step, and who of those in earshot sends with
-        which key."""
+        """Return facts for the channel's status: the step, and the stations in range that send with
+        each key.
+        """
         if self.step is KeyStep.NONE:
             return {}
         stations: dict[str, list[int]] = {"old": [], "new": []}
@@ -69,14 +77,15 @@ class KeyChange:
         return {"keyChange": {"step": int(self.step), **stations}}
 
     def notice(self) -> str:
-        """Return what needs attention until it is over; empty before and after."""
+        """Return a notice for people during the change; empty before and after it."""
         change = self.facts().get("keyChange")
         return in_words(self.step, change["old"], change["new"]) if change else ""
 
 
 def in_words(step: KeyStep, old: Sequence[int], new: Sequence[int]) -> str:
-    """Return the step as a sentence for people. `old` and `new` are the stations that were heard
-    lately to send with that key."""
+    """Return the step as a sentence for people. `old` and `new` are the stations that recently sent
+    with that key.
+    """
     if step is KeyStep.SENDS_OLD:
         heard = f"heard with the new one already: {_listed(new)}"
         does = "sends with radio-key, and hears radio-key-next too"

@@ -1,4 +1,4 @@
-"""Which stations are in earshot: who was heard, when, and how well."""
+"""Stations in range: when each was last heard, and how well."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from math import inf
 from fieldagent.system.lazy_dataclass import dataclass
 
 STATIONS_MAX = 1000
-"""Stations that are remembered. Anybody on the air may claim any number of names."""
+"""Most stations that are remembered, because a sender can claim any number of names."""
 AWAY_AFTER = 3600.0
-"""Seconds after which a station that was not heard is no neighbour any more."""
+"""Seconds without a packet after which a station is no longer a neighbour."""
 
 
 @dataclass(slots=True)
 class HeardStation:
-    """What its last packets told of it."""
+    """Facts about a station from its last packets."""
 
     heard_at: float = -inf
     rssi: int | None = None
-    """In dBm; None where the radio does not tell."""
+    """Signal strength in dBm; None if the radio does not report it."""
     snr: int | None = None
-    """In dB."""
+    """Signal-to-noise ratio in dB; None if unknown."""
     callsign: str | None = None
-    """As it said it; None where it says none."""
+    """Callsign that it transmitted; None if it has not."""
     version: str | None = None
-    """Of its program; None where it has not said it."""
+    """Version of its program; None if unknown."""
     key: int | None = None
-    """Which of the group's keys it sends with; None without any."""
+    """Index of the group key that it sends with; None without a key."""
 
 
 class Neighbours:
-    """`clock` is lived time."""
+    """Table of the stations that were heard. `clock` is elapsed time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.known: dict[int, HeardStation] = {}
-        """Every station that was heard; the one that was heard last is the last."""
+        """All stations that were heard, the most recent last."""
 
     def note(
         self,
@@ -45,7 +45,7 @@ class Neighbours:
         snr: int | None = None,
         key: int | None = None,
     ) -> bool:
-        """Note that a station was heard; return whether it had not been in earshot."""
+        """Record that a station was heard. Return True if it was not in range before."""
         now = self._clock()
         each = self.known.pop(station, None) or HeardStation()
         returned = now - each.heard_at >= AWAY_AFTER
@@ -56,7 +56,7 @@ class Neighbours:
         return returned
 
     def note_callsign(self, station: int, callsign: str) -> None:
-        """Note the callsign of a station that is known. Raises KeyError for another."""
+        """Record the callsign of a known station. Raises KeyError for an unknown station."""
         self.known[station].callsign = callsign
 
     def in_earshot(self) -> list[int]:

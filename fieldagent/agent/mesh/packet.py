@@ -1,8 +1,8 @@
-"""Takes in one packet from the air: whose it is, what it holds, what it acknowledges.
+"""Takes in one packet from the air: its sender, its content and its acknowledgements.
 
-Everybody in earshot hears everything. In the journal a station counts below zero, so that it is
-never taken for one of the hub's numbers. All of a packet is stored in one transaction; what may be
-said and done once that is on disk comes back as a `Packet`.
+All stations in range hear every packet. In the journal a station has a negative number, so that it
+is never confused with a number of the hub. A packet is stored in one transaction. The answers and
+actions that follow once it is on disk are returned as a `Packet`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from fieldagent.wire.seal import is_sealed, unseal
 log = logging.getLogger(__name__)
 
 Numbered = tuple[int, Ack]
-"""The number of an item, and what of it somebody has."""
+"""Number of an item, and the part of it that a station has."""
 AskedFor = tuple[int, int]
-"""A station, and the number of an item of which a fragment came with a request to relay."""
+"""A station, and the number of its item of which a fragment came with a request to relay."""
 ASKED_FOR_MAX = 1000
 _NOT_STORED = (
     RelayRequest
@@ -71,68 +71,73 @@ _NOT_STORED = (
     | Unreadable
 )
 _BY_RADIO = (Rung.PROGRAMS, Rung.RADIO, Rung.READ)
-"""How far a station can say that an item has come with it."""
+"""Stages of an item that a station can report."""
 
 
 @dataclass(slots=True)
 class Packet:
-    """What one packet turned out to hold."""
+    """Content of one packet and the actions that follow."""
 
     station: int
     taken: Taken
     relay: bool = False
-    """It asks that its items be relayed."""
+    """True if the sender asks to relay its items."""
     namesake: bool = False
-    """It is of another kit that has our number."""
+    """True if it is from another kit that has our number."""
     is_echo: bool = False
-    """It is what we said ourselves."""
+    """True if it is our own packet."""
     acks: list[Numbered] = field(default_factory=list)
-    """What is to be acknowledged."""
+    """Acknowledgements that are due."""
     again: set[int] = field(default_factory=set)
-    """Numbers of which a fragment came that was here: what was said of it is lost, most likely."""
+    """Numbers of items of which a known fragment came again, probably because our acknowledgement
+    was lost."""
     heard: list[Numbered] = field(default_factory=list)
-    """What is said of our own items, and brings them on."""
+    """Acknowledgements of our own items that are progress."""
     stopped: list[tuple[int, str]] = field(default_factory=list)
-    """Numbers of our own items that go no further, and where that is."""
+    """Numbers of our own items that are not passed on any further, each with the place."""
     overheard: list[Numbered] = field(default_factory=list)
-    """What is said of the items of others."""
+    """Acknowledgements of other stations' items."""
     relayed: list[Accepted] = field(default_factory=list)
-    """Neighbours' items, and confirmations of parcels, which are in the journal and go into the
-    queues."""
+    """Neighbours' items, and confirmations of parcels, that are in the journal and must be
+    queued."""
     asked_for: set[AskedFor] = field(default_factory=set)
     whole: set[AskedFor] = field(default_factory=set)
     sender: int = 0
-    """Who transmitted it: the station whose it is, or one that repeats it."""
+    """Station that transmitted the packet: its origin, or a station that repeats it."""
     hops: int = 1
-    """Transmissions that brought it here."""
+    """Number of transmissions that brought it here."""
     lacking: dict[int, set[int]] = field(default_factory=dict)
-    """By the number of an item, the stations that are named as lacking it: others are silent."""
+    """Stations that the packet names as missing an item, by the item's number. Other stations do
+    not answer."""
     again_for_others: bool = False
-    """It goes once more for who said that they lack it: nobody answers."""
+    """True if it is repeated for stations that reported it missing, so an answer is not
+    expected."""
     holdings: list[Entry] = field(default_factory=list)
-    """What its sender tells of what it has."""
+    """Summaries of the items that its sender has."""
     way: Way | None = None
     items: list[Entry] = field(default_factory=list)
-    """Those that are here whole by it."""
+    """Items that are complete with this packet."""
     repeated: set[int] = field(default_factory=set)
-    """Of those, the numbers that were here before: what was said of them did not reach."""
+    """Numbers of those items that were here before, because the sender did not receive our
+    answer."""
     words: list[tuple[Entry, bool]] = field(default_factory=list)
-    """How far items of ours have come with its station, and whether we asked."""
+    """Receipts for our items, each with True if we requested them."""
     others_words: list[Entry] = field(default_factory=list)
-    """The same of the items of others, and their answers."""
+    """Receipts for other stations' items, and the answers to them."""
     opened: list[Taken] = field(default_factory=list)
-    """What came in parcels for this kit."""
+    """Contents of parcels for this kit."""
     answers: bool = False
-    """It answers a word of ours."""
+    """True if it answers a receipt of ours."""
 
 
 class PacketReception:
-    """`station` is our own number, `keys` are those of the group, none where it has none. Who has
-    one of them is heard whether sealed or not; that it is otherwise than what we send, `sealed`, is
-    told. `relay` is there when this agent relays for others.
+    """Reads and stores packets from the air. `station` is our own number; `keys` are the group's
+    keys, empty if there are none. A packet with one of them is accepted, sealed or not, and a
+    difference from our own setting `sealed` is reported. `relay` is set if this agent relays for
+    others.
 
-    Another kit may have our number, of a cloned card perhaps: what it sends is taken in, but not
-    confirmed, as nobody could tell which of the two has it.
+    If another kit has our number, perhaps from a cloned card, its packets are stored but not
+    confirmed, because others could not know which of the two kits has them.
     """
 
     def __init__(
@@ -156,12 +161,13 @@ class PacketReception:
         self._relay = relay
         self.troubles = troubles
         self.catching_up_until = 0.0
-        """Until then an SOS comes before all else at the hooks (lived time)."""
+        """Until this time (elapsed time) hooks receive an SOS before all other items."""
         self._asked_for: set[AskedFor] = set()
 
     def read(self, body: bytes) -> Envelope | None:
-        """Read a packet; None where nobody here has a use for it: damage, a stranger to the group,
-        a packet that names no station."""
+        """Return the envelope of a packet; None if it is unusable: damaged, from outside the group,
+        or without a station.
+        """
         if is_sealed(body) and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
             return None
@@ -178,7 +184,7 @@ class PacketReception:
             return None
         if envelope.tagged and not self.group.keys:
             self.troubles.note(Trouble.NO_KEY)
-        # Who names its call sign does so for everybody.
+        # A callsign is sent openly by every kit, so it is no sign of a wrong setting.
         names = all(isinstance(each.content, Introduction) for each in envelope.entries)
         if self.group.keys and is_sealed(body) is not self._sealed and not names:
             self.troubles.note(Trouble.SEALED if is_sealed(body) else Trouble.NOT_SEALED)
@@ -198,8 +204,10 @@ class PacketReception:
             self.troubles.note(Trouble.WRONG_KEY)
 
     def store(self, db: sqlite3.Connection, envelope: Envelope, now: float) -> Packet:
-        """Store what a packet holds and return what it turned out to be; `now` is lived time. Runs
-        in the caller's transaction. Of our own words, repeated, it stores who repeats them."""
+        """Store the content of a packet and return the result; `now` is elapsed time. Runs in the
+        caller's transaction. If a station repeats our own packet, store that this station has
+        it.
+        """
         taken = Taken(now, troubles=[*envelope.not_understood])
         if now < self.catching_up_until:
             taken.not_before = self.catching_up_until
@@ -213,13 +221,15 @@ class PacketReception:
                 self._note_repeated(db, envelope, packet)
                 return packet
         packet.relay = any(self._is_asked(entry, envelope) for entry in envelope.entries)
-        # Who sends is known before what is sent.
+        # Introductions are first, so that the sender is known before its items.
         for entry in sorted(envelope.entries, key=_introduces_nobody):
             self._store_entry(db, entry, packet)
         return packet
 
     def _is_asked(self, entry: Entry, envelope: Envelope) -> bool:
-        """Return whether it asks us to bring the items there. An SOS asks whoever hears it."""
+        """Return True if the entry asks us to relay the packet's items to the hub. An SOS asks
+        every station that hears it.
+        """
         request = entry.content
         if not isinstance(request, RelayRequest):
             return False
@@ -227,7 +237,7 @@ class PacketReception:
         return sos or request.station in (0, self.station)
 
     def stored(self, packet: Packet) -> None:
-        """Note what a packet asks for, whose content is on disk, and publish what it brought."""
+        """Record the requests of a packet that is now on disk, and publish its items."""
         self._asked_for |= packet.asked_for
         self._asked_for -= packet.whole
         while len(self._asked_for) > ASKED_FOR_MAX:
@@ -239,8 +249,8 @@ class PacketReception:
         content, station = entry.content, packet.station
         if isinstance(content, _NOT_STORED):
             return
-        # Another kit under our number or its sender's (`namesake`) can spare us no transmission: a
-        # word of one confirms nothing here.
+        # If another kit uses our number or its sender's (`namesake`), its confirmations do not
+        # count, so no transmission is saved.
         if isinstance(content, Receipt):
             if not packet.namesake:
                 self._store_word(db, entry, content, packet)
@@ -264,8 +274,10 @@ class PacketReception:
     def _store_holding(
         self, db: sqlite3.Connection, entry: Entry, ack: Ack, packet: Packet
     ) -> None:
-        """Nobody but their sender can tell by the digest whose they are. No SOS is among them. What
-        another kit under our number lacks it is given; it confirms nothing."""
+        """Store a summary. Only the sender can decide from the digest whose items these are. A
+        summary never contains an SOS. If a kit has our number, it still receives its missing
+        items, but it does not confirm any.
+        """
         if packet.namesake and ack.station == self.station:
             return
         packet.holdings.append(entry)
@@ -286,8 +298,9 @@ class PacketReception:
     def _store_word(
         self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, packet: Packet
     ) -> None:
-        """How far an item has come with that station, or that it has heard how far one of its own
-        has."""
+        """Store a receipt: how far our item has come at that station, or that the station knows
+        about its own item.
+        """
         if receipt.by != self.station:
             packet.others_words.append(entry)
         elif receipt.rung is Rung.STORED:
@@ -306,7 +319,7 @@ class PacketReception:
         return self._holdings.digest(self.station, number) or _digest_of_ours(db, number)
 
     def _note_repeated(self, db: sqlite3.Connection, envelope: Envelope, packet: Packet) -> None:
-        """Who repeats an item of ours has it."""
+        """Record that a station has our item, because it repeats the item."""
         if packet.sender == self.station:
             return
         for entry in envelope.entries:
@@ -319,7 +332,9 @@ class PacketReception:
     def _store_item(
         self, db: sqlite3.Connection, entry: Entry, packet: Packet, *, in_parts: bool = False
     ) -> None:
-        """Its parts have been acknowledged, where it came in some."""
+        """Store a complete item and prepare its acknowledgement, unless its fragments were
+        acknowledged.
+        """
         known = packet.taken.duplicates
         self._inbox.store_entry(db, -packet.station, entry, packet.taken)
         digest = digest_of(entry)
@@ -332,7 +347,7 @@ class PacketReception:
             packet.acks.append((entry.sequence, ack))
         packet.items.append(entry)
         if not came_again:
-            # Its sender asks again for the hub by itself.
+            # The sender repeats its request to the hub by itself.
             way = Entry(0, SentBy(packet.station, packet.hops), entry.time)
             kept = encode([way, entry], origin=packet.station)
             on_air.keep(db, packet.station, entry.sequence, fingerprint(entry), kept)
@@ -370,7 +385,9 @@ class PacketReception:
             self._store_item(db, entry, packet, in_parts=True)
 
     def _is_silent(self, packet: Packet, sequence: int) -> bool:
-        """Others lack it, and who repeats it knows that we do not."""
+        """Return True if the packet is repeated for other stations, because the repeating station
+        knows that we have the item.
+        """
         return self.station not in packet.lacking.get(sequence, {self.station})
 
     def _note_ack(self, db: sqlite3.Connection, sequence: int, ack: Ack, packet: Packet) -> None:
@@ -392,7 +409,9 @@ class PacketReception:
 
 
 def _read(body: bytes, keys: Sequence[bytes]) -> Envelope:
-    """Raises RemoteProtocolError, and Unauthenticated where none of the keys made it."""
+    """Return the envelope of a packet. Raises RemoteProtocolError, and Unauthenticated if it fits
+    none of the keys.
+    """
     if not is_sealed(body):
         return decode(body, keys=keys)
     unsealed = unseal(body, keys)
@@ -403,7 +422,7 @@ def _read(body: bytes, keys: Sequence[bytes]) -> Envelope:
 
 
 def _ack_of_fragments(db: sqlite3.Connection, station: int, sequence: int, part: Fragment) -> Ack:
-    """Return the Ack of all that is there of its item."""
+    """Return the Ack of all stored fragments of the item."""
     slices = inbound.slices_of(db, inbound.FragmentedItem(-station, sequence, part.count))
     if slices:
         digest = digest_of_slices(slices.values())
@@ -413,8 +432,9 @@ def _ack_of_fragments(db: sqlite3.Connection, station: int, sequence: int, part:
 
 
 def _read_marks(envelope: Envelope, packet: Packet) -> None:
-    """A Source on the air: of number 0 who repeats the packet, and how many transmissions had
-    brought it there; of another who lacks that item."""
+    """Read the Source entries. With number 0 it names the station that repeats the packet and the
+    transmissions before it. With another number it names a station that is missing that item.
+    """
     for entry in envelope.entries:
         if not isinstance(entry.content, Source):
             continue
@@ -424,14 +444,16 @@ def _read_marks(envelope: Envelope, packet: Packet) -> None:
                 packet.sender, packet.hops = entry.content.station, entry.content.sequence + 1
                 packet.again_for_others = True
             else:
-                # With fragments it tells how many follow.
+                # With fragments, its number is the count of fragments that follow.
                 packet.again_for_others = not parts
         else:
             packet.lacking.setdefault(entry.sequence, set()).add(entry.content.station)
 
 
 def of_each_sender(envelope: Envelope) -> list[Envelope]:
-    """Return what is repeated in it by itself, as if it came alone and bore who repeats it."""
+    """Split a packet with repeated items into one envelope per origin, each marked with the
+    repeating station.
+    """
     groups: list[list[Entry]] = [[]]
     whose = [envelope.origin]
     for entry in envelope.entries:
@@ -443,13 +465,14 @@ def of_each_sender(envelope: Envelope) -> list[Envelope]:
             groups[-1].append(entry)
     alone = zip(whose, groups, strict=True)
     parts = [replace(envelope, origin=one, entries=tuple(each)) for one, each in alone if each]
-    # What could not be read is told once.
+    # Report unreadable parts only once.
     return parts[:1] + [replace(each, not_understood=()) for each in parts[1:]]
 
 
 def _is_another_kits(db: sqlite3.Connection, envelope: Envelope, own: int) -> bool:
-    """Return whether one under our number is no echo, and no recording, of our own. What we repeat
-    of others is here."""
+    """Return True if an envelope under our number is not an echo or recording of our own. Items of
+    others that we repeated are known here.
+    """
     origin = envelope.origin
     items = [entry for entry in envelope.entries if isinstance(entry.content, Item)]
     if origin == own:

@@ -1,5 +1,6 @@
-"""Takes in what the hub says to this kit by a neighbour's link and radio, and confirms it the same
-way."""
+"""Opens parcels from the hub that arrive over a neighbour's link and radio, and confirms them over
+the same route.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +22,14 @@ from fieldagent.wire.parcel import DOWN, UP, unwrap, wrap
 log = logging.getLogger(__name__)
 
 ANSWER_KEPT = 86_400.0
-"""Seconds for which a confirmation is brought to the hub; after that the hub sends again."""
+"""Seconds for which a confirmation is kept on its way to the hub; after that the hub sends the
+parcel again."""
 
 
 class Parcels:
-    """`secrets` are what this kit and the hub alone share, the first of which makes what goes up;
-    without any nothing can be opened."""
+    """Opens and makes parcels. `secrets` are shared only by this kit and the hub; the first one
+    seals parcels to the hub. Without a secret, parcels cannot be opened.
+    """
 
     def __init__(self, inbox: Inbox, secrets: Sequence[bytes]) -> None:
         self.inbox = inbox
@@ -35,8 +38,10 @@ class Parcels:
     def take_in(
         self, db: sqlite3.Connection, parcel: Parcel, now: float, not_before: float
     ) -> tuple[Taken, list[Accepted]]:
-        """Store what a parcel for this kit holds, and enter its confirmation: both are published
-        once they are on disk. `now` is lived time, `not_before` until when hooks wait."""
+        """Store the content of a parcel for this kit, and enter its confirmation in the journal.
+        The caller publishes both once they are on disk. `now` is elapsed time; hooks wait until
+        `not_before`.
+        """
         taken = Taken(now, proved=True, not_before=not_before)
         try:
             envelope = unwrap(parcel.body, self._secrets, DOWN)
@@ -57,16 +62,16 @@ class Parcels:
         return taken, [self._enter(db, confirmed, now, at)] if confirmed else []
 
     def answer(self, db: sqlite3.Connection, answer: CommandAnswer, now: float) -> Accepted:
-        """Enter what a command has come to that was in a parcel."""
+        """Enter the answer to a command that came in a parcel."""
         at = int(self.inbox.date(now))
         return self._enter(db, [Entry(0, answer, at)], now, at)
 
     def can_tell(self) -> bool:
-        """Return whether the hub would believe what goes up."""
+        """Return True if the kit has a secret, so that the hub can verify its parcels."""
         return bool(self._secrets)
 
     def tell(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
-        """Enter what the hub is owed about how far its items have come here."""
+        """Enter the receipts that the hub has not received yet for its items."""
         owed = inbound.rungs_of_hub(db)
         if not owed:
             return []

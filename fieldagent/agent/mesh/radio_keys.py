@@ -1,9 +1,9 @@
-"""The group's radio-keys as this kit has them: those of its settings, or what the hub has made of
-them since, a step at a time.
+"""The group's radio-keys of this kit: those of the settings, or those that the hub has set since,
+step by step.
 
-The hub's are in a file of the state directory, which a power cut leaves as it was or as it is to
-be. It says of which settings it was made: who writes another radio-key there takes over from the
-hub, and the file counts no more.
+The hub's keys are in a file of the state directory; a power cut leaves its old or its new content.
+The file contains a digest of the settings from which it was made. When a person sets another
+radio-key in the settings, the digest differs and the file is ignored.
 """
 
 from __future__ import annotations
@@ -22,28 +22,30 @@ log = logging.getLogger(__name__)
 
 FILE = "radio-keys.json"
 HEARD_MAX = 4
-"""Keys at most: of changes that began before another had ended."""
+"""Most keys, because a change may begin before another has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class RadioKeys:
-    """32-byte keys. The first of `keys` is sent with, all are heard."""
+    """32-byte keys. The first of `keys` is used to send; all are accepted."""
 
     keys: tuple[bytes, ...]
     step: KeyStep
     dropped: tuple[bytes, ...] = ()
-    """Who sends with one of these has not come along: a thief, or a kit that was away."""
+    """Old keys. A station that sends with one of them did not change its key: a stolen kit, or a
+    kit that was away."""
 
 
 def of_settings(settings: Settings) -> RadioKeys:
-    """Return what `radio-key` and `radio-key-next` say."""
+    """Return the keys of `radio-key` and `radio-key-next`."""
     step = KeyStep.of(settings.radio_key, settings.radio_key_next)
     return RadioKeys((*settings.radio_key, *settings.radio_key_next), step)
 
 
 def after(now: RadioKeys, step: int, new: bytes) -> RadioKeys:
-    """Return them at `step` (1 to 3) of the change to `new`, from whatever step they are at: none
-    is taken twice, and none back."""
+    """Return the keys at `step` (1 to 3) of the change to `new`, starting from any step. A repeated
+    step has no effect, and a step back is not possible.
+    """
     others = tuple(key for key in now.keys if key != new)
     dropped = tuple(key for key in now.dropped if key != new)
     if step == 3:
@@ -57,8 +59,7 @@ def after(now: RadioKeys, step: int, new: bytes) -> RadioKeys:
 
 
 def load(settings: Settings) -> RadioKeys:
-    """Return those that count now. A file that cannot be read is told in the log, and counts for
-    nothing."""
+    """Return the keys that are valid now. A file that cannot be read is logged and ignored."""
     place = settings.state_directory / FILE
     try:
         content = _read(place.read_bytes())
@@ -72,7 +73,7 @@ def load(settings: Settings) -> RadioKeys:
 
 
 def store(settings: Settings, keys: RadioKeys) -> None:
-    """Have these count from now on. Raises OSError."""
+    """Store the keys that are valid from now on. Raises OSError."""
     said = {
         "settings": _digest(settings),
         "keys": [key.hex() for key in keys.keys],
@@ -98,6 +99,6 @@ def _key(digits: str) -> bytes:
 
 
 def _digest(settings: Settings) -> str:
-    """It tells other settings, and no key."""
+    """Return a digest of the keys in the settings, which shows a change but not the keys."""
     keys = b"".join(settings.radio_key) + b"|" + b"".join(settings.radio_key_next)
     return hashlib.sha256(b"fieldagent radio-key" + keys).hexdigest()

@@ -1,5 +1,4 @@
-"""Does what follows from a packet that was heard: acknowledges it, brings our own items on,
-relays."""
+"""Acts on a packet from the air: acknowledges it, settles our own items, and relays."""
 
 from __future__ import annotations
 
@@ -37,14 +36,15 @@ from fieldagent.wire.envelope import (
 log = logging.getLogger(__name__)
 
 CATCHES_UP = 35.0
-"""Seconds from when a kit hears others for the first time in a while, in which hooks are given an
-SOS alone: whoever has one sends it, before all else, once it has heard this kit's hello, which
-leaves 20 s after a start at the latest."""
+"""Seconds after a kit hears others for the first time in a while, in which hooks receive only an
+SOS. Stations that have an SOS send it first, after this kit's hello, which leaves at most 20 s
+after a start."""
 
 
 class RadioReception:
-    """Implements `channels.radio_modem.AirReception`. What others say on the air costs nothing, and
-    books nothing."""
+    """Implements `channels.radio_modem.AirReception`. Packets from the air have no cost, so nothing
+    is booked.
+    """
 
     def __init__(
         self,
@@ -78,8 +78,9 @@ class RadioReception:
         rssi: int | None = None,
         snr: int | None = None,
     ) -> AirTurn:
-        """Take in one packet, as `AirReception` says. Nobody is told of what is `unreadable` on the
-        air, where it comes again until it is acknowledged."""
+        """Take in one packet, as `AirReception` defines. The peer is not notified of `unreadable`,
+        because on the air a packet is repeated until it is acknowledged.
+        """
         envelope = None if damage else self._packets.read(body)
         if envelope is None:
             return AirTurn(crowd=len(self._neighbours.in_earshot()))
@@ -92,7 +93,7 @@ class RadioReception:
     async def _take_in(
         self, envelope: Envelope, rssi: int | None, snr: int | None
     ) -> dict[int, Ack]:
-        """Return what is to be acknowledged of it, by its number."""
+        """Take in the entries of one sender, and return their acknowledgements by item number."""
         now = self._endings.clock()
         if not self._neighbours.in_earshot():
             self._packets.catching_up_until = now + CATCHES_UP
@@ -124,20 +125,20 @@ class RadioReception:
         self._note_words(packet, now)
         if returned:
             log.info("station %d is in earshot", packet.sender)
-            # Who says hello is answered by one; who sends something, by what acknowledges that.
+            # A hello is answered by one station; an item is answered by its acknowledgement.
             self._piggyback.introduce(at_once=presents and not packet.acks)
         if returned or presents:
             self._rounds.welcome(packet.sender, trio.current_time())
             self._piggyback.greet(crowd=len(self._neighbours.in_earshot()))
             self._piggyback.readings.greet(packet.sender, now)
-            # What waits for its next try need not wait.
+            # The station can hear us now, so retry waiting Packages at once.
             self._queue.hasten(*self._queue.waiting())
         if packet.acks:
             self._queue.wake()
         return dict(packet.acks)
 
     def _note_words(self, packet: Packet, now: float) -> None:
-        """How far items have come is answered, or passed on."""
+        """Answer receipts for our items, and pass on receipts of other stations."""
         readings, crowd = self._piggyback.readings, len(self._neighbours.in_earshot())
         if packet.answers:
             self._piggyback.look()
@@ -160,7 +161,9 @@ class RadioReception:
             self._rounds.note_way(trio.current_time())
 
     def _look_for_twins(self, envelope: Envelope, packet: Packet) -> None:
-        """Only what comes from the station itself, and came for the first time, tells of two."""
+        """Check for two kits with one number. Only packets straight from the station, with new
+        items, are evidence.
+        """
         station = packet.station
         if packet.sender != station:
             return
@@ -175,7 +178,7 @@ class RadioReception:
             self._troubles.note(Trouble.TWINS, f"station {station}")
 
     def _go_round(self, packet: Packet) -> None:
-        """What is in it may have to reach those who did not hear it."""
+        """Add the items to the rounds, which repeat them for stations that did not hear them."""
         now = trio.current_time()
         for sequence, ack in (*packet.heard, *packet.overheard):
             by = packet.sender if packet.is_echo else packet.station
@@ -196,11 +199,11 @@ class RadioReception:
                 has={packet.sender},
             )
             self._rounds.add(item, now)
-        # Who repeats looks at it.
+        # Wake the task that repeats.
         self._queue.wake()
 
     def _note_holdings(self, packet: Packet) -> None:
-        """What its sender lacks is repeated, and what it has asked for."""
+        """Repeat the items that the sender is missing or requested."""
         for holding in packet.holdings:
             assert isinstance(holding.content, Ack)
             for number in self._piggyback.hear_holding(holding):
@@ -208,7 +211,9 @@ class RadioReception:
                 self._rounds.want(holding.content.station, number, packet.sender, now)
 
     def _note_here(self, packet: Packet) -> None:
-        """Where another kit has our number, nobody is told what is here: who would say it?"""
+        """Add received items to our summary, unless another kit has our number: then the summary
+        would not show whose items these are.
+        """
         said = not self._troubles.is_lately(Trouble.NAMESAKE)
         for entry in packet.items:
             if not entry.sos and packet.station != self._station:
@@ -216,13 +221,13 @@ class RadioReception:
 
     def _meet_namesake(self) -> None:
         if not self._troubles.is_lately(Trouble.NAMESAKE):
-            # It may never have heard us: by our name it knows of us too.
+            # The other kit may never have heard us: our name shows it that we exist.
             self._piggyback.introduce(at_once=True)
             self._queue.wake()
         self._troubles.note(Trouble.NAMESAKE)
 
     async def _follow_up(self, packet: Packet) -> None:
-        """All of it is on disk."""
+        """Queue relayed items and acknowledgements; the packet is on disk."""
         for accepted in packet.relayed:
             self._intake.queue_relayed(accepted)
         self._note_here(packet)
@@ -230,7 +235,7 @@ class RadioReception:
             crowd = len(self._neighbours.in_earshot())
             urgent = {entry.sequence for entry in packet.items if entry.sos}
             for sequence, ack in packet.acks:
-                # Who sends a round waits for its answer.
+                # The sender of a round waits for its answer.
                 twice = sequence in packet.again
                 together = ack.whole and sequence not in urgent and not (ack.by_hub or twice)
                 alone = sequence in packet.repeated
@@ -243,15 +248,16 @@ class RadioReception:
             log.warning("number %d goes no further: %s", sequence, with_names(self._journal, text))
         for sequence, ack in packet.heard:
             if await hear(self._packing, self._endings, sequence, ack):
-                # It may have left before this kit was started anew.
+                # Our item may have left before this kit restarted.
                 self._piggyback.said.add(sequence)
             if ack.by_hub:
                 await self._endings.note_at_hub(sequence, proved=False)
 
 
 def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
-    """Return how many fragments its sender may add at once: as many as it says, or else those that
-    lack here behind this one."""
+    """Return the number of fragments that the sender may add at once: the number that it announces,
+    or else the fragments after this one that are missing here.
+    """
     for entry in envelope.entries:
         says = entry.content
         if isinstance(says, Source) and (entry.sequence, says.station) == (0, envelope.origin):
@@ -266,8 +272,9 @@ def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
 
 
 async def hear(packing: Packing, endings: Endings, sequence: int, ack: Ack) -> bool:
-    """Note what a station has said that it has of our own Package, which the journal knows by now;
-    return whether that ended it when nobody waited for it any more."""
+    """Apply a station's acknowledgement of our Package, which is already in the journal. Return
+    True if it ended a channel delivery (`Leg`) for which no transmission was waiting.
+    """
     queue = packing.queue
     assert packing.acks is not None, "on the air each transmission awaits its acknowledgement"
     if packing.acks.hear(sequence, ack) or not ack.whole or sequence not in queue:

@@ -1,7 +1,7 @@
-"""Relays for a neighbour without a link: what it asks for goes to the hub as ours would.
+"""Relays items to the hub for a neighbour without a link, as this kit sends its own.
 
-A relayed item is a Package in our queue whose true sender is another. It goes to the hub alone and
-never to the air, so no loop can arise; the hub tells by its number what came twice.
+A relayed item is a Package in our queue with another original sender. It is sent only to the hub
+and never on the air, so that loops are impossible. The hub recognises duplicates by their number.
 """
 
 from __future__ import annotations
@@ -38,21 +38,23 @@ log = logging.getLogger(__name__)
 
 WAITING_MAX = 200
 FOR_OTHERS = "others"
-"""The channel under which the journal books credits that were promised to neighbours."""
+"""Channel name in the journal for credits that were spent for neighbours."""
 
 
 class _Unpaid(NamedTuple):
     entry: Entry
     credits: int
-    """Reckoned once: to pack its text takes most of the work, and a full day looks again often."""
+    """Computed once: packing its text takes most of the work, and on a busy day it is checked
+    often."""
 
 
 class Relay:
-    """`channels` lead to the hub, and the user lets others go over them.
+    """Enters neighbours' items for the hub. `channels` are the channels to the hub that the user
+    allows for others.
 
-    `credits_per_day` bounds what neighbours cost. An SOS that is over it takes the budget that it
-    shares with every SOS of senders whom nobody has proved (`others_sos`). An item waits for
-    `time_to_live` seconds. `clock` is the journal's.
+    `credits_per_day` limits the cost of neighbours. An SOS above it uses the budget that all
+    unauthenticated senders of an SOS share (`others_sos`). An item waits for `time_to_live`
+    seconds. `clock` is the journal's.
     """
 
     def __init__(
@@ -68,12 +70,13 @@ class Relay:
         self._time_to_live = time_to_live
         self._clock = clock
         self.waiting: dict[tuple[int, int], _Unpaid] = {}
-        """By station and number, what costs more than is left for others today."""
+        """Items that cost more than today's remaining credits for others, by station and number."""
         self._over_budget = Seldom(clock.now)
 
     def can_pay(self, journal: Journal, now: float) -> bool:
-        """Return whether any that waits can be paid by now. Reads alone: on a day whose credits are
-        spent it is asked each time that the kit looks."""
+        """Return True if a waiting item can be paid for now. It only reads, because it is called at
+        each look on a day without credits.
+        """
         if not self.waiting:
             return False
         day = day_at(spending.known_day(journal), now, self._clock)
@@ -85,7 +88,7 @@ class Relay:
         )
 
     def retry(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
-        """Enter what waits and can be paid by now."""
+        """Enter the waiting items that can be paid for now."""
         results = [
             self.store(db, station, each.entry, now)
             for (station, _), each in sorted(
@@ -100,13 +103,13 @@ class Relay:
             return
         self.waiting[station, entry.sequence] = _Unpaid(entry, _cost(entry))
         while len(self.waiting) > WAITING_MAX:
-            # The oldest, and an SOS last.
+            # Drop the oldest item, and an SOS last.
             del self.waiting[min(self.waiting, key=lambda key: _is_urgent(self.waiting[key].entry))]
         if self._over_budget.note():
             log.warning("%s", self.notice())
 
     def notice(self) -> str:
-        """Return a notice for people; empty where nothing waits."""
+        """Return a notice for people; empty if no item waits."""
         if not self.waiting:
             return ""
         text = (
@@ -119,14 +122,15 @@ class Relay:
     def store(
         self, db: sqlite3.Connection, station: int, entry: Entry, now: float
     ) -> Accepted | None:
-        """Enter it into the journal; None when it is relayed already, costs too much, or is
-        nothing to bring there."""
+        """Enter the item in the journal. Return None if it is already relayed, costs too much, or
+        is not for the hub.
+        """
         item = entry.content
         assert isinstance(item, Item)
         if isinstance(item, Parcel) and (item.station or Channel.CELLULAR not in self._channels):
-            # A confirmation is worth no credit.
+            # A confirmation is not worth a credit.
             return None
-        # Of the entry, as a neighbour without its journal uses its numbers anew.
+        # Use the entry's fingerprint, because a neighbour that lost its journal reuses its numbers.
         identity = fingerprint(entry)
         request = RELAYED + identity
         if inbound.was_seen(db, -station, entry.sequence, request):
@@ -136,7 +140,8 @@ class Relay:
             self._keep_waiting(station, entry)
             return None
         self.waiting.pop((station, entry.sequence), None)
-        # Remembered beyond the Package: a recording of it costs nobody's credits.
+        # Remember the request longer than the Package, so that a replayed recording costs no
+        # credits.
         inbound.mark_arrived(db, -station, entry.sequence, request, now, sos=entry.sos)
         priority = SOS_PRIORITY if entry.sos else KINDS[kind_of(item)].priority
         package = Package(
@@ -166,7 +171,7 @@ class Relay:
     def _purse(
         self, db: sqlite3.Connection, entry: Entry, cost: int, now: float
     ) -> Operation[None] | None:
-        """Return what pays for it today; None if nothing does."""
+        """Return the operation that pays the cost today; None if the budgets do not allow it."""
         if cost <= self._left(db, now):
             return spending.spend(FOR_OTHERS, self._day(db, now), Spent(0, cost))
         if _is_urgent(entry) and cost <= others_sos.left_in(db, now, self._clock):
@@ -174,7 +179,7 @@ class Relay:
         return None
 
     def _left(self, db: sqlite3.Connection, now: float) -> int:
-        """Return the credits that others may cost today yet."""
+        """Return the credits that neighbours may still use today."""
         spent = spending.spent_in(db, FOR_OTHERS, self._day(db, now)).credits
         return self._credits_per_day - spent
 
@@ -187,7 +192,7 @@ def _is_urgent(entry: Entry) -> bool:
 
 
 def _cost(entry: Entry) -> int:
-    """Return the credits of an item that goes alone."""
+    """Return the credits of an item that is sent alone."""
     return credits_for(len(encode([entry], packed=True)))
 
 
@@ -199,8 +204,9 @@ def enter(
     expires: float | None,
     dated: float,
 ) -> Accepted:
-    """Enter a Package that nobody here has posted, for the channels that it names; its own kit
-    keeps an SOS going. `now` and `expires` are lived time, `dated` is Unix time."""
+    """Enter a Package that no local program posted, for the channels that it names. Its own kit
+    repeats an SOS. `now` and `expires` are elapsed time, `dated` is Unix time.
+    """
     assert package.channels is not None
     new = outbound.NewPackage(
         canonical(package),

@@ -1,8 +1,8 @@
-"""Brings down by radio what the hub has for a kit that it reaches by this one alone.
+"""Sends down by radio the messages of the hub for a kit that it can reach only through this kit.
 
-What a person at the hub says of a neighbour's SOS comes down the way that the SOS went up: this kit
-brought it there. What else the hub has for a neighbour comes in a parcel, where the settings let
-it. Word and parcel bear a proof of a key that this kit does not have: it could have said neither.
+Incident updates for a neighbour's SOS return over the same route as the SOS, through this kit.
+Other messages for a neighbour come in a parcel, if the settings allow it. Both carry a tag of a key
+that this kit does not have, so this kit cannot forge them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ from fieldagent.wire.errors import RemoteProtocolError
 log = logging.getLogger(__name__)
 
 KEPT = 86_400.0
-"""Seconds for which it is tried: who is out of earshot for longer asks the hub by another way."""
+"""Seconds for which delivery is attempted; a kit that is out of range for longer asks the hub over
+another route."""
 PRIORITY = SOS_PRIORITY - 1
-"""After an SOS, before all else: words about one, and a parcel that holds one."""
+"""Priority after an SOS and before all else, for incident updates and for parcels that contain an
+SOS."""
 
 
 class RelayDown:
-    """Puts what goes down into the queue of the radio. `brings_parcels`: the settings let it."""
+    """Puts the hub's messages for other kits into the radio queue. `brings_parcels` is the setting
+    that allows parcels.
+    """
 
     def __init__(self, intake: Intake, clock: LivedTime, *, brings_parcels: bool) -> None:
         self._intake = intake
@@ -41,8 +45,9 @@ class RelayDown:
         self._brings_parcels = brings_parcels
 
     def store(self, db: sqlite3.Connection, down: Sequence[GoesDown], now: float) -> list[Accepted]:
-        """Enter words about incidents that this kit brought up, and parcels. They go to `queue`
-        once they are on disk. `now` is lived time."""
+        """Enter incident updates for incidents that this kit relayed, and parcels. Pass the result
+        to `queue` once it is on disk. `now` is elapsed time.
+        """
         entered = (self._enter(db, each, now) for each in down)
         return [each for each in entered if each is not None]
 
@@ -77,7 +82,7 @@ class RelayDown:
 
 
 def _is_urgent(parcel: Parcel) -> bool:
-    """Return whether there is an SOS in it."""
+    """Return True if the parcel contains an SOS."""
     try:
         return any(entry.sos for entry in decode(parcel.body).entries)
     except RemoteProtocolError:

@@ -1,4 +1,4 @@
-"""Carries out the rounds on the air: what is due goes to the packets that leave next."""
+"""Runs the rounds on the air: passes repeats that are due to the next packets."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ from fieldagent.wire.errors import RemoteProtocolError
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 10.0
-"""Seconds between two looks at whether the hub is reached, and what costs too much can be paid."""
+"""Seconds between two checks if the hub can be reached and if waiting items can be paid for."""
 PRESENT_FIRST, PRESENT_EVERY, HELLOS = 20.0, 3600.0, 3
-"""Seconds, at random from half of them on, until a station says that it is there: one that only
-listens would be missed by nobody, and not be given what it missed. One that reaches the hub over
-neighbours says so a few times soon: with a lost hello it would miss what the hub has for it."""
+"""Seconds until a station announces itself, at random from half of them on. A station that only
+listens would not be noticed, and would not receive items that it missed. If it reaches the hub
+over neighbours, it sends a few hellos early, because after a lost hello the hub's items would
+not arrive."""
 
 
 def _soon(seconds: float) -> float:
-    """A moment of trio's clock, in so many seconds or down to half of them."""
+    """Return a time of trio's clock in `seconds`, or randomly down to half of them."""
     return trio.current_time() + seconds * (0.5 + 0.5 * Random().random())
 
 
@@ -72,8 +73,9 @@ class Repeating:
         self._intake = intake
 
     async def run(self) -> NoReturn:
-        """Carry the rounds out for ever: wake for what is due, for changes of the queue, and at
-        least once in `LOOK_EVERY` seconds where this kit relays."""
+        """Run the rounds forever. Wake when a repeat is due, when the queue changes, and at least
+        every `LOOK_EVERY` seconds if this kit relays.
+        """
         lived = self._clock()
         self._words.said |= on_air.delivered_lately(self._journal, since=lived - AT_HAND)
         self._words.holdings.load(on_air.here(self._journal, self._station), lived)
@@ -97,14 +99,14 @@ class Repeating:
                 presents = _soon(PRESENT_FIRST if hellos else PRESENT_EVERY)
                 self._words.introduce(at_once=True)
                 self._packing.queue.wake()
-            # A link to the hub comes and goes without a word.
+            # A link to the hub comes and goes without an event.
             latest = trio.current_time() + LOOK_EVERY if self._relay is not None else inf
             latest = min(latest, presents, trio.current_time() + self._words.next_due())
             with trio.move_on_at(min(self._rounds.next_due(), latest)):
                 await changed.wait()
 
     def _add_kept(self, lived: float) -> None:
-        """What others sent before this kit was started anew: whoever was off is given it."""
+        """Add other stations' items from before this kit restarted, for stations that were off."""
         now = trio.current_time()
         for envelope, identity, came in on_air.kept(self._journal, since=lived - KEPT):
             pair = _whole(envelope, identity)
@@ -113,7 +115,7 @@ class Repeating:
             mark, entry = pair
             station, hops = mark.station, mark.transmissions
             if station == self._station:
-                # Of another kit under our number.
+                # The item is from another kit that has our number.
                 continue
             parts = self._packing.parts(entry, station)
             if not (parts and entry.sos) and not goes_round(
@@ -124,7 +126,7 @@ class Repeating:
             self._rounds.add(OnItsWay(station, entry, parts, until, hops=hops), now)
 
     def _add_ours(self) -> None:
-        """Items of ours that have left, and that somebody has."""
+        """Add our items that have left and that at least one station has."""
         for sequence in [each for each in self._words.said if each not in self._packing.queue]:
             self._words.said.discard(sequence)
             try:
@@ -157,7 +159,7 @@ class Repeating:
             self._words.note_here(self._station, entry)
 
     def _drop_what_is_over(self) -> None:
-        """An SOS that is known to be closed or called off is given to nobody any more."""
+        """Drop an SOS that is known to be closed or canceled."""
         for item in [each for each in self._rounds.items.values() if each.entry.sos]:
             whose = incident.OWN if item.station == self._station else item.station
             if incident.is_over(self._journal, whose, item.entry.sequence - item.entry.back):
@@ -181,8 +183,9 @@ class Repeating:
         self._packing.queue.wake()
 
     def _with_its_name(self, repeat: Repeat) -> Repeat:
-        """Another's word that is passed on goes with its name, where that fits: whoever does not
-        hear it knows it by its number alone."""
+        """Add the station's name to an acknowledgement that is passed on, if it fits: a station
+        that does not hear the other knows only its number.
+        """
         if repeat.origin == self._station or not isinstance(repeat.entries[0].content, Ack):
             return repeat
         name = inbound.station_names(self._journal).get(repeat.origin)
@@ -192,7 +195,7 @@ class Repeating:
         return replace(repeat, lacking=[Entry(repeat.origin, Introduction(who))])
 
     async def _note(self, repeat: Repeat) -> None:
-        """In the history of a Package of ours."""
+        """Add the repeat to the history of our Package."""
         sequence, lived = repeat.entries[0].sequence, self._clock()
         named = [
             each.content.station
@@ -215,11 +218,11 @@ class Repeating:
             self._intake.queue_relayed(accepted)
 
     def _is_carried(self) -> bool:
-        """Return whether a neighbour is the way to the hub."""
+        """Return True if our route to the hub leads over a neighbour."""
         return self._words.asks_for_relay() and self._words.ways.next_hop() is not None
 
     async def _tell_hub(self) -> None:
-        """Say by a neighbour how far the hub's items have come here, where that is the way."""
+        """Send receipts for the hub's items over a neighbour, if that is our route."""
         if not (self._is_carried() and self._parcels.can_tell()):
             return
         if not inbound.owes_rungs_of_hub(self._journal):
@@ -230,7 +233,7 @@ class Repeating:
 
 
 def _whole(envelope: bytes, identity: bytes) -> tuple[SentBy, Entry] | None:
-    """Return how an item came, and it; None where it is not what came: the disk has damaged it."""
+    """Return the mark and the item of a stored envelope; None if the disk has damaged it."""
     try:
         match decode(envelope).entries:
             case (Entry(content=SentBy() as mark), entry) if fingerprint(entry) == identity:

@@ -1,21 +1,23 @@
-"""Which items go on the air once more, when, and for whom: decides, and sends nothing.
+"""Decides which items are repeated on the air, when, and for which stations. Sends nothing.
 
-What is no SOS goes again when a holding tells that somebody lacks it: whoever has it waits for a
-random while, the longer the more there are, and leaves it when another is heard to repeat it. An
-SOS waits for nobody's word, and what asks for the hub is repeated by who is on its way:
+An item that is not an SOS is repeated when a summary shows that a station is missing it. A station
+that has the item waits a random time, which grows with the number of stations, and does not repeat
+it if another station does. An SOS is repeated without such a summary. An item for the hub is
+repeated by the stations on its route:
 
-| whose | reason | first, seconds | then | ends |
+| item of | reason | first, seconds | then | ends |
 |---|---|---|---|---|
-| our SOS | a station lacks it | 10 | doubling to 10 minutes | all have it |
-| any SOS | one may be there that was not heard yet | as above | as above | 3 times; unanswered: 8 |
-| another's SOS | a station lacks it | 5 to 15 | doubling to 10 minutes | all have it |
-| ours | the hub lacks it, and a way is known | 60 | doubling to an hour | it has |
-| another's | it asks us for the hub | 2 to 6 | doubling to 4 minutes | it has; 3 times an asking |
-| another's | its sender is to know that the hub has it | 1 to 5 | 30, 120 | 3 times an asking |
-| another's | its sender is to know who lacks it beyond | 1 to 5 | doubling | once; an SOS 6 times |
+| us, SOS | a station is missing it | 10 | doubling to 10 minutes | all have it |
+| any SOS | an unheard station may be in range | as above | as above | after 3; unanswered: 8 |
+| another, SOS | a station is missing it | 5 to 15 | doubling to 10 minutes | all have it |
+| us | the hub is missing it, and a route is known | 60 | doubling to an hour | hub has it |
+| another | it asks us for the hub | 2 to 6 | doubling to 4 minutes | hub has it; 3 per request |
+| another | its sender should know that the hub has it | 1 to 5 | 30, 120 | 3 per request |
+| another | its sender should know who is missing it | 1 to 5 | doubling | once; an SOS 6 times |
 
-What is repeated keeps its sender's number and bears who repeats it, so that no item crosses more
-kits than allowed; an SOS names the stations that lack it, and only those answer.
+A repeated item keeps its sender's number and names the station that repeats it, so that no item
+crosses more kits than allowed. An SOS names the stations that are missing it, and only those
+answer.
 """
 
 from __future__ import annotations
@@ -32,105 +34,110 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import BEYOND_MAX, Ack, Entry, RelayRequest, Source, digest_of, encode
 
 BYTES_MAX = 1_000_000
-"""Of memory for what is at hand, about `ITEM_BYTES` an item beside its own."""
+"""Most memory in bytes for items that can be repeated, about `ITEM_BYTES` for each item in addition
+to its own size."""
 ITEM_BYTES = 1000
 NAMED_MAX = 8
-"""Stations that are named as lacking an item, about 9 bytes each; where more lack it all answer."""
+"""Most stations that are named as missing an item, about 9 bytes each; if more are missing it, all
+stations answer."""
 AGAIN_MAX, HUB_AGAIN_MAX, PROD_MAX = 600.0, 3600.0, 240.0
 WAIT, WAIT_LEAST = 0.5, 2.0
-"""Seconds for each station in earshot, and at the least: so long at most we wait before we repeat
-what somebody lacks, as others have it too."""
+"""Seconds for each station in range, and the minimum: the longest wait before we repeat a missing
+item, because other stations have it too."""
 ON_CALL_FOR = 30.0
-"""Seconds after which those who repeat for a crowd are drawn anew. What is asked for again after
-that anybody repeats."""
+"""Seconds after which a dense network draws again which stations repeat. If an item is requested
+again after that, any station repeats it."""
 JUST_NOW = 2.0
-"""Seconds after an item was on the air in which nobody can have said yet that it came."""
+"""Seconds after a transmission in which no station can have confirmed it yet."""
 PRODS_MAX = 3
 STOP_TELLS_MAX = 6
-"""How often the sender of an SOS is told that it goes no further, as nobody confirms that."""
+"""How often the sender of an SOS is notified that it is not passed on any further, because that
+notice is not confirmed."""
 STOPS_AFTER = 10.0
-"""Seconds in which another may bring what we may not to who lacks it."""
+"""Seconds in which another station may deliver an item that we may not pass on."""
 TELLS_MAX, TELL_AGAIN = 3, 30.0
-"""How often the sender is told that the hub has its item, as nobody confirms that, and seconds from
-the first time to the next; from there to the last it is four times as long."""
+"""How often the sender is notified that the hub has its item, because the notice is not confirmed,
+and the seconds from the first notice to the second. The third follows after four times as long."""
 SOS_BLIND, SOS_ALONE = 3, 8
-"""How often an SOS goes again though nobody is known to lack it: the hello of one that lacks it may
-have been lost. More often where nobody has said yet that it came."""
+"""How often an SOS is repeated although no station is known to be missing it, because such a station's
+hello may be lost. The second number is for an SOS that no station has confirmed."""
 ENOUGH = 2
-"""Others heard repeating it, for which we leave out a turn of ours."""
+"""Number of other stations heard repeating an SOS for which we skip our turn."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
-"""Fragments up to which an item that is no SOS goes round; of smaller packets as many as make these
-bytes."""
+"""Most fragments of an item, not an SOS, that is repeated; with smaller packets, as many as these
+bytes fill."""
 APART = 5.0
-"""Seconds between two packets of items that are no SOS: who comes back lacks many."""
+"""Seconds between two packets of items that are not an SOS, because a returning station is missing
+many."""
 KEPT = 3600.0
-"""Seconds for which another's item is repeated since it was heard from its sender."""
+"""Seconds for which another station's item is repeated after it was heard."""
 AT_HAND = 86_400.0
-"""The same of ours."""
+"""Seconds for which our item is repeated."""
 
 Key = tuple[int, int, bytes]
-"""The station whose item it is, the number it gave it, and its digest."""
+"""The station that sent the item, its number there, and its digest."""
 
 
 def goes_round(parts: int, packet_bytes: int) -> bool:
-    """Return whether what is no SOS goes round, in so many packets."""
+    """Return True if an item that is not an SOS is repeated, given its number of packets."""
     return 0 < parts <= max(PARTS_MAX, PARTS_BYTES // packet_bytes)
 
 
 @dataclass(slots=True)
 class OnItsWay:
-    """An item that may go round."""
+    """An item that may be repeated."""
 
     station: int
     entry: Entry
     parts: Sequence[Entry]
-    """What goes: the entry itself, or its fragments."""
+    """Entries to send: the item itself, or its fragments."""
     until: float
     asks: bool = False
-    """It is to reach the hub."""
+    """True if it must reach the hub."""
     hops: int = 0
-    """Transmissions that brought it here; 0 is ours."""
+    """Number of transmissions that brought it here; 0 for our own item."""
     has: set[int] = field(default_factory=set)
-    """Stations that said so."""
+    """Stations that confirmed it."""
     answers: int = 0
-    """How many said so after they were reached by us."""
+    """Number of stations that confirmed it after we sent it to them."""
     echoes: set[int] = field(default_factory=set)
-    """Stations that repeat it, since our last turn."""
+    """Stations that repeated it since our last turn."""
     brought_by: int = 0
-    """The station that says that the hub has it."""
+    """Station that reported that the hub has it; 0 for none."""
     due: float = inf
     tries: int = 0
     aired: float = -inf
-    """When it was on the air last."""
+    """Time when it was last on the air."""
     wanted: float = -inf
-    """When somebody was heard to lack it first since."""
+    """Time of the first report, since its last transmission, that a station is missing it."""
     asked: set[int] = field(default_factory=set)
-    """Neighbours that were asked to bring it to the hub, and did not."""
+    """Neighbours that were asked to relay it to the hub."""
     hub_due: float = inf
     hub_tries: int = 0
     tell_due: float = inf
-    """When its sender is told that the hub has it."""
+    """Time when its sender is next notified that the hub has it."""
     tells: int = 0
-    """How often it was, since it asked last."""
+    """Number of those notices since its sender last asked."""
     stopped: dict[int, set[int]] = field(default_factory=dict)
-    """By the station that has it and may not pass it on: those that lack it there."""
+    """Stations that are missing it, by the station that has it and may not pass it on."""
     stop_due: float = inf
-    """When its sender is told that."""
+    """Time when its sender is notified of that."""
     stop_tells: int = 0
     collapse: int | None = None
-    """A newer one of ours with the same takes its place."""
+    """A newer item of ours with the same key replaces it."""
 
 
 @dataclass(slots=True)
 class OnCall:
-    """Whether this kit repeats what is asked for."""
+    """Decides if this kit repeats requested items."""
 
     _drawn: bool = True
     _until: float = -inf
 
     def draw(self, crowd: int, now: float, share: float) -> bool:
-        """Return True if this kit repeats: up to `CROWD` in earshot all do; of more a few, drawn by
-        a share from 0 to 1."""
+        """Return True if this kit repeats. Up to `CROWD` stations in range all repeat; of more only
+        a few, drawn by a share from 0 to 1.
+        """
         if crowd <= CROWD:
             return True
         if now >= self._until:
@@ -139,9 +146,10 @@ class OnCall:
 
 
 class Rounds:
-    """`words` are what we say beside Packages, in packets of `packet_bytes` at most; `hops` is how
-    many transmissions bring an item anywhere at most. `random` gives a share from 0 to 1. Times are
-    of any one clock."""
+    """Items of this and other stations, and the times of their repeats. `words` builds our entries
+    beside Packages, in packets of at most `packet_bytes`. `hops` is the most transmissions to
+    reach any station. `random` returns a share from 0 to 1. Times are of any one clock.
+    """
 
     def __init__(
         self,
@@ -160,15 +168,16 @@ class Rounds:
         self._packet_bytes = packet_bytes
         self._random = random
         self.items: dict[Key, OnItsWay] = {}
-        """The oldest is the first."""
+        """Items by key, the oldest first."""
         self._bytes = 0
         self._on_call = OnCall()
         self._ordinary_at = -inf
-        """When what is no SOS may go again."""
+        """Time when items that are not an SOS may be repeated again."""
 
     def add(self, item: OnItsWay, now: float) -> None:
-        """Add an item that has come, from its sender or by another that repeats it; or that is ours
-        and has left for the first time."""
+        """Add an item that arrived, from its sender or from a station that repeats it, or our own
+        item after it first left.
+        """
         ours = item.station == self.station
         item.aired = now
         known = self.items.setdefault(_key(item), item)
@@ -188,33 +197,36 @@ class Rounds:
         if again.hops > 1:
             known.echoes |= again.has
         if not known.entry.sos:
-            # Who lacks it has it by now, or says so again.
+            # A station that was missing it has it by now, or reports it again.
             known.due = inf
             self._words.leave(known.station, known.entry.sequence)
-            # Who lacked it where it goes no further may have it by this.
+            # Stations beyond its last hop may have it through this transmission.
             known.stopped.pop(self.station, None)
             if again.hops > 1:
                 self._let_gather(now)
         known.hops = min(known.hops, again.hops)
         if not again.asks:
             return
-        # Who asks us does not know that the hub has it, or the hub lacks it.
+        # The sender of the request does not know that the hub has it, or the hub is missing it.
         if not known.asks:
             known.asks, known.hub_due = True, now + 2 + 4 * self._random()
         known.until = max(known.until, again.until)
         if known.brought_by and known.tries + known.hub_tries:
             known.tells, known.tell_due = 0, min(known.tell_due, now + 1 + 4 * self._random())
         elif not known.brought_by and known.hub_tries >= PRODS_MAX and again.hops <= known.hops:
-            # Not by who has it of us, or as we have it: they would ask each other for ever.
+            # Ignore a request from a station that received it from us or as we did; otherwise both
+            # would ask each other forever.
             known.hub_tries, known.hub_due = 0, now + 2 + 4 * self._random()
 
     def _let_gather(self, now: float) -> None:
-        """Another of a crowd has repeated what lacks: what lacks next is soon a packet full."""
+        """Delay our next packet after another station of a dense network repeated items: by then
+        the missing items fill a packet.
+        """
         if self._ordinary_at <= now and len(self.neighbours.in_earshot()) > CROWD:
             self._ordinary_at = now + APART * (1 + self._random())
 
     def want(self, station: int, sequence: int, by: int, now: float) -> None:
-        """Note that the station `by` lacks that item of a station, which is no SOS."""
+        """Record that the station `by` is missing that item of a station, which is not an SOS."""
         digest = self._words.holdings.digest(station, sequence)
         item = None if digest is None else self.items.get((station, sequence, digest))
         if item is None or item.entry.sos or now - item.aired < JUST_NOW:
@@ -230,22 +242,24 @@ class Rounds:
             self._note_stop(item, self.station, [by], now + STOPS_AFTER)
 
     def ours(self) -> list[OnItsWay]:
-        """Return the items of this station that are on their way."""
+        """Return the items of this station that may be repeated."""
         return [item for item in self.items.values() if item.station == self.station]
 
     def drop(self, item: OnItsWay) -> None:
-        """Let an item go, and the memory that it takes."""
+        """Remove an item and free its memory."""
         if self.items.pop(_key(item), None) is not None:
             self._bytes -= ITEM_BYTES + _bytes_of(item)
 
     def supersede(self, collapse: int, *, sos: bool) -> None:
-        """Drop our items of this collapseKey: a newer one of ours has it."""
+        """Drop our items with this collapseKey, because a newer item replaces them."""
         for item in self.ours():
             if item.collapse == collapse and item.entry.sos == sos:
                 self.drop(item)
 
     def note_ack(self, sequence: int, ack: Ack, by: int, now: float) -> None:
-        """Note that the station `by` has it; where it says so, the hub too."""
+        """Record that the station `by` has the item, and that the hub has it if the Ack reports
+        that.
+        """
         item = self.items.get((ack.station, sequence, ack.digest))
         if item is None or not ack.whole:
             return
@@ -256,32 +270,36 @@ class Rounds:
         if ack.by_hub and not item.brought_by:
             item.brought_by = by
             if item.station != self.station and item.tries + item.hub_tries:
-                # Who asked may not hear who answered.
+                # The station that asked may not hear the station that answered.
                 item.tell_due = now + 1 + 4 * self._random()
 
     def _note_stop(self, item: OnItsWay, at: int, beyond: Iterable[int], now: float) -> None:
-        """Those lack it, and `at` may not pass it on to them: what is news goes to its sender."""
+        """Record that the stations `beyond` are missing the item and `at` may not pass it on. New
+        stations are reported to its sender.
+        """
         known = item.stopped.setdefault(at, set())
         if item.station != self.station and not known.issuperset(beyond):
             item.stop_tells, item.stop_due = 0, min(item.stop_due, now + 1 + 4 * self._random())
         known.update(beyond)
 
     def is_asked(self, station: int, number: int, digest: bytes) -> bool:
-        """Return whether its sender wants to know how far that item comes; also where nobody here
-        knows it any more."""
+        """Return True if the item's sender requested receipts for it, or if the item is no longer
+        known here.
+        """
         item = self.items.get((station, number, digest))
         return item is None or item.entry.asks or item.entry.sos
 
     def note_way(self, now: float) -> None:
-        """Let what waited for a way to the hub go: one is known."""
+        """Schedule the items that waited for a route to the hub, because one is known."""
         for item in self.items.values():
             if item.asks and not item.brought_by:
                 item.hub_due = min(item.hub_due, now + 1 + 9 * self._random())
 
     def welcome(self, station: int, now: float) -> None:
-        """Send an SOS again to a station that is in earshot, and may have been away, also where it
-        once had it, as its journal may be lost. What else it lacks it says once it has heard what
-        we have."""
+        """Schedule an SOS for a station that is now in range and may have been away. This includes
+        an SOS that it confirmed earlier, because its journal may be lost. It requests other
+        missing items itself once it has heard our summary.
+        """
         others = len(self.neighbours.in_earshot()) - 1
         for item in self.items.values():
             if not item.entry.sos:
@@ -289,11 +307,12 @@ class Rounds:
             if self._may_go(item):
                 item.has.discard(station)
             if station in self.missing(item):
-                # Others who have it may be as quick: who hears the answer leaves it out.
+                # Other stations that have it may be as fast: a kit that hears the answer skips its
+                # turn.
                 item.due = min(item.due, now + others * self._random())
 
     def next_due(self) -> float:
-        """Return when something is to be said next, by trio's clock; `inf` for never."""
+        """Return the time of the next repeat or notice, by trio's clock; `inf` for never."""
         moments = (
             min(each.due, each.hub_due, each.tell_due, each.stop_due)
             for each in self.items.values()
@@ -301,17 +320,17 @@ class Rounds:
         return min(moments, default=inf)
 
     def missing(self, item: OnItsWay) -> list[int]:
-        """Return who was heard lately and has not confirmed it."""
+        """Return the stations in range that have not confirmed the item."""
         knows = item.has | {item.station, self.station}
         return [number for number in self.neighbours.in_earshot() if number not in knows]
 
     def take(self, now: float) -> list[Repeat]:
-        """Return what is to be transmitted now, the newest of what is no SOS first."""
+        """Return the repeats that are due now; of items that are not an SOS, the newest first."""
         for item in [each for each in self.items.values() if each.until < now]:
             self.drop(item)
         repeats: list[Repeat] = []
         ordinary = [each for each in self.items.values() if not each.entry.sos]
-        # What waits for its moment goes along with what is due.
+        # An item that waits for its time is sent along with an item that is due.
         begins = now >= self._ordinary_at and any(each.due <= now for each in ordinary)
         capacity = self._packet_bytes if begins else 0
         for item in reversed(self.items.values()):
@@ -354,7 +373,7 @@ class Rounds:
         return again
 
     def _goes_again(self, item: OnItsWay, now: float) -> tuple[bool, list[int]]:
-        """Return whether an SOS goes again, and which stations are known to lack it."""
+        """Return True if the SOS is repeated now, and the stations that are known to be missing it."""
         item.due = inf
         lacking = self.missing(item)
         blind = not lacking and self._goes_blindly(item)
@@ -365,7 +384,8 @@ class Rounds:
         if not (blind or lacking):
             return False, []
         item.tries += 1
-        # Blindly it goes a few times soon: nobody will say that it is lacked.
+        # No station is known to be missing it, and none would report it: keep the short interval
+        # for the first SOS_BLIND repeats, then double.
         doublings = max(0, item.tries - SOS_BLIND) if blind else item.tries
         pause = (10 if ours else 15) * 2 ** min(doublings, 10)
         item.due = now + self._spread(min(AGAIN_MAX, pause))
@@ -374,11 +394,11 @@ class Rounds:
         return not enough, lacking
 
     def _may_go(self, item: OnItsWay) -> bool:
-        """Return whether one more transmission of it is allowed."""
+        """Return True if the item may be transmitted once more."""
         return item.station == self.station or item.hops < self._hops
 
     def _goes_blindly(self, item: OnItsWay) -> bool:
-        """Return whether it goes again although nobody is known to lack it."""
+        """Return True if the SOS is repeated although no station is known to be missing it."""
         return item.entry.sos and item.tries < (SOS_BLIND if item.answers else SOS_ALONE)
 
     def _asks_again(self, item: OnItsWay, now: float) -> bool:
@@ -396,7 +416,9 @@ class Rounds:
         return True
 
     def _spread(self, pause: float) -> float:
-        """Those who wait for the same are not to begin at one moment."""
+        """Vary the pause, so that stations that wait for the same event do not start at
+        one moment.
+        """
         return pause * (0.75 + 0.5 * self._random())
 
     def _packets(self, item: OnItsWay, lacking: Sequence[int], *, asks: bool) -> list[Repeat]:
@@ -408,12 +430,12 @@ class Rounds:
                 assert isinstance(request.content, RelayRequest)
                 beside.append(request)
                 item.asked.add(request.content.station)
-        # Of ours that is no SOS: who has it is silent.
+        # For our own item that is not an SOS, stations that have it stay silent.
         if item.station != self.station or not sos:
             beside.append(Entry(0, Source(self.station, item.hops)))
         named: list[Entry] = []
         if sos and len(lacking) <= NAMED_MAX:
-            # Ourselves, where nobody is to answer but who reaches the hub.
+            # Name ourselves if only stations that reach the hub should answer.
             named = [Entry(number, Source(each, 0)) for each in lacking or [self.station]]
         origin, hops = item.station, item.hops
         if not sos and not asks and item.parts[0] == item.entry:
@@ -428,7 +450,9 @@ class Rounds:
         return [Repeat(item.brought_by, [Entry(item.entry.sequence, ack), mark])]
 
     def _tell_stop(self, item: OnItsWay) -> list[Repeat]:
-        """Ours, and what we heard of others: that one in their name."""
+        """Return notices of the stations that are missing the item: our own, and those heard from
+        other stations, under their number.
+        """
         repeats = []
         for at, beyond in item.stopped.items():
             ours = at == self.station
@@ -441,7 +465,9 @@ class Rounds:
 
 
 def _note_wanted(item: OnItsWay, now: float) -> bool:
-    """Somebody lacks it; return whether that was so before, and nobody was heard to repeat it."""
+    """Record that a station is missing it. Return True if it was already missing and was not heard
+    since.
+    """
     if item.wanted <= item.aired:
         item.wanted = now
     return now - item.wanted >= ON_CALL_FOR

@@ -1,5 +1,4 @@
-"""This agent's station on the air: its outbox, its reception, and what it relays for its
-neighbours."""
+"""This agent's station on the air: its outbox, its reception, and its relay for neighbours."""
 
 from __future__ import annotations
 
@@ -42,32 +41,33 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StationSettings:
-    """What the settings say of it."""
+    """Settings of the station."""
 
     number: int
     name: str
     keys: Sequence[bytes]
-    """Those of the group; the first tags what is sent."""
+    """Keys of the group; the first one tags outgoing packets."""
     relays_over: Collection[Channel]
     """Channels to the hub that neighbours may use."""
     credits_per_day: int
-    """What they may cost."""
+    """Credits per day that neighbours may use."""
     time_to_live: float
-    """Seconds that a neighbour's item waits for its channel."""
+    """Seconds for which a neighbour's item waits for its channel."""
     packet_bytes: int = AIR_BYTES
-    """Most of one packet."""
+    """Largest packet, in bytes."""
     hops: int = 3
-    """Transmissions that bring an SOS, or what asks for the hub, anywhere at most."""
+    """Most transmissions of an SOS or of an item for the hub."""
     key_step: KeyStep = KeyStep.NONE
-    """How far the change of the group's key is here."""
+    """Step of this kit in the change of the group's key."""
     sealed: bool = False
-    """Nobody without the key reads what is sent."""
+    """True if packets are encrypted, so that only stations with the key can read them."""
     brings_down: bool = False
-    """What the hub has for neighbours goes down to them."""
+    """True if the hub's messages for neighbours are sent down to them."""
     secrets: Sequence[bytes] = ()
-    """What this kit and the hub alone share: it opens what comes down by a neighbour."""
+    """Secrets that only this kit and the hub share; they open parcels that arrive over a
+    neighbour."""
     dropped: Sequence[bytes] = ()
-    """Keys that the hub has had dropped."""
+    """Keys that the hub has removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +86,27 @@ class Station:
     parcels: Parcels
 
     def take_keys(self, group: GroupKeys, step: KeyStep) -> None:
-        """Have these be the group's keys from now on."""
+        """Replace the group's keys from now on."""
         self.outbox.packing.tag_with(group.keys[0])
         self.packets.group = group
         self.key_change.move(step)
 
     def identification(self, callsign: str) -> bytes:
-        """Return the packet that says who transmits. Number 0 is no station's: who looks for names
-        passes it by."""
+        """Return the packet that contains the callsign. It uses number 0, which no station has, so
+        that a search for names skips it.
+        """
         me = Identity("", callsign, "")
         return self.outbox.packing.alone(Entry(0, Introduction(me)))
 
     def earshot(self) -> dict[int, int]:
-        """Return by station over how many transmissions something reaches it, as heard within the
-        hour: from the station itself, or repeated by others."""
+        """Return the number of transmissions to each station that was heard within the hour:
+        directly, or repeated by others.
+        """
         beyond = {item.station: item.hops for item in self.rounds.items.values() if item.hops}
         return beyond | dict.fromkeys(self.neighbours.in_earshot(), 1)
 
     def notices(self, date: Callable[[float], float]) -> list[str]:
-        """Return what needs attention; `date` tells the wall clock's time of a lived one."""
+        """Return the notices for people; `date` converts elapsed time to Unix time."""
         waits = self.relay.notice() if self.relay is not None else ""
         changes = self.key_change.notice()
         return [*self.troubles.notices(date), *(each for each in (changes, waits) if each)]
@@ -118,7 +120,9 @@ def words_of(
     low: Callable[[], bool],
     clock: Callable[[], float],
 ) -> RadioPiggyback:
-    """Return what the station says beside Packages. `low`: its battery is nearly empty."""
+    """Build the part of the station that writes entries beside Packages. `low` returns True if the
+    battery is nearly empty.
+    """
     me = Identity(str(settings.number), settings.name or f"station {settings.number}", "Device")
     spare = settings.packet_bytes - _introduction_bytes(settings, me)
     if spare < 0:
@@ -127,7 +131,7 @@ def words_of(
         me = replace(me, name=short)
 
     def brings() -> int | None:
-        """Return what it costs to bring something to the hub, in credits."""
+        """Return the cost of relaying to the hub in credits; None if this kit does not relay."""
         if Channel.CELLULAR in settings.relays_over and not asks_for_relay():
             return 0
         return 1 if Channel.SATELLITE in settings.relays_over else None
@@ -147,8 +151,9 @@ def words_of(
 
 
 def _text_bytes(settings: StationSettings) -> int:
-    """Return how long a name may be that is told with who has read something: it fits a packet by
-    itself, also where it is passed on between stations whose numbers are as long as ours."""
+    """Return the bytes for the name in a read receipt, so that it fits into one packet. This
+    includes a receipt that is passed on between stations with numbers as long as ours.
+    """
     number, time = settings.number, EPOCH + 2**27
     said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Rung.READ, 24 * "x"), time)
     mark = Entry(0, SentBy(number, settings.hops), time)
@@ -171,8 +176,7 @@ def set_up(
     queue: ChannelQueue,
     link: ChannelLink,
 ) -> Station:
-    """Put a station together; nothing runs yet, and without `relays_over` it relays nothing to the
-    hub."""
+    """Build a station; no task is started. Without `relays_over` it does not relay to the hub."""
     relay = None
     if settings.relays_over:
         relay = Relay(

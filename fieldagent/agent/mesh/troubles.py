@@ -1,5 +1,6 @@
-"""What is wrong on the air, as people are told it: in the status for an hour, in the log once a
-minute with a count."""
+"""Problems on the air, for people: in the status for an hour, in the log once a minute with a
+count.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ from fieldagent.system.seldom import Seldom
 log = logging.getLogger(__name__)
 
 SHOWN_FOR = 3600.0
-"""Seconds since the last one."""
+"""Seconds for which a problem is shown after its last occurrence."""
 
 
 class Trouble(Enum):
-    """The member of the channel's status that counts it, and what to do about it."""
+    """Name of the status member that counts the problem, and its remedy."""
 
     WRONG_KEY = (
         "wrongKeyPackets",
@@ -79,7 +80,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class AirTroubles:
-    """`clock` is lived time."""
+    """Counts of the problems. `clock` is elapsed time."""
 
     clock: Callable[[], float]
     _seen: dict[Trouble, _Seen] = field(default_factory=dict)
@@ -91,18 +92,19 @@ class AirTroubles:
             log.warning("%s", in_words(trouble, count, detail))
 
     def is_lately(self, trouble: Trouble) -> bool:
-        """Return whether it was seen within SHOWN_FOR seconds."""
+        """Return True if the problem occurred within SHOWN_FOR seconds."""
         return trouble in self._seen and self.clock() - self._seen[trouble].at < SHOWN_FOR
 
     def counts(self) -> dict[str, int]:
-        """Return how often each was seen since the agent began, by the member of the status."""
+        """Return the number of occurrences since the agent started, by status member."""
         return {
             each.member: self._seen[each].count if each in self._seen else 0 for each in Trouble
         }
 
     def notices(self, date: Callable[[float], float]) -> list[str]:
-        """Return the notices for people of what was seen lately. `date` tells the wall clock's time
-        of a lived one."""
+        """Return notices for people of recent problems. `date` converts elapsed time to
+        Unix time.
+        """
         return [
             f"{in_words(trouble, seen.count, seen.detail)} (last {clock_time(date(seen.at))})"
             for trouble, seen in self._seen.items()
@@ -111,7 +113,7 @@ class AirTroubles:
 
 
 def in_words(trouble: Trouble, count: int, detail: str = "") -> str:
-    """Return in a sentence how many packets had that trouble, and what to do about it."""
+    """Return a sentence with the number of affected packets and the remedy."""
     remark = f" ({detail})" if detail else ""
     packets = "a packet was" if count == 1 else f"{count} packets were"
     return f"{packets} heard on the air{remark} {trouble.advice}"

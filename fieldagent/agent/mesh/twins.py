@@ -1,8 +1,8 @@
-"""Which other station is two kits under one number, by what comes from it directly. Pure.
+"""Detects two kits that use one station number, from the packets received directly from it. Pure.
 
-The two need not hear each other. Of one kit name and numbers change where it was renamed, has lost
-its journal, or writes none as its disk fails, and may go back once: where they go back and forth,
-two speak in turn.
+The two kits need not hear each other. A single kit's name and numbers change when it is renamed,
+loses its journal, or cannot write it. They may also change back once. If they change back and
+forth, two kits are sending in turn.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from __future__ import annotations
 from fieldagent.system.lazy_dataclass import dataclass
 
 APART = 1_000_000
-"""Numbers further apart than that are of two journals: each begins at a random one of 2³¹."""
+"""Numbers further apart than this are from two journals, because each journal starts at a random
+number below 2³¹."""
 TURNS = 2
 WITHIN = 3600.0
-"""Seconds in which it goes back each time."""
+"""Seconds within which each change back must follow."""
 STATIONS_MAX = 1000
 
 
 @dataclass(slots=True)
 class _Told:
-    """What a station said last, and before that."""
+    """Last and previous value that a station sent."""
 
     value: int | str
     at: float
     before: int | str | None = None
     before_at: float = 0.0
     turns: int = 0
-    """How often in a row it went back."""
+    """Number of changes back in a row."""
 
     def note(self, value: int | str, now: float) -> bool:
-        """Return whether this goes back and forth."""
+        """Return True if the values change back and forth."""
         if _is_one(self.value, value):
             self.value, self.at = value, now
             return False
@@ -47,14 +48,15 @@ def _is_one(said: int | str, says: int | str) -> bool:
 
 
 class Twins:
-    """Times are of any one clock."""
+    """Detector of twins. Times are of any one clock."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[int, type], _Told] = {}
 
     def note(self, station: int, value: int | str, now: float) -> bool:
-        """Note that a station has this name, or sends a new item with this number; return whether
-        it is two kits."""
+        """Record that a station has this name, or sent a new item with this number. Return True if
+        it is two kits.
+        """
         key = station, type(value)
         known = self._told.pop(key, None)
         is_twin = known is not None and known.note(value, now)

@@ -1,7 +1,7 @@
-"""What a radio says of itself, so that nothing else in the agent has to know it.
+"""Description of a radio, so that the rest of the agent does not depend on its kind.
 
-A radio is one module or folder with a `Radio`, named in `known.RADIOS`. Each passes the same tests,
-`tests/agent/radios/test_contract.py`. The whole way is in docs/adding-a-radio.md.
+A radio is a module or folder with a `Radio`, named in `known.RADIOS`. Each radio passes the same
+tests, `tests/agent/radios/test_contract.py`. The full guide is docs/adding-a-radio.md.
 """
 
 from __future__ import annotations
@@ -21,38 +21,40 @@ from fieldagent.system.properties import Key
 
 
 class RadioPlace(NamedTuple):
-    """Where a radio is and how it is spoken to, as the settings say."""
+    """Port and settings of a radio."""
 
     port: str
     baud: int = 115_200
     callsign: str = ""
     packet_bytes: int = AIR_BYTES
-    """Most bytes of a packet that will be transmitted."""
+    """Largest packet that will be transmitted, in bytes."""
     own: Mapping[str, Any] = {}
-    """The radio's own settings by name, each as its `Key` reads it."""
+    """Settings of this kind of radio by name, each as its `Key` reads it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Radio:
-    """Describes one kind of radio: all that settings, `check`, status and assembly ask about it."""
+    """One kind of radio, with everything that settings, `check`, status and assembly need."""
 
     name: str
-    """What `radio-protocol` calls it."""
+    """Name in `radio-protocol`."""
     means: str
-    """For people: which radios it is for, and where they are described."""
+    """Text for people: which radios it supports, and where they are described."""
     open: Callable[[RadioPlace, ChannelLink], AbstractAsyncContextManager[RadioModem]]
-    """Opens it: the radio works inside the context. Raises RadioLost and PortLost, in groups."""
+    """Opens the radio, which works inside the context. Raises RadioLost and PortLost, in groups."""
     check: Callable[[RadioPlace], Finding] | None = None
-    """How `fieldagent check` looks at it, without opening it; None: it is on a serial port."""
+    """Checks the radio for `fieldagent check`, without opening it; None if it is on a
+    serial port."""
     keys: tuple[Key, ...] = ()
-    """Settings of its own; each name begins with that of the radio."""
+    """Settings of this kind; each name begins with the radio's name."""
     needs: tuple[str, ...] = ()
-    """Settings that it cannot do without."""
+    """Names of settings that it requires."""
     says_callsign: bool = False
-    """Its frames bear the callsign; otherwise the agent says that in plain text."""
+    """True if its frames contain the callsign; otherwise the agent sends it in plain text."""
     counts_air: bool = False
-    """It counts its air-time itself, by what it is set to, and keeps to `ChannelLink.air_time`."""
+    """True if it counts its own air-time from its configuration and obeys
+    `ChannelLink.air_time`."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What it tells in `GET /api/status` beside what each channel does, by name: what it means."""
+    """Meanings of its extra members in `GET /api/status`, by name."""
     recognition: Callable[[], Recognition] | None = None
-    """Loads how it is recognised at a port; None: it tells nobody which it is."""
+    """Loads the recognition of this kind at a port; None if it cannot be recognised."""

@@ -1,8 +1,8 @@
 """A KISS TNC on a serial line or TCP: each packet is the information of a UI frame.
 
-That a write succeeded says nothing: a TNC that finds no free channel discards the frame and keeps
-silent. So it is asked how many bytes wait until none does, and then given the time that the frame
-takes on the slowest usual air. One that does not know the question gets that time alone.
+A successful write proves nothing: a TNC that finds no free channel discards the frame silently. So
+the agent queries the TNC until no bytes wait, and then waits for the time that the frame takes at
+the slowest usual rate. For a TNC that does not know the query, only that time is used.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ log = logging.getLogger(__name__)
 DESTINATION = ax25.Callsign("FIELDA")
 CONNECT_MAX = 10.0
 CHECK_MAX = 5.0
-"""Seconds in which `fieldagent check` waits for a connection."""
+"""Seconds that `fieldagent check` waits for a connection."""
 WRITE_MAX = 10.0
 """Seconds in which a TNC takes a frame from its line."""
 ANSWER_MAX = 2.0
-"""Seconds in which a TNC that knows the question says how much waits."""
+"""Seconds in which a TNC that knows the query reports its waiting bytes."""
 SILENCE_MAX = 10.0
-"""Seconds without an answer after which a TNC that gave one before is gone."""
+"""Seconds without an answer after which a TNC that answered before is considered lost."""
 ASK_EVERY = 0.5
 KEPT_MAX = 55.0
-"""Seconds after which a frame that still waits counts as given up. Dire Wolf discards one that
-found no free channel for 60 seconds, and from then on it looks as if it had been sent."""
+"""Seconds after which a frame that still waits counts as dropped. Dire Wolf discards a frame that
+found no free channel for 60 seconds; after that it would look transmitted."""
 BITRATE = 1200.0
-"""Of the slowest usual air; a faster one only waits a little."""
+"""Bits per second of the slowest usual radio; with a faster radio the wait is only slightly too
+long."""
 LEAD = 0.5
 """Seconds before the first byte: the transmitter's delay and its turn on the channel."""
 
@@ -74,7 +75,7 @@ class TncModem:
         self._given_up = Seldom(trio.current_time)
         self._waiting: int | None = None
         self._told = trio.Event()
-        """Set when the TNC said how much waits, and then replaced."""
+        """Set when the TNC reported its waiting bytes, and then replaced."""
         self._knows_the_question: bool | None = None
         self._ignored = 0
         link.facts |= {"callsign": str(call), "ignoredFrames": 0, "damagedFrames": 0}
@@ -102,7 +103,9 @@ class TncModem:
         return TransmitResult.DROPPED
 
     async def _ask(self) -> int | None:
-        """Bytes that wait; None where the TNC does not tell. Raises RadioLost."""
+        """Query and return the number of waiting bytes; None if the TNC does not report it. Raises
+        RadioLost.
+        """
         text, self._waiting = self._told, None
         await self._give(kiss.encode(kiss.QUERY, kiss.SET_HARDWARE))
         with trio.move_on_after(SILENCE_MAX if self._knows_the_question else ANSWER_MAX):
@@ -110,7 +113,7 @@ class TncModem:
             return self._waiting
         if self._knows_the_question:
             raise RadioLost("the TNC does not answer any more")
-        # Never again: to some TNCs the command means something else.
+        # Do not ask again: to some TNCs the command means something else.
         self._knows_the_question = False
         log.info("the TNC does not tell what waits: packets are paced by time")
         return None
@@ -125,8 +128,9 @@ class TncModem:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
-        """Read frames from the TNC, for ever: packets go to `receive`, its count of waiting bytes
-        to `transmit`; others are counted. Raises RadioLost and PortLost."""
+        """Read frames from the TNC forever. Packets go to `receive`, counts of waiting bytes go to
+        `transmit`, and other frames are counted. Raises RadioLost and PortLost.
+        """
         while True:
             data = await self._read()
             for kind, content in self._deframer.receive_data(data):
@@ -141,14 +145,14 @@ class TncModem:
 
     def _learn(self, waiting: int | None) -> None:
         if waiting is not None:
-            # However late: over a slow line the first answer may be.
+            # Accept a late answer too: over a slow line the first answer may be late.
             self._knows_the_question = True
             self._waiting = waiting
             self._told.set()
             self._told = trio.Event()
 
     def _take(self, content: bytes) -> None:
-        """Frames to others, and what a digipeater repeats of ours, are nothing to us."""
+        """Take in a frame. Frames to others and digipeated frames of ours are ignored."""
         try:
             frame = ax25.decode(content)
         except RemoteProtocolError as error:
@@ -221,7 +225,7 @@ def _writer(stream: trio.SocketStream, place: str) -> Callable[[bytes], Awaitabl
 
 
 def check_tnc(place: RadioPlace) -> Finding:
-    """Return whether the serial port is there, or something takes a connection by TCP."""
+    """Return a finding that shows if the serial port is usable, or if a TCP connection succeeds."""
     if not place.port.startswith("tcp://"):
         from fieldagent.agent.channels.serial_check import check_serial_port
 

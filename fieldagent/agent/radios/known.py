@@ -1,4 +1,4 @@
-"""Which radios there are. A new one is a module or folder beside this one, and a line here."""
+"""Registry of the radios. To add a radio, add a module or folder here, and a line below."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ RADIOS = {
     "meshtastic": "fieldagent.agent.radios.meshtastic:RADIO",
     "udp": "fieldagent.agent.radios.udp:RADIO",
 }
-"""By what `radio-protocol` calls them. A kit loads the one that it has."""
+"""Radios by their name in `radio-protocol`. A kit loads only its own radio."""
 
 
 def radio(name: str) -> Radio:
-    """Load the radio of this name, or a third party's: `package.module:NAME`.
+    """Load the radio with this name, or a third-party radio: `package.module:NAME`.
 
     Raises WrongProperty, in words that follow `radio-protocol`.
     """
@@ -35,8 +35,9 @@ def radio(name: str) -> Radio:
 
 
 def own_keys(text: str) -> Sequence[Key]:
-    """Return the settings that the radio brings which a settings file names; of one that cannot be
-    loaded none, as its key tells why."""
+    """Return the settings that the configured radio adds. Return no settings if the radio cannot be
+    loaded, because the error of its own key explains that.
+    """
     try:
         named = dict(pairs(text)).get("radio-protocol")
         return () if named is None else radio(named).keys
@@ -45,7 +46,7 @@ def own_keys(text: str) -> Sequence[Key]:
 
 
 def unfit(settings: Mapping[str, str]) -> list[str]:
-    """Return what the radio that the file names cannot do without, and does not have."""
+    """Return errors for settings that the configured radio requires and that are missing."""
     try:
         kind = radio(settings["radio-protocol"])
     except (KeyError, WrongProperty):
@@ -53,6 +54,6 @@ def unfit(settings: Mapping[str, str]) -> list[str]:
     named = f"radio-protocol={kind.name}"
     known = {*settings}
     if "radio-region" in settings:
-        # It tells what a share would.
+        # The region implies the share.
         known.add(f"{kind.name}-share")
     return [f"{named} needs {name}: set that too" for name in kind.needs if name not in known]

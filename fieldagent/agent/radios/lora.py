@@ -1,5 +1,5 @@
-"""What LoRa radios have in common: the settings that a team agrees on, a share of the air, and that
-a board takes one packet at a time and says later what became of it.
+"""Common parts of LoRa radios: the settings that a team shares, a limit on air-time, and the
+handling of a board that takes one packet at a time and reports the result later.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ log = logging.getLogger(__name__)
 Word = TypeVar("Word")
 
 BUSY_AGAIN, BUSY_MAX = 0.2, 20.0
-"""Seconds until a busy board is given the packet again, and after which it is given up."""
+"""Seconds until a packet is given to a busy board again, and after which it is dropped."""
 WORDS_MAX = 16
-"""That wait to be read; a board says two or three to a question."""
+"""Most waiting reports; a board sends two or three for a question."""
 BANDWIDTHS = ("7.8", "10.4", "15.6", "20.8", "31.25", "41.7", "62.5", "125", "250", "500")
-"""kHz; those that the chips have (SX1262 data sheet, 13.4.5)."""
+"""Bandwidths of the chips in kHz (SX1262 data sheet, 13.4.5)."""
 
 
 def keys(name: str) -> tuple[Key, ...]:
-    """Return the settings of a LoRa radio that `radio-protocol` calls so."""
+    """Return the settings of the LoRa radio with this `radio-protocol` name."""
     return (
         Key(
             f"{name}-frequency",
@@ -60,13 +60,14 @@ def keys(name: str) -> tuple[Key, ...]:
 
 
 def needs(name: str) -> tuple[str, ...]:
-    """Return those that nobody can choose for them."""
+    """Return the settings without a default, because only the team can choose them."""
     return (f"{name}-frequency", f"{name}-share")
 
 
 def settings_of(name: str, own: Mapping[str, Any]) -> LoraSettings:
-    """Return the radio's own settings as values for the air, in Hz; `own` holds them by key, each
-    with the radio's `name` before it."""
+    """Return the radio's own settings as LoRa parameters, in Hz. The keys of `own` start with the
+    radio's `name`.
+    """
     return LoraSettings(
         own[f"{name}-frequency"],
         own[f"{name}-bandwidth"],
@@ -76,30 +77,30 @@ def settings_of(name: str, own: Mapping[str, Any]) -> LoraSettings:
 
 
 class BoardWords(Generic[Word]):
-    """What a board has said and nobody has read yet."""
+    """Queue of a board's reports that have not been read."""
 
     def __init__(self) -> None:
         self._mouth, self._ear = trio.open_memory_channel[Word](WORDS_MAX)
 
     def tell(self, word: Word) -> None:
-        """Keep a word until it is read; more than there is room for is dropped, and logged."""
+        """Keep a report until it is read. If the queue is full, drop and log it."""
         try:
             self._mouth.send_nowait(word)
         except trio.WouldBlock:
             log.debug("more than is asked comes from the radio: %s", word)
 
     async def next(self, until: float) -> Word | None:
-        """Wait for one; None at `until`, by trio's clock."""
+        """Return the next report; None at the time `until`, by trio's clock."""
         with trio.move_on_at(until):
             return await self._ear.receive()
         return None
 
 
 class BoardTurn:
-    """One packet at a time, within the board's share of the air.
+    """Sends one packet at a time, within the board's air-time limit.
 
-    `outcome` waits until a time for what the board says of the packet that it has: how it went,
-    None where it does not take it now, UNKNOWN where nothing is said. Raises RadioLost.
+    `outcome` waits until a given time for the board's report on the current packet. It returns None
+    if the board is busy, and UNKNOWN if the board does not report. Raises RadioLost.
     """
 
     def __init__(
@@ -110,7 +111,8 @@ class BoardTurn:
     ) -> None:
         self.lock = trio.Lock()
         self.untold: float | None = None
-        """Until when the end of a packet may still be told that nobody waits for any more."""
+        """Time until which the report on an abandoned packet may still arrive; None if there is
+        none."""
         self._link = link
         self._outcome = outcome
         if percent is not None:
@@ -119,7 +121,9 @@ class BoardTurn:
         self._given_up = Seldom(trio.current_time)
 
     async def outlast(self) -> None:
-        """Wait for the end of a packet whose sender was cancelled, lest it be the next one's."""
+        """Wait for the report on a packet whose sender was canceled, so that it is not taken for
+        the next packet's.
+        """
         if self.untold is not None:
             await self._outcome(self.untold)
             self.untold = None
@@ -127,8 +131,9 @@ class BoardTurn:
     async def give(
         self, write: Callable[[], Awaitable[None]], seconds: float, patience: float, *, urgent: bool
     ) -> TransmitResult:
-        """Give the board a packet that takes so many seconds of air, and wait up to `patience`
-        seconds for what becomes of it."""
+        """Give the board a packet that takes that many seconds on air. Wait up to `patience`
+        seconds for the result.
+        """
         if not self._air.allows(seconds, urgent=urgent):
             return TransmitResult.SPENT
         result = await self._give_until_taken(write, seconds, patience)
@@ -142,7 +147,8 @@ class BoardTurn:
         ends = trio.current_time() + BUSY_MAX
         while True:
             self.untold = trio.current_time() + patience
-            # Cancelled from here on, it may be on the air.
+            # Count the packet before it is written: if this call is canceled, the packet may be on
+            # the air.
             self._air.note(seconds)
             await write()
             result = await self._outcome(self.untold)
@@ -177,7 +183,7 @@ def _bandwidth(value: str) -> int:
 
 
 def share(value: str) -> float:
-    """Read a share of the air in per cent, from 0.1 to 100. Raises WrongProperty."""
+    """Read an air-time share in percent, from 0.1 to 100. Raises WrongProperty."""
     number = _number(value)
     if not 0.1 <= number <= 100:
         raise WrongProperty(f"must be from 0.1 to 100 (per cent), not {value!r}")

@@ -1,8 +1,9 @@
-"""A LoRa board with MeshCore's KISS modem firmware, on a serial line: the thin end of
-`wire.meshcore_kiss`. What one transmits is the bare packet, so that no byte of air is for a call.
+"""A LoRa board with MeshCore's KISS modem firmware on a serial line: the I/O around
+`wire.meshcore_kiss`. A packet is transmitted without addresses, so no air-time is used for a
+callsign.
 
-The board may forget its settings whenever its power dips, and does not say so. So they are looked
-at before each packet, and from time to time: nothing is sent at a frequency that nobody chose.
+The board may lose its settings when its power dips, without a report. So the settings are checked
+before each packet and regularly. The agent never transmits at a frequency that was not configured.
 """
 
 from __future__ import annotations
@@ -36,17 +37,18 @@ log = logging.getLogger(__name__)
 
 NAME = "meshcore-kiss"
 ANSWER_MAX = 2.0
-"""Seconds in which a modem answers; one that has just got power may need the second question."""
+"""Seconds in which a modem answers; a modem that has just been powered may need a second
+question."""
 SIGNAL_MAX = 0.2
-"""Seconds within which a packet's strength follows it."""
+"""Seconds within which the signal report follows its packet."""
 TOLD_AFTER, TOLD_TIMES = 10.0, 3.0
-"""A packet's end is told within so many times its air-time and so many seconds more."""
+"""The result of a packet comes within this many seconds plus this many times its air-time."""
 LOOK_EVERY = 30.0
-"""Seconds between two looks at a modem that has nothing to do: one that has forgotten its settings
-hears nobody until then."""
+"""Seconds between two checks of an idle modem. After it has lost its settings, it receives nothing
+until the next check."""
 TX_DELAY = bytes([2])
-"""In 10 ms: how long the transmitter is on before the first byte. The 500 ms that the firmware
-begins with are for FM radios."""
+"""Transmitter delay before the first byte, in units of 10 ms. The firmware's default of 500 ms is
+for FM radios."""
 
 
 class MeshcoreModem:
@@ -62,7 +64,8 @@ class MeshcoreModem:
         self._words = lora.BoardWords[MeshcoreWord]()
         self._turn = lora.BoardTurn(place.own[f"{NAME}-share"], link, self._outcome)
         self._nonsense = trio.Event()
-        """Set when the modem says what is no frame, as one that starts does, and then replaced."""
+        """Set when the modem sends bytes that are not a frame, as it does when it starts, and then
+        replaced."""
         self._air_times: dict[int, float] = {}
         link.facts["lora"] = self._wanted.in_words()
 
@@ -75,7 +78,7 @@ class MeshcoreModem:
             patience = TOLD_TIMES * seconds + TOLD_AFTER
             result = await self._turn.give(write, seconds, patience, urgent=urgent)
             if result is TransmitResult.UNKNOWN:
-                # It may have left; a modem that has hung meanwhile is found here.
+                # The packet may have left. The ping finds a modem that has hung.
                 await self._greet()
         return result
 
@@ -92,7 +95,7 @@ class MeshcoreModem:
         return TransmitResult.UNKNOWN
 
     async def _air_time(self, size: int) -> float:
-        """By the modem's own reckoning, as that is what its settings come to."""
+        """Return the seconds on air as the modem computes them from its own settings."""
         if size not in self._air_times:
             answer = await self._ask(MeshcoreCommand.AIR_TIME, bytes([size]))
             milliseconds = (
@@ -111,7 +114,7 @@ class MeshcoreModem:
         raise RadioLost("the radio does not answer: does it run MeshCore's KISS modem firmware?")
 
     async def open(self) -> None:
-        """Greet the radio and set it up. Raises RadioLost."""
+        """Ping the radio and set it up. Raises RadioLost."""
         async with self._turn.lock:
             await self._greet()
             version = await self._ask(MeshcoreCommand.VERSION)
@@ -120,8 +123,9 @@ class MeshcoreModem:
             await self._set_up()
 
     async def look_after(self) -> NoReturn:
-        """Look at the settings from time to time, and where it may have started anew. Raises
-        RadioLost."""
+        """Check the settings regularly, and whenever the radio may have restarted. Raises
+        RadioLost.
+        """
         while True:
             with waits.move_on_after(LOOK_EVERY):
                 await self._nonsense.wait()
@@ -150,7 +154,7 @@ class MeshcoreModem:
             raise RadioLost(f"the radio was set to {wanted.in_words()}, and says {had}")
         await self._set(MeshcoreCommand.SET_POWER, bytes([self._power]), f"{self._power} dBm")
         await self._port.write(kiss.encode(TX_DELAY, kiss.TX_DELAY))
-        # Without it there is no strength; earlier firmware tells it always.
+        # Without this, no signal is reported; earlier firmware always reports it.
         await self._ask(MeshcoreCommand.SIGNAL_REPORT, b"\1")
         self._air_times.clear()
 
@@ -161,7 +165,7 @@ class MeshcoreModem:
             raise RadioLost(f"the radio does not take {words}: {why}; see {NAME}-… in the settings")
 
     async def _ask(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreWord:
-        """Raises RadioLost where nothing is answered."""
+        """Return the answer to a command. Raises RadioLost if there is none."""
         answer = await self._answer(command, content)
         if answer is None:
             await self._greet()
@@ -181,8 +185,9 @@ class MeshcoreModem:
         return word
 
     async def listen(self) -> NoReturn:
-        """Read frames from the radio, for ever. A packet waits up to `SIGNAL_MAX` seconds for the
-        word of how strong it was heard. Raises PortLost."""
+        """Read frames from the radio forever. A packet waits up to `SIGNAL_MAX` seconds for its
+        signal report. Raises PortLost.
+        """
         packet: bytes | None = None
         while True:
             data = b""
@@ -213,7 +218,9 @@ class MeshcoreModem:
 
 @asynccontextmanager
 async def open_meshcore(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshcoreModem]:
-    """Open a MeshCore radio, set up and looked after. Raises RadioLost and PortLost, in groups."""
+    """Open a MeshCore radio, set it up and keep checking it. Raises RadioLost and PortLost, in
+    groups.
+    """
     async with open_serial(place.port, place.baud, link.recorder) as port:
         modem = MeshcoreModem(port, place, link)
         async with trio.open_nursery() as nursery:

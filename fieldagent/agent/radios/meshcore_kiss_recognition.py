@@ -1,4 +1,4 @@
-"""What a board with MeshCore's KISS modem firmware is asked, so that it tells how it is set."""
+"""Recognises a board with MeshCore's KISS modem firmware and queries its settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fieldagent.wire.meshcore_kiss import MeshcoreCommand
 NAME = "meshcore-kiss"
 BAUD = 115_200
 LOW, NONE_BELOW = 3_400, 2_000
-"""Millivolts of a battery that is nearly empty, and below which there is none."""
+"""Millivolts of a nearly empty battery, and below which there is no battery."""
 
 
 def _last(said: bytes, command: MeshcoreCommand) -> bytes | None:
@@ -35,13 +35,16 @@ def _is_answer(said: bytes) -> bool:
 
 
 async def _ask(line: DeviceLine, command: MeshcoreCommand) -> bytes:
-    """Return the answer; nothing where there is none, as older firmware does not know each."""
+    """Return the answer; empty if there is none, because older firmware does not know every
+    command.
+    """
     return await answer_to(line, wire.ask(command), lambda said: _last(said, command)) or b""
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Ask firmware, board, LoRa settings, power and battery; what older firmware does not answer is
-    left out. Raises PortLost."""
+    """Query firmware, board, LoRa settings, power and battery. Values that older firmware does not
+    report are omitted. Raises PortLost.
+    """
     version = ".".join(map(str, await _ask(line, MeshcoreCommand.VERSION)))
     board = (await _ask(line, MeshcoreCommand.NAME)).decode("utf-8", "replace")
     lora = wire.read_settings(await _ask(line, MeshcoreCommand.GET_RADIO))
@@ -85,4 +88,4 @@ RECOGNITION = Recognition(
     _is_answer,
     tell,
 )
-"""Last: what KISS calls "SetHardware" means something of its own to each TNC."""
+"""Asked last: KISS's "SetHardware" has a different meaning for each TNC."""

@@ -1,12 +1,12 @@
-"""A Meshtastic radio as the Radio channel's: our packets on a port and a channel of their own.
+"""A Meshtastic radio for the Radio channel: our packets use a port and a channel of their own.
 
-    port 256 (private), broadcast, hop limit 0: kits repeat by themselves what must go further, and
-        a mesh that did the same once more would fill the air with copies
-    a secondary channel with a key that the team has chosen; anything else is refused
-    what the radio says is that a packet waits for the air; TRANSMITTED rests on that and on the
-        region that is set, and whether anybody hears it other kits tell
+ port 256 (private), broadcast, hop limit 0: kits repeat items themselves, and a mesh that also
+  repeated them would fill the air with copies
+ a secondary channel with a key that the team has chosen; anything else is refused
+ the radio only reports that a packet waits for the air; TRANSMITTED is derived from that and from
+  the configured region, and other kits show if they heard it
 
-Its people's texts, positions and names pass by: they are for `mesh-port`.
+Texts, positions and names of people are ignored here: they are for `mesh-port`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 NAME = "meshtastic"
 HEADER_BYTES = 24
-"""On the air beside our packet: the mesh's header, and what says the port."""
+"""Bytes on air in addition to our packet: the mesh's header and the port number."""
 NO_HOST = "tcp:// needs the radio's name or address behind it"
 
 
@@ -86,7 +86,8 @@ class MeshtasticModem:
             if result in UNSENT:
                 self._air.note(-seconds)
             else:
-                # It does not say when one is out: the next is not given before.
+                # The radio does not report the end of a transmission, so wait for the air-time
+                # before the next packet.
                 await waits.sleep(seconds)
         return result
 
@@ -94,8 +95,9 @@ class MeshtasticModem:
         return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
-        """Take in our packets that the radio hears on our channel, for ever; what came over MQTT is
-        left out."""
+        """Take in packets of our port and channel forever; packets that came over MQTT are
+        ignored.
+        """
         while True:
             packet = (await self._host.receive()).packet
             if packet is None or packet.decoded is None or packet.via_mqtt:
@@ -106,7 +108,9 @@ class MeshtasticModem:
 
 
 def _result(fate: Fate) -> TransmitResult:
-    """Raises RadioLost where nothing that it is given is transmitted any more."""
+    """Return the result for a packet's fate. Raises RadioLost if the radio cannot transmit
+    at all.
+    """
     if fate.queued in (Queued.OFF, Queued.NO_CHIP):
         raise RadioLost(fate.in_words())
     if fate.queued == RoutingError.DUTY_CYCLE_LIMIT:
@@ -117,8 +121,9 @@ def _result(fate: Fate) -> TransmitResult:
 
 
 def _channel(host: MeshtasticHost, name: str) -> int:
-    """Return the index of the channel of that name. Raises RadioLost where it is not there, is the
-    first, or has no key of its own."""
+    """Return the index of the channel with that name. Raises RadioLost if it does not exist, is the
+    primary channel, or has no key of its own.
+    """
     named = {
         each.settings.name: each
         for each in host.facts.channels.values()
@@ -149,7 +154,7 @@ def _channel(host: MeshtasticHost, name: str) -> int:
 
 
 def check_meshtastic(place: RadioPlace) -> Finding:
-    """Look whether its port is there, without opening it."""
+    """Return a finding that shows if the port exists, without opening it."""
     if place.port.startswith(TCP):
         try:
             named = bool(urlsplit(place.port).hostname)
@@ -161,7 +166,7 @@ def check_meshtastic(place: RadioPlace) -> Finding:
 
 @asynccontextmanager
 async def open_meshtastic(place: RadioPlace, link: ChannelLink) -> AsyncIterator[MeshtasticModem]:
-    """Open a Meshtastic radio and listen to it. Raises RadioLost and PortLost, in groups."""
+    """Open a Meshtastic radio and receive from it. Raises RadioLost and PortLost, in groups."""
     async with attended(place.port, place.baud, wants_nodes=False) as host:
         modem = MeshtasticModem(host, place, link)
         async with trio.open_nursery() as nursery:

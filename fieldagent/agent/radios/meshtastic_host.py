@@ -1,12 +1,12 @@
-"""What a Meshtastic radio's host does, whatever it is the host for: it greets the radio, keeps it
-awake, gives it packets and learns what becomes of them.
+"""Host of a Meshtastic radio, for any use: it greets the radio, keeps it awake, gives it packets
+and learns the results.
 
-    without a `my_info` there is no radio, whatever else it says
-    queueStatus   whether a packet waits for the air; nothing of whether it left
-    ROUTING       from the receiver: its radio has it; from our own: somebody repeats it, or why not
-    silence       nobody knows
+ without a `my_info` there is no radio, whatever else is received
+ queueStatus   shows if a packet waits for the air, but not if it left
+ ROUTING       from the receiver: its radio has it; from our radio: it was repeated, or failed
+ silence       the result is unknown
 
-A radio that starts anew says so and has forgotten its host: it is greeted again.
+A radio that restarts reports it and has forgotten its host, so it is greeted again.
 """
 
 from __future__ import annotations
@@ -45,36 +45,37 @@ from fieldagent.wire.meshtastic import (
 log = logging.getLogger(__name__)
 
 HANDSHAKE_MAX, HANDSHAKES = 60.0, 2
-"""Seconds in which a radio tells all that it was asked for, and how often it is asked."""
+"""Seconds in which a radio sends its full configuration, and the number of attempts."""
 HEARTBEAT_EVERY = 300.0
-"""Seconds: a radio forgets a host that is silent for three times as long."""
+"""Seconds between heartbeats: a radio forgets a host that is silent for three times as long."""
 ANSWER_MAX = 10.0
-"""Seconds in which it says whether a packet waits, or that it is there."""
+"""Seconds in which it reports that a packet waits, or that it is there."""
 ROUTING_MAX = 60.0
-"""Seconds in which its three tries are over, and it says how they went."""
+"""Seconds in which its three attempts end and it reports their result."""
 LULL = 2.0
-"""Seconds of silence within a frame after which its rest is lost."""
+"""Seconds of silence within a frame after which the rest of the frame is lost."""
 HEARD_MAX = 256
 KEPT_FREE, SPARED = 4, 1
-"""Places of its queue that are left to what it repeats for others; an SOS leaves one."""
+"""Places of the radio's queue that are left free for packets that it repeats for others; an SOS
+leaves one."""
 FULL_FOR = 10.0
-"""Seconds until a full queue is asked about again."""
+"""Longest wait in seconds until a full queue is queried again."""
 
 
 class HostHeard(NamedTuple):
-    """A packet, or what the radio tells of a node that it knows."""
+    """A received packet, or the radio's record of a node."""
 
     packet: MeshPacket | None = None
     node: NodeInfo | None = None
 
 
 class RoutingVerdict(NamedTuple):
-    """What became of a packet that wants to be acknowledged."""
+    """Result of a packet that requests an acknowledgement."""
 
     error: int | None
-    """A RoutingError; None where nothing was said."""
+    """A RoutingError; None if no report came."""
     by: int = 0
-    """The node that says so."""
+    """Node that sent the report."""
 
 
 QUEUED_WORDS: dict[int, str] = {
@@ -83,7 +84,7 @@ QUEUED_WORDS: dict[int, str] = {
     Queued.OFF: "no region is set on the radio, or its transmitter is off: nothing is transmitted",
     Queued.LOCALLY: "it is for the radio itself",
 }
-"""For people; of any other a RoutingError's."""
+"""Texts for people; for other results the RoutingError's text is used."""
 ROUTING_WORDS: dict[int | None, str] = {
     None: "the radio said nothing of it",
     RoutingError.NONE: "a radio has it",
@@ -105,20 +106,20 @@ def _in_words(error: int | None) -> str:
 
 
 class Fate(NamedTuple):
-    """All that is known of a packet in the end."""
+    """Everything that is known about a packet in the end."""
 
     queued: int | None
-    """`Queued`, or a RoutingError that refuses it; None where the radio said nothing, as of one
-    that it had before."""
+    """`Queued`, or a RoutingError that refuses the packet; None if the radio did not report, for
+    example because it already had the packet."""
     verdict: RoutingVerdict
 
     @property
     def is_there(self) -> bool:
-        """Return whether another node's radio says that it has it."""
+        """Return True if another node's radio confirms that it has the packet."""
         return not self.queued and self.verdict.error == RoutingError.NONE
 
     def in_words(self) -> str:
-        """Return what is known, for people."""
+        """Return the result, for people."""
         if self.queued:
             return QUEUED_WORDS.get(self.queued) or _in_words(self.queued)
         return _in_words(self.verdict.error)
@@ -126,18 +127,19 @@ class Fate(NamedTuple):
 
 @dataclass(slots=True)
 class RadioFacts:
-    """What a radio has told of itself."""
+    """Facts that a radio has reported about itself."""
 
     number: int = 0
-    """Its own node; 0 until it has told that."""
+    """Number of its own node; 0 until it is known."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     channels: dict[int, MeshChannel] = field(default_factory=dict)
     firmware: str = ""
     queue: QueueStatus = field(default_factory=lambda: QueueStatus(free=16, maximum=16))
 
     def take(self, message: FromRadio) -> None:
-        """Keep what a message tells of number, channels, LoRa settings, firmware or queue; others
-        change nothing."""
+        """Store the number, channels, LoRa settings, firmware or queue of a message; other messages
+        change nothing.
+        """
         if message.my_info is not None:
             self.number = message.my_info.number
         elif message.channel is not None:
@@ -150,7 +152,7 @@ class RadioFacts:
             self.queue = message.queue_status
 
     def trouble(self) -> str:
-        """Return why nothing that it is given is transmitted, for people; empty where it is."""
+        """Return the reason, for people, why the radio cannot transmit; empty if it can."""
         if not self.lora.region:
             return "no region is set on the radio, so it transmits nothing: set it with its app"
         if not self.lora.transmits:
@@ -159,14 +161,14 @@ class RadioFacts:
 
 
 class _Answers:
-    """What was said of the packets that somebody waits for."""
+    """Reports on the packets that a caller waits for."""
 
     def __init__(self) -> None:
         self.awaited: set[int] = set()
         self.statuses: dict[int, int] = {}
         self.verdicts: dict[int, RoutingVerdict] = {}
         self.told = trio.Event()
-        """Set when it has answered something, and then replaced."""
+        """Set when the radio has answered, and then replaced."""
 
     def tell(self) -> None:
         self.told.set()
@@ -184,7 +186,7 @@ class _Answers:
 
 
 class MeshtasticHost:
-    """`listen` must be running. Raises RadioLost and PortLost where it says so."""
+    """Host of one radio; `listen` must be running. Raises RadioLost and PortLost where noted."""
 
     def __init__(self, line: RadioLine, *, wants_nodes: bool) -> None:
         self._line = line
@@ -200,16 +202,18 @@ class MeshtasticHost:
         self._lost = Seldom(trio.current_time)
 
     async def receive(self) -> HostHeard:
-        """Wait for what is heard next. What is at hand comes also as the line is lost: the radio
-        says each thing once."""
+        """Return the next received message. Messages that already arrived are returned even if the
+        line is lost, because the radio sends each only once.
+        """
         try:
             return self._ear.receive_nowait()
         except trio.WouldBlock:
             return await self._ear.receive()
 
     async def listen(self) -> NoReturn:
-        """Read messages from the radio and hand them to those who wait, for ever; one that cannot
-        be read is skipped. Raises what the line does."""
+        """Read messages from the radio and pass them to the waiting tasks, forever. A message that
+        cannot be read is skipped. Raises the line's errors.
+        """
         while True:
             with waits.move_on_after(LULL if self._deframer.is_within else inf) as lull:
                 data = await self._line.read()
@@ -257,7 +261,7 @@ class MeshtasticHost:
                 log.warning("packets were lost, %d of them: more come than can be stored", count)
 
     async def greet(self) -> None:
-        """Learn who the radio is and how it is set. Raises RadioLost."""
+        """Request the radio's identity and configuration. Raises RadioLost."""
         for _ in range(HANDSHAKES):
             self._nonce = wire.EVERYTHING_BUT_NODES
             if self._wants_nodes:
@@ -275,8 +279,7 @@ class MeshtasticHost:
         )
 
     async def look_after(self) -> NoReturn:
-        """Show the radio that its host is there, and greet one that has started anew. Raises
-        RadioLost."""
+        """Send heartbeats, and greet a radio that has restarted. Raises RadioLost."""
         while True:
             with waits.move_on_after(HEARTBEAT_EVERY):
                 await self._rebooted.wait()
@@ -286,7 +289,7 @@ class MeshtasticHost:
             await self.beat()
 
     async def beat(self) -> None:
-        """Send a heartbeat and wait for an answer. Raises RadioLost where nothing comes back."""
+        """Send a heartbeat and wait for an answer. Raises RadioLost if none comes."""
         answered = self._answers.told
         await self._line.write(wire.to_radio(ToRadio(heartbeat=Heartbeat())))
         with waits.move_on_after(ANSWER_MAX) as limit:
@@ -295,12 +298,13 @@ class MeshtasticHost:
             raise RadioLost("the radio does not answer any more")
 
     def new_number(self) -> int:
-        """Return an id for a packet, which ties together all that is said of it."""
+        """Return an id for a packet; reports on the packet contain it."""
         return random.getrandbits(32) or 1
 
     async def give(self, packet: MeshPacket, *, urgent: bool = False) -> Fate:
-        """Give it a packet and wait for what it says of that; of one that wants to be acknowledged
-        also for how that went. Raises RadioLost."""
+        """Give the radio a packet and wait for its report. If the packet requests an
+        acknowledgement, wait for its result too. Raises RadioLost.
+        """
         answers = self._answers
         answers.awaited.add(packet.id)
         try:
@@ -328,10 +332,10 @@ class MeshtasticHost:
 async def attended(
     place: str, baud: int, *, wants_nodes: bool = True
 ) -> AsyncIterator[MeshtasticHost]:
-    """Be a radio's host. Raises RadioLost and PortLost, in groups."""
+    """Open a radio and act as its host. Raises RadioLost and PortLost, in groups."""
     async with open_line(place, baud, wire.TCP_PORT) as line:
         if is_serial(place):
-            # A chip that sleeps is woken, and a half-read frame filled up.
+            # These bytes wake a sleeping chip and complete a half-read frame.
             await line.write(wire.WAKE)
             await trio.sleep(0.1)
         host = MeshtasticHost(line, wants_nodes=wants_nodes)

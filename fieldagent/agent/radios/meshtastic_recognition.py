@@ -1,5 +1,6 @@
-"""What a Meshtastic radio is asked, whether it is for people or for kits, so that it tells how it
-is set; no key is among it."""
+"""Recognises a Meshtastic radio, for people or for kits, and queries its settings; keys are never
+shown.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from fieldagent.wire.meshtastic import Role, ToRadio
 
 NAME = "meshtastic"
 TELL_MAX = 30.0
-"""Seconds in which it tells all."""
+"""Seconds in which it sends its full configuration."""
 
 
 def _question() -> bytes:
@@ -24,7 +25,7 @@ def _question() -> bytes:
 
 
 def _is_answer(said: bytes) -> bool:
-    """Without a `my_info` there is no radio, whatever else it says."""
+    """Return True if a `my_info` was received: without it there is no radio."""
     for message in wire.Deframer().receive_data(said):
         try:
             answer = wire.read_from_radio(message)
@@ -36,7 +37,9 @@ def _is_answer(said: bytes) -> bool:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Ask the radio how it is set, and return that. Raises RadioLost and PortLost, in groups."""
+    """Query the radio's configuration and return a report. Raises RadioLost and PortLost, in
+    groups.
+    """
     host = MeshtasticHost(line, wants_nodes=False)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.listen)

@@ -1,4 +1,4 @@
-"""A radio node on a serial line, as a `RadioModem`: the thin end of `wire.node`."""
+"""A radio node on a serial line as a `RadioModem`: the I/O around `wire.node`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from fieldagent.wire import node
 log = logging.getLogger(__name__)
 
 HELLO_MAX = 5.0
-"""Seconds in which a node answers; a microcontroller that has just got power takes a while."""
+"""Seconds in which a node answers; a microcontroller that has just been powered takes a while."""
 QUIET = 60.0
-"""Seconds without a word of the node's after which it is asked whether it is there."""
+"""Seconds of silence after which the node is asked if it is there."""
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
@@ -48,10 +48,10 @@ class NodeModem:
         self._writing = trio.Lock()
         self._patience = trio.CancelScope()
         self._news = trio.Event()
-        """Set when the node said something, and then replaced."""
+        """Set when the node sent something, and then replaced."""
         self._ear = ReceiveQueue()
         self._given_up = Seldom(trio.current_time)
-        # A node may still have Results for whoever was here before.
+        # A node may still have Results for an earlier host, so start at a random number.
         self._number = getrandbits(31)
         self._in_hand: node.Send | None = None
         self._result: node.Result | None = None
@@ -78,8 +78,9 @@ class NodeModem:
         return await self._ear.receive()
 
     async def greet(self) -> None:
-        """Say hello, and wait until the node answers. Raises RadioLost after `HELLO_MAX`
-        seconds."""
+        """Send a hello, and wait until the node answers. Raises RadioLost after `HELLO_MAX`
+        seconds.
+        """
         self._node.open(trio.current_time())
         await self._flush()
         with trio.move_on_after(HELLO_MAX):
@@ -89,8 +90,9 @@ class NodeModem:
         raise RadioLost("no node answers there: is it the node's port, and has it power?")
 
     async def listen(self) -> NoReturn:
-        """Read from the port and hand on what the node says, for ever. Raises PortLost, and
-        RadioLost where the node takes too small packets."""
+        """Read from the port and handle the node's messages, forever. Raises PortLost, and
+        RadioLost if the node's packets are too small.
+        """
         while True:
             self._node.receive_data(await self._port.read(), trio.current_time())
             while (event := self._node.next_event()) is not None:
@@ -100,8 +102,9 @@ class NodeModem:
             self._news = trio.Event()
 
     async def keep_time(self) -> NoReturn:
-        """Let the node link repeat and ask when that is due, for ever. Raises RadioLost once the
-        node answers no more."""
+        """Let the node link repeat and query when that is due, forever. Raises RadioLost when the
+        node no longer answers.
+        """
         while True:
             with trio.CancelScope(deadline=self._node.deadline) as self._patience:
                 await trio.sleep_forever()
@@ -145,7 +148,7 @@ class NodeModem:
             self._link.facts |= {"node": hello.node, "firmware": hello.firmware}
         in_hand = self._in_hand
         if opened.anew and in_hand and self._result is None and not self._node.holds(in_hand):
-            # It had the packet, and forgot it.
+            # The node had the packet and lost it in a restart.
             self._node.send(in_hand, trio.current_time())
 
     def _show(self, status: node.NodeStatus) -> None:
@@ -159,7 +162,7 @@ class NodeModem:
 
 @asynccontextmanager
 async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeModem]:
-    """Open a node that has said hello. Raises RadioLost and PortLost, in groups."""
+    """Open a node that has sent its hello. Raises RadioLost and PortLost, in groups."""
     async with (
         open_serial(place.port, place.baud, link.recorder) as port,
         trio.open_nursery() as nursery,
@@ -173,7 +176,7 @@ async def open_node(place: RadioPlace, link: ChannelLink) -> AsyncIterator[NodeM
 
 
 def check_node(place: RadioPlace) -> Finding:
-    """Return whether the serial port is there and may be opened."""
+    """Return a finding that shows if the serial port exists and may be opened."""
     from fieldagent.agent.channels.serial_check import check_serial_port
 
     if "://" in place.port:

@@ -1,4 +1,4 @@
-"""What a radio node is asked, so that it says who it is: the node link's hello."""
+"""Recognises a radio node by the hello of the node link."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from fieldagent.wire import node
 NAME = "node"
 BAUD = 115_200
 BEGINNINGS = b"\xc0\x94<"
-"""What begins a frame of KISS, of Meshtastic and of MeshCore's companion: none is in a question."""
+"""Start bytes of the frames of KISS, Meshtastic and MeshCore's companion; a question must not
+contain them."""
 
 
 def _hello() -> bytes:
@@ -29,7 +30,7 @@ def _hello() -> bytes:
 
 
 def _told(said: bytes) -> tuple[node.NodeHello | None, node.NodeStatus | None]:
-    """Return who it is and how it does, as far as it has said that."""
+    """Return the node's hello and status, each None if it was not received."""
     link = node.NodeLink(node.NodeHello(boot=0))
     link.receive_data(said, 0.0)
     hello, status = None, None
@@ -42,8 +43,9 @@ def _told(said: bytes) -> tuple[node.NodeHello | None, node.NodeStatus | None]:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Ask a node for its hello and status, and return the setting that its packet size asks for.
-    Raises PortLost."""
+    """Query a node's hello and status. Return a report with the setting that its packet size
+    requires. Raises PortLost.
+    """
     heard = bytearray()
 
     def both(said: bytes) -> bool | None:
@@ -84,7 +86,9 @@ async def tell(line: DeviceLine) -> DeviceReport:
 
 
 def _is_answer(said: bytes) -> bool:
-    """Its hello says who it is; that of a host, which may come back as an echo, says nothing."""
+    """Return True if a node's hello was received. An echo of the host's hello has no name or
+    firmware.
+    """
     hello, _ = _told(said)
     return hello is not None and bool(hello.node or hello.firmware)
 

@@ -1,4 +1,4 @@
-"""The line to a radio: a serial port, or TCP where it has Wi-Fi or Ethernet."""
+"""Line to a radio: a serial port, or TCP if the radio has Wi-Fi or Ethernet."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_ser
 
 TCP = "tcp://"
 CONNECT_MAX = 10.0
-"""Seconds in which a radio takes a connection."""
+"""Seconds in which a radio accepts a connection."""
 
 
 class RadioLine(Protocol):
-    """Raises PortLost once it is gone."""
+    """Line to a radio. Its methods raise PortLost when the radio is gone."""
 
     async def read(self) -> bytes: ...
     async def write(self, data: bytes) -> None: ...
 
 
 def is_serial(place: str) -> bool:
-    """Return whether a radio is at a serial port; else it is at a TCP address."""
+    """Return True if a radio is at a serial port, False if it is at a TCP address."""
     return not place.startswith(TCP)
 
 
 @asynccontextmanager
 async def open_line(place: str, baud: int, tcp_port: int) -> AsyncIterator[SerialPort]:
-    """Open a serial port, or a radio's TCP port: `tcp://host`, or `tcp://host:port` where it is not
-    `tcp_port`. Raises PortLost."""
+    """Open a serial port or a radio's TCP port: `tcp://host:port`, where `tcp_port` is the default
+    port. Raises PortLost.
+    """
     if is_serial(place):
         async with open_serial(place, baud) as port:
             yield port
@@ -40,7 +41,7 @@ async def open_line(place: str, baud: int, tcp_port: int) -> AsyncIterator[Seria
         parts = urlsplit(place)
         with trio.fail_after(CONNECT_MAX):
             stream = await trio.open_tcp_stream(parts.hostname or "", parts.port or tcp_port)
-    except (OSError, ValueError, trio.TooSlowError) as error:  # a port or name may be none
+    except (OSError, ValueError, trio.TooSlowError) as error:  # A port or name may be malformed.
         raise PortLost(f"{place} cannot be reached: {str(error) or 'nobody answers'}") from None
     async with stream:
         yield SerialPort(place, stream)

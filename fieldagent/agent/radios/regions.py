@@ -1,8 +1,8 @@
-"""How long the law of a region lets a radio be on the air, by frequency.
+"""Legal limits of air-time by region and frequency.
 
 Sources: Europe's ERC Recommendation 70-03, annex 1 (EN 300 220-2, annex B); 47 CFR 15.247(a)(1)(i)
-for radios narrower than 500 kHz, which hop; Australia's LIPD class licence. Power,
-antennas and who needs a licence are no matter of this table.
+for radios narrower than 500 kHz, which hop; Australia's LIPD class licence. This table does not
+cover power, antennas and licences.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import WrongProperty
 
 WIDE = 500_000
-"""Hz from which on a signal need not hop."""
+"""Bandwidth in Hz from which a signal need not hop."""
 FCC = Dwell(0.4, 20.0)
 
 
 class Band(NamedTuple):
-    """From `low` to `high`, in MHz."""
+    """A frequency band from `low` to `high`, in MHz."""
 
     low: float
     high: float
     percent: float = 100.0
     dwell: Dwell | None = None
-    """Of what is narrower than `WIDE`."""
+    """Dwell limit for signals narrower than `WIDE`."""
 
 
 REGIONS: dict[str, tuple[Band, ...]] = {
@@ -42,11 +42,11 @@ REGIONS: dict[str, tuple[Band, ...]] = {
     "AU915": (Band(915.0, 928.0),),
     "amateur": (),
 }
-"""By what `radio-region` calls them; one without bands has no limit anywhere."""
+"""Bands by `radio-region`; a region without bands has no limit anywhere."""
 
 
 def read(value: str) -> str:
-    """Return the region that a setting names. Raises WrongProperty."""
+    """Return the region of a setting. Raises WrongProperty."""
     named = {each.lower(): each for each in REGIONS}.get(value.lower())
     if named is None:
         raise WrongProperty(f"must be one of {', '.join(REGIONS)}, not {value!r}")
@@ -54,9 +54,9 @@ def read(value: str) -> str:
 
 
 def limit_of(region: str, frequency: int | None, bandwidth: int | None) -> AirLimit:
-    """Return what is allowed at a frequency and bandwidth in Hz, where a bandwidth is known.
+    """Return the limit at a frequency and bandwidth in Hz; the bandwidth may be None.
 
-    Raises WrongProperty, in words that follow `radio-region`, where nothing is.
+    Raises WrongProperty, in words that follow `radio-region`, if transmitting is not allowed there.
     """
     bands = REGIONS[region]
     if not bands:
@@ -72,7 +72,7 @@ def limit_of(region: str, frequency: int | None, bandwidth: int | None) -> AirLi
 
 
 def faults(settings: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the region that a settings file names, for its radio."""
+    """Return errors in the configured region for the configured radio."""
     protocol = settings.get("radio-protocol", "node")
     if protocol == "meshtastic":
         return []
@@ -93,7 +93,7 @@ def faults(settings: Mapping[str, str]) -> list[str]:
 
 
 def _hertz(value: str | None, unit: float) -> int | None:
-    """Of what is no number nothing: its own setting tells what is wrong."""
+    """Return the value in Hz; None if it is no number, because its own setting reports that."""
     try:
         return None if value is None else round(float(value) * unit)
     except ValueError:

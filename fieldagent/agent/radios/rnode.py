@@ -1,7 +1,8 @@
-"""A LoRa board with RNode firmware, on a serial line: the thin end of `wire.rnode`.
+"""A LoRa board with RNode firmware on a serial line: the I/O around `wire.rnode`.
 
-The firmware keeps to a share of the air by itself; it is told twice ours, which an SOS may have, so
-that the law is kept also where the agent starts anew and has forgotten what it sent.
+The firmware enforces an air-time share of its own. The agent sets it to twice our share, which an
+SOS may use. So the legal limit is kept even if the agent restarts and has forgotten its
+transmissions.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ NAME = "rnode"
 ANSWER_MAX = 2.0
 """Seconds in which a radio answers."""
 GREETINGS = 3
-"""One that starts as its port is opened, as an ESP32 does by DTR, hears the first one not."""
+"""Number of greetings. A radio that starts when its port is opened, like an ESP32 by DTR, misses
+the first one."""
 READY_AFTER, READY_TIMES = 10.0, 3.0
-"""It is ready again within so many times a packet's air-time and so many seconds more."""
+"""The radio is ready again within this many seconds plus this many times the packet's air-time."""
 UNREADY_AFTER, UNREADY_TIMES = 0.5, 1.5
-"""The same of one that never says when it is: the next packet follows at this distance."""
+"""The same for a radio that never reports ready: the next packet follows after this time."""
 LOOK_EVERY = 30.0
-"""Seconds between two looks at a radio that has nothing to do."""
+"""Seconds between two checks of an idle radio."""
 CLOSE_MAX = 1.0
 ANSWERS = {*RnodeCommand} - {
     RnodeCommand.DATA,
@@ -52,7 +54,7 @@ ANSWERS = {*RnodeCommand} - {
     RnodeCommand.SNR,
     RnodeCommand.BATTERY,
 }
-"""What is said to whoever asks or transmits."""
+"""Commands whose frames go to the task that asks or transmits."""
 
 
 class RnodeModem:
@@ -68,11 +70,13 @@ class RnodeModem:
         self._words = lora.BoardWords[RnodeWord]()
         self._turn = lora.BoardTurn(place.own[f"{NAME}-share"], link, self._outcome)
         self._says_ready = True
-        """Until a packet shows that it does not: flow control is not in each firmware."""
+        """True until a packet shows that it does not report ready: not every firmware has flow
+        control."""
         self._restarted = trio.Event()
-        """Set when the radio says so, and then replaced."""
+        """Set when the radio reports a restart, and then replaced."""
         self._has_forgotten = False
-        """It says so, and may be on all the same: with settings that somebody stored in it."""
+        """True after it reported a restart. It may still be on, with settings that were stored in
+        it."""
         self._rssi: int | None = None
         self._snr: int | None = None
         link.facts["lora"] = self._wanted.in_words()
@@ -88,7 +92,7 @@ class RnodeModem:
                 patience = UNREADY_TIMES * seconds + UNREADY_AFTER
             result = await self._turn.give(write, seconds, patience, urgent=urgent)
             if result is TransmitResult.UNKNOWN and self._says_ready:
-                # It may have left; a radio that has hung meanwhile is found here.
+                # The packet may have left. The greeting finds a radio that has hung.
                 await self._greet()
                 self._says_ready = False
         return result
@@ -126,7 +130,7 @@ class RnodeModem:
             await self._set_up()
 
     async def close(self) -> None:
-        """Silence the radio: nobody is there any more for what it hears."""
+        """Switch the radio off, because its received packets are no longer read."""
         try:
             with trio.CancelScope(shield=True), waits.move_on_after(CLOSE_MAX):
                 await self._port.write(wire.say(RnodeCommand.STATE, wire.OFF))
@@ -135,7 +139,7 @@ class RnodeModem:
             log.debug("the radio is gone as it is closed")
 
     async def look_after(self) -> NoReturn:
-        """Look from time to time, and where it has started anew. Raises RadioLost."""
+        """Check the radio regularly and after a restart. Raises RadioLost."""
         while True:
             with waits.move_on_after(LOOK_EVERY):
                 await self._restarted.wait()
@@ -144,7 +148,9 @@ class RnodeModem:
                 await self._see_it_is_on()
 
     async def _see_it_is_on(self) -> None:
-        """One that has started anew is off, and mostly says that it has."""
+        """Set the radio up again if it restarted: then it is off, and usually reports the
+        restart.
+        """
         is_on = await self._ask(RnodeCommand.STATE, wire.ASK) == wire.ON
         if self._has_forgotten or not is_on:
             log.warning("the radio has started anew and lost its settings: they are set again")
@@ -173,7 +179,7 @@ class RnodeModem:
         raise RadioLost("the radio does not answer: does it run RNode firmware?")
 
     async def _ask(self, command: RnodeCommand, content: bytes) -> bytes:
-        """Return what is answered. Raises RadioLost where that is nothing."""
+        """Return the answer to a command. Raises RadioLost if there is none."""
         answer = await self._answer(command, content)
         if answer is None:
             await self._greet()
@@ -193,7 +199,7 @@ class RnodeModem:
         return None
 
     async def listen(self) -> NoReturn:
-        """Take in what the board says until it is gone. Raises RadioLost."""
+        """Handle the board's frames until it is gone. Raises RadioLost."""
         while True:
             for command, content in self._deframer.receive_data(await self._port.read()):
                 self._take(RnodeWord(command, content))
@@ -218,7 +224,7 @@ class RnodeModem:
 
 
 def _raise_where_broken(error: RnodeWord) -> None:
-    """Raises RadioLost."""
+    """Raise RadioLost if the error means that the radio cannot transmit."""
     for code, why in wire.BROKEN.items():
         if error.content[:1] == bytes([code]):
             raise RadioLost(f"the radio transmits nothing: {why}")
@@ -226,8 +232,9 @@ def _raise_where_broken(error: RnodeWord) -> None:
 
 @asynccontextmanager
 async def open_rnode(place: RadioPlace, link: ChannelLink) -> AsyncIterator[RnodeModem]:
-    """Open an RNode radio, set up and looked after, and silence it at the end. Raises RadioLost and
-    PortLost, in groups."""
+    """Open an RNode radio, set it up and keep checking it, and switch it off at the end. Raises
+    RadioLost and PortLost, in groups.
+    """
     async with open_serial(place.port, place.baud, link.recorder) as port:
         modem = RnodeModem(port, place, link)
         async with trio.open_nursery() as nursery:

@@ -1,8 +1,8 @@
-"""What a board with RNode firmware is asked, so that it tells how it is set. A zero, or FF, where a
-setting would stand asks for it and sets nothing.
+"""Recognises a board with RNode firmware and queries its settings. A zero, or FF, instead of a
+value queries a setting and does not change it.
 
-Whether it is provisioned stands in its EEPROM (RNode_Firmware, ROM.h). Its limits of air-time are
-not asked for: they cannot be told without being set.
+Its EEPROM shows if it is provisioned (RNode_Firmware, ROM.h). Its air-time limits are not queried,
+because a query would change them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ def _is_answer(said: bytes) -> bool:
 
 
 async def _ask(line: DeviceLine, command: RnodeCommand, content: bytes) -> bytes:
-    """Return the answer; nothing where there is none, as older firmware does not know each."""
+    """Return the answer; empty if there is none, because older firmware does not know every
+    command.
+    """
     said = wire.say(command, content)
     return await answer_to(line, said, lambda output: _last(output, command)) or b""
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Ask firmware, whether the radio is on, its LoRa settings and what is in its memory. Raises
-    PortLost."""
+    """Query the firmware, the radio's state, its LoRa settings and its memory. Raises PortLost."""
     version = await _ask(line, RnodeCommand.VERSION, wire.OFF)
     firmware = ".".join(map(str, version))
     is_on = await _ask(line, RnodeCommand.STATE, wire.ASK) == wire.ON
@@ -97,4 +98,4 @@ RECOGNITION = Recognition(
     _is_answer,
     tell,
 )
-"""First: it obeys more of what others are asked than any other."""
+"""Asked first: it obeys more bytes of the other questions than any other kind."""

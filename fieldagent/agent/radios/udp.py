@@ -1,8 +1,8 @@
-"""A radio over UDP: kits on one machine, or in one network, hear each other without any radio. For
-trying a team (`fieldagent demo --team 3`), and as the example of docs/adding-a-radio.md.
+"""A radio over UDP: kits on one machine or in one network hear each other without a radio. It is
+for trying a team (`fieldagent demo --team 3`), and is the example of docs/adding-a-radio.md.
 
-A packet is a datagram to an address that all hear: the broadcast address of the loopback interface,
-or a multicast group (RFC 1112). It takes its time on the air by `udp-bitrate`.
+A packet is a datagram to an address that all kits hear: the broadcast address of the loopback
+interface, or a multicast group (RFC 1112). `udp-bitrate` sets its time on air.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fieldagent.system.properties import Key, WrongProperty, whole
 from fieldagent.system.wording import reason_of
 
 LOOPBACK = IPv4Address("127.255.255.255")
-"""Every socket of this machine on that port hears it, and nobody else does."""
+"""Address that reaches every socket of this machine on that port, and no other machine."""
 DATAGRAM = 2048
-"""Bytes; more than any packet has."""
+"""Buffer size in bytes; larger than any packet."""
 
 
 class UdpModem:
@@ -48,7 +48,7 @@ class UdpModem:
         except OSError as error:
             raise RadioLost(f"the network takes nothing: {reason_of(error)}") from None
         await waits.sleep(len(packet) * self._seconds_a_byte)
-        # That it was sent says nothing of who heard it: other kits tell that.
+        # A sent datagram does not show who heard it; other kits confirm that.
         return TransmitResult.TRANSMITTED
 
     async def receive(self) -> HeardPacket:
@@ -64,7 +64,7 @@ class UdpModem:
 
 @asynccontextmanager
 async def open_udp(place: RadioPlace, link: ChannelLink) -> AsyncIterator[UdpModem]:
-    """Listen on the address of `place.port`, and speak to it. Raises RadioLost."""
+    """Receive at the address of `place.port`, and send to it. Raises RadioLost."""
     group, number = read_group(place.port)
     interface = place.own["udp-interface"]
     link.facts["group"] = f"{group}:{number}"
@@ -105,7 +105,7 @@ def read_group(port: str) -> tuple[str, int]:
 
 
 def check_udp(place: RadioPlace) -> Finding:
-    """Return whether `radio-port` names an address that all kits can hear."""
+    """Return a finding that shows if `radio-port` is an address that all kits can hear."""
     try:
         address, number = read_group(place.port)
     except RadioLost as wrong:

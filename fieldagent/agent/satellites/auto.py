@@ -1,4 +1,4 @@
-"""Whichever satellite modem answers at the port: asked by AT, then by JSPR."""
+"""Finds the satellite modem at a port, by AT and then by JSPR, and runs its driver."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from fieldagent.system.signals import run_breakable
 log = logging.getLogger(__name__)
 
 PROBES = (SBD, IMT)
-"""In which order they are asked."""
+"""Order of the questions."""
 
 AWAY = 300.0
-"""Seconds that a modem must have been away before another kind is looked for in its place."""
+"""Seconds that a modem must be away before another kind is searched for."""
 
 
 class NobodyAnswers(Exception):
-    """Neither kind of modem answers at the port."""
+    """No satellite modem of a known kind answers at the port."""
 
 
 async def kind_at(port: str, baud: int | None, *, searches: bool = True) -> tuple[str, int]:
-    """Return which kind of modem answers there, and at which speed: at the one that is set, at
-    those that the kinds have, and where one `searches` at others. Raises NobodyAnswers, PortLost.
+    """Return the kind and baud rate of the modem at the port. Try the configured rate, or the first
+    rate of each kind, and with `searches` their other rates. Raises NobodyAnswers, PortLost.
     """
     asked = [(probe, baud or probe.speeds[0]) for probe in PROBES]
     if searches and baud is None:
@@ -51,7 +51,7 @@ async def kind_at(port: str, baud: int | None, *, searches: bool = True) -> tupl
 
 
 def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
-    """Return what serves whichever modem is at this seat."""
+    """Return the task that serves any modem at this seat."""
     return partial(_run, seat)
 
 
@@ -84,7 +84,7 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
 
 
 async def _until_away(seat: SatelliteSeat) -> None:
-    """Wait until the modem has been away for long: another may have been put in its place."""
+    """Wait until the modem has been away for long, because another may have replaced it."""
     while True:
         await trio.sleep(AWAY / 5)
         away = seat.link.away_since
@@ -93,7 +93,7 @@ async def _until_away(seat: SatelliteSeat) -> None:
 
 
 def _modem(kind: str) -> SatelliteModem:
-    """Load one of the two kinds; only the one that is there."""
+    """Load the module of this kind only."""
     if kind == "sbd":
         from fieldagent.agent.satellites import sbd as module
 
@@ -104,7 +104,7 @@ def _modem(kind: str) -> SatelliteModem:
 
 
 def check(port: str, baud: int | None) -> list[Finding]:
-    """Return which modem answers, and what it says."""
+    """Return findings about the modem at the port."""
     kind, speed = "", 0
 
     async def ask() -> None:

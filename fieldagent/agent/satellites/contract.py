@@ -1,7 +1,7 @@
-"""What a satellite modem says of itself, so that nothing else in the agent has to know it.
+"""Description of a satellite modem, so that the rest of the agent does not depend on its kind.
 
-A modem is one module or folder with a `SatelliteModem`, named in `known.MODEMS`. Whatever it
-speaks, it serves the channel Satellite: its driver keeps what `channels/contract.py` asks of each.
+A modem is a module or folder with a `SatelliteModem`, named in `known.MODEMS`. Whatever its
+protocol, it serves the channel Satellite, and its driver obeys `channels/contract.py`.
 """
 
 from __future__ import annotations
@@ -17,42 +17,43 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class SatelliteSeat(NamedTuple):
-    """Where a modem is, and what its driver works with."""
+    """Port of a modem, and the objects that its driver needs."""
 
     port: str
     baud: int | None
-    """None: that of its kind."""
+    """Baud rate; None for the default of its kind."""
     mailbox_check: float | None
-    """Seconds after which the mailbox is asked without a ring; None for never."""
+    """Seconds after which the mailbox is checked without a ring; None for never."""
     registers: bool
-    """The modem registers by itself wherever it was carried."""
+    """True if the modem registers by itself wherever it is carried."""
     topic: str
-    """Of IMT: by which topic messages go."""
+    """Topic of outgoing messages; for IMT only."""
     minimum_bytes: int
-    """Of IMT: bytes that are billed for each message at least."""
+    """Minimum bytes that are billed for each message; for IMT only."""
     outbox: Outbox
     reception: Reception
     link: ChannelLink
     heal: Callable[[], Awaitable[bool]]
-    """Takes the step that is due to bring a silent modem back; called while its port is closed."""
+    """Takes the recovery step that is due for a silent modem; called while its port is closed."""
     progress: Callable[[], None]
-    """Called at least once a minute and a half."""
+    """Called at least every 90 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class SatelliteModem:
-    """Describes one kind of satellite modem."""
+    """One kind of satellite modem."""
 
     name: str
-    """What `satellite-modem` calls it."""
+    """Name in `satellite-modem`."""
     means: str
-    """For people: which modems it is for."""
+    """Text for people: which modems it supports."""
     driver: Callable[[SatelliteSeat], Callable[[], Awaitable[None]]]
-    """Makes what serves the modem until it is cancelled: absent, unplugged, without an account."""
+    """Makes the task that serves the modem until it is canceled, also while the modem is absent,
+    unplugged or without an account."""
     check: Callable[[str, int | None], list[Finding]]
-    """What `fieldagent check` asks the modem at this port and speed; nothing is sent, and nothing
-    costs."""
+    """Queries the modem at this port and baud rate for `fieldagent check`. It sends no message and
+    has no cost."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What it tells in `GET /api/status` beside what each channel does, by name: what it means."""
+    """Meanings of its extra members in `GET /api/status`, by name."""
     recognition: Callable[[], Recognition] | None = None
-    """Loads how it is recognised at a port; None: it tells nobody which it is."""
+    """Loads the recognition of this kind at a port; None if it cannot be recognised."""

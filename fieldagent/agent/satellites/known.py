@@ -1,5 +1,6 @@
-"""Which satellite modems there are. A new one is a module or folder beside this one, and a line
-here."""
+"""Registry of the satellite modems. To add a modem, add a module or folder here, and a
+line below.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ MODEMS = {
     "imt": "fieldagent.agent.satellites.imt.kind:MODEM",
     "auto": "fieldagent.agent.satellites.auto:MODEM",
 }
-"""By what `satellite-modem` calls them. A kit loads the one that it has."""
+"""Modems by their name in `satellite-modem`. A kit loads only its own modem."""
 
 
 def modem(name: str) -> SatelliteModem:
-    """Load the modem of this name, or a third party's: `package.module:NAME`.
+    """Load the modem with this name, or a third-party modem: `package.module:NAME`.
 
     Raises WrongProperty, in words that follow `satellite-modem`.
     """

@@ -1,4 +1,4 @@
-"""Modems of Iridium's Short Burst Data: 9602, 9603 and 9523, by AT commands."""
+"""Modems of Iridium's Short Burst Data over AT commands: 9602, 9603 and 9523."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from fieldagent.wire import sbd
 from fieldagent.wire.errors import RemoteProtocolError
 
 CHECK_MAX = 60.0
-"""Seconds in which the modem is to have answered all that `fieldagent check` asks."""
+"""Seconds in which the modem must answer all queries of `fieldagent check`."""
 
 
 def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
-    """Return what serves the modem of this seat, again after it failed."""
+    """Return the task that serves the modem of this seat, and restarts after failures."""
     return partial(
         satellite.run,
         seat.port,
@@ -43,7 +43,7 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
 
 
 def check(port: str, baud: int | None) -> list[Finding]:
-    """Return what the modem answers. Nothing is sent, nothing is read, and nothing costs."""
+    """Return findings about the modem. It sends and reads no message, and has no cost."""
     link = ChannelLink()
     speed = LineSpeed(baud, SBD)
     speed.note_silent()
@@ -81,7 +81,9 @@ def _signal(port: str, bars: int | None) -> Finding:
 
 
 def _lock(port: str, state: int | None) -> Finding:
-    """A 9602 or 9603 has no SIM; what may keep it from service is its lock (+CULK)."""
+    """Return a finding about the modem's lock (+CULK), which may keep it from service; a 9602 or
+    9603 has no SIM.
+    """
     if state is None:
         return Finding(True, f"{port}: the modem does not tell whether it is locked")
     if state == 0:

@@ -1,5 +1,4 @@
-"""What a modem of Short Burst Data is asked, so that it says what it is: its model, and no more. No
-session is begun."""
+"""Recognises a Short Burst Data modem by its model. No session is started."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ def _is_answer(said: bytes) -> bool:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Ask what answers at this line for its model."""
+    """Query the model of the modem at this line, and return a report."""
     name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
     return DeviceReport(f"satellite modem, {name}", facts={"model": name})
 
