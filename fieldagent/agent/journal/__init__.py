@@ -1,6 +1,6 @@
-"""What the agent keeps on disk, and what it asks of it.
+"""The agent's journal on disk, and the queries on it.
 
 `journal` opens the file and commits. `outbound` holds Packages on their way to the hub or to
-neighbours, `inbound` payloads on their way to hooks, `sos` what nobody has confirmed, `history`
-what became of each; `records` are the rows as others see them.
+neighbours, `inbound` holds payloads on their way to hooks, and `incident` holds each SOS. `history`
+holds the events of each Package; `records` defines the rows as other modules see them.
 """

@@ -1,4 +1,6 @@
-"""What the radio was on the air for in the last hour: an hour's share counts on over a restart."""
+"""Stores the radio's air-time of the last hour, so that the hour's share continues over a
+restart.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ from fieldagent.agent.journal.journal import Journal
 
 
 def known(journal: Journal) -> dict[int, float]:
-    """Return the seconds of each minute of lived time that is written down."""
+    """Return the stored seconds on air by minute of elapsed time."""
     return dict(journal.read("SELECT minute, seconds FROM air_time"))
 
 
 async def keep(journal: Journal, used: AirTime) -> NoReturn:
-    """Write down what is used whenever it has grown: seldom, as each write wears the card."""
+    """Store the air-time whenever enough has been used. This is seldom, because each write wears
+    the card.
+    """
     while True:
         while not used.is_to_be_saved():
             await used.grown.wait()

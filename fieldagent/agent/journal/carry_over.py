@@ -1,8 +1,8 @@
-"""Brings what a journal of a later version holds into one of this version: what was accepted, sent
-and received while a later program was on trial is known as if this one had done it.
+"""Copies the content of a later version's journal into one of this version. So the Packages and
+messages of a later program's trial are known as if this program had handled them.
 
-A later version has the tables and columns of this one, as tables or as views, and they mean the
-same; it may have more (`schema`).
+A later version has the tables and columns of this one, as tables or as views, with the same
+meaning; it may have more (`schema`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from pathlib import Path
 from fieldagent.store.sqlite import roll_back
 
 LEFT = ("reserve",)
-"""Room on the disk, which each file has of its own."""
+"""Tables that are not copied: each file has its own reserve of space."""
 _TABLES = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 _TRIGGERS = "SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger'"
 
 
 def carry_over(later: Path, journal: Path) -> None:
-    """Replace what `journal` holds by what `later` does, which has begun as a copy of it: all of
-    it, or nothing. No program may use either. Raises sqlite3.Error."""
+    """Replace the content of `journal` by that of `later`, which started as a copy of it. Either
+    everything is replaced or nothing. No program may use either file. Raises sqlite3.Error.
+    """
     address = journal.absolute().as_uri()
     with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as db:
-        # All of it into the one file, which is going to be renamed.
+        # Without a write-ahead log all content is in the one file, which will be renamed.
         db.execute("PRAGMA journal_mode=DELETE").fetchall()
         db.execute("PRAGMA synchronous=FULL")
         db.execute("ATTACH ? AS later", (f"{later.absolute().as_uri()}?mode=rw",))
@@ -39,7 +40,7 @@ def carry_over(later: Path, journal: Path) -> None:
 
 def _replace(db: sqlite3.Connection) -> None:
     triggers = db.execute(_TRIGGERS).fetchall()
-    # What they count and note has been counted and noted there.
+    # Drop the triggers: the later journal already contains their counts and events.
     for name, _ in triggers:
         db.execute(f"DROP TRIGGER main.{name}")
     for (table,) in db.execute(_TABLES).fetchall():
@@ -50,7 +51,8 @@ def _replace(db: sqlite3.Connection) -> None:
                 raise sqlite3.DatabaseError(f"the later journal has no {table}")
             db.execute(f"DELETE FROM main.{table}")
             db.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM later.{table}")
-    # The next number is not one more than the highest that is kept: rows are forgotten.
+    # Copy the counters too: the next number may be more than one above the highest row, because
+    # rows are deleted.
     db.execute("DELETE FROM main.sqlite_sequence")
     db.execute(
         "INSERT INTO main.sqlite_sequence SELECT name, seq FROM later.sqlite_sequence"

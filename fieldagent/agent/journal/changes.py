@@ -1,7 +1,7 @@
-"""What changed in the journal, in order: the tables' triggers write it in the same commit.
+"""List of changes in the journal, in order; the tables' triggers write it in the same commit.
 
-Only that something changed is kept, and how it stands now is read from where it stands. So what is
-told late is true, and none of those who watch has a queue of their own.
+A change names only its subject; the reader then reads the present state. So a late reader sees the
+truth, and no reader needs a queue.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ class Change(NamedTuple):
     number: int
     topic: str
     subject: int
-    """The sequence of a Package, or the number of what came in."""
+    """Sequence of a Package, or number of a payload or incident."""
 
 
 def newest(journal: Journal) -> int:
-    """Return the number of the last event that was written; they begin at 1."""
+    """Return the number of the last change; numbers start at 1."""
     ((number,),) = journal.read("SELECT max(number) FROM event")
     return int(number)
 
 
 def oldest(journal: Journal) -> int:
-    """Return the place before all that is kept."""
+    """Return the place before the oldest change that is kept."""
     ((number,),) = journal.read("SELECT min(number) FROM event")
     return int(number) - 1
 
 
 def is_known(journal: Journal, place: int) -> bool:
-    """Return whether all that came after that place is still there."""
+    """Return True if all changes after that place are still kept."""
     ((first, last),) = journal.read("SELECT min(number), max(number) FROM event")
     return bool(first - 1 <= place <= last)
 
 
 def since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[Change], int]:
-    """Return the next changes of these topics behind that place, each subject once; and the place
-    behind them."""
+    """Return the next changes of these topics after a place, each subject once, and the place after
+    them.
+    """
     last = newest(journal)
     rows = journal.read(
         "SELECT number, topic, subject FROM event WHERE number > ? AND number <= ?"
@@ -62,6 +63,6 @@ def since(journal: Journal, place: int, topics: Collection[str]) -> tuple[list[C
 
 
 def payload(journal: Journal, number: int) -> Any:
-    """Return what came in, as JSON text; None where it is not kept any more."""
+    """Return the payload as JSON text; None if it is no longer kept."""
     rows = journal.read("SELECT body FROM inbound WHERE number = ?", number)
     return rows[0][0] if rows else None

@@ -1,4 +1,6 @@
-"""What this kit has asked the hub for: to raise the alarm where it hears nothing for so long."""
+"""The kit's request to the hub to raise the alarm if it does not hear from the kit for a given
+time.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,23 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Asked(NamedTuple):
-    """`at` and `heard` are lived time, `confirmed` is Unix time."""
+    """The last request. `at` and `heard` are elapsed time, `confirmed` is Unix time."""
 
     sequence: int
     within: int | None
     at: float
     confirmed: float | None
-    """When the hub took it."""
+    """Time when the hub confirmed it."""
     heard: float | None
-    """When something of ours went to the hub last, of any kind."""
+    """Time when anything of this kit last went to the hub."""
 
 
 def note(db: sqlite3.Connection, sequence: int, within: int | None, now: float) -> None:
-    """Write down what the hub is asked for, in place of what was asked before."""
+    """Store the request; it replaces the previous one."""
     db.execute("REPLACE INTO check_in VALUES (1, ?, ?, ?, NULL, NULL)", (sequence, within, now))
 
 
 def asked(journal: Journal) -> Asked | None:
-    """Return what the hub was last asked for; None where nobody did."""
+    """Return the last request to the hub; None if there is none."""
     rows = journal.read("SELECT sequence, within, at, confirmed, heard FROM check_in")
     return Asked(*rows[0]) if rows else None

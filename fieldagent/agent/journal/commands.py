@@ -1,12 +1,12 @@
-"""Commands of the hub's, from their coming to their answer.
+"""Commands of the hub, from arrival to answer.
 
-    accepted  on disk, not begun
-    begun     it is being done: it changes something, and is not begun twice
-    owed      its answer is on disk, and is not a Package yet
-    answered  its answer is a Package, under way to the hub
+ accepted  on disk, not begun
+ begun     in progress: it changes something, and must not be begun twice
+ owed      its answer is on disk, but not yet in a Package
+ answered  its answer is in a Package on its way to the hub
 
-A command that reads goes from `accepted` to `owed` at once; one that is refused begins there. What
-damage has made of one holds up no other: it is not carried out, and answered as failed.
+A command that only reads goes from `accepted` to `owed` at once; a refused command starts there. A
+damaged command does not hold up others: it is not carried out, and is answered as failed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fieldagent.wire.command import BY_NAME, NotACommand, RemoteCommand, read_co
 from fieldagent.wire.errors import RemoteProtocolError
 
 KEPT = 200
-"""Commands: of a number below theirs nothing is known but that it is old."""
+"""Number of commands that are kept. A number below theirs counts as old."""
 ANSWER_DAMAGED = "its answer is damaged on the kit's disk: nobody knows how far it came"
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
 
@@ -33,24 +33,24 @@ _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, an
 class KnownCommand(NamedTuple):
     number: int
     command: RemoteCommand
-    """Without its proof."""
+    """Command without its tag."""
     channel: str
-    """By which it came first: its answer goes that way."""
+    """Channel of its first arrival; the answer uses it too."""
     came: float
-    """Lived time, as the others."""
+    """Elapsed time, as are the other times."""
     state: str
     boot: str
-    """In which it was begun; empty before."""
+    """Boot in which it was begun; empty before that."""
     answer: CommandAnswer | None
     answered: float | None
     is_readable: bool = True
-    """What it says is a command that is known here; else `command` has the verb alone."""
+    """True if the command is complete and known; otherwise `command` contains only the verb."""
 
 
 def note(
     db: sqlite3.Connection, number: int, command: RemoteCommand, channel: str, now: float
 ) -> None:
-    """Write down a command that has come, for the first time."""
+    """Store a command that arrived for the first time."""
     arguments = cbor2.dumps(list(command.arguments))
     db.execute(
         "INSERT INTO command (number, verb, arguments, channel, came, state)"
@@ -60,8 +60,8 @@ def note(
 
 
 def is_known(db: sqlite3.Connection, number: int) -> bool:
-    """Return whether it was here before, or is older than all of which that is known."""
-    # One of before may stand there still, unanswered.
+    """Return True if the command arrived before, or is older than all commands that are kept."""
+    # An older command may still be stored without an answer.
     ((there, count, oldest),) = db.execute(
         "SELECT (SELECT count(*) FROM command WHERE number = ?), count(*), min(number)"
         " FROM (SELECT number FROM command ORDER BY number DESC LIMIT ?)",
@@ -71,13 +71,13 @@ def is_known(db: sqlite3.Connection, number: int) -> bool:
 
 
 def last(db: sqlite3.Connection) -> int:
-    """Return the highest number that has come; 0 for none."""
+    """Return the highest number that has arrived; 0 if there is none."""
     ((highest,),) = db.execute("SELECT max(number) FROM command")
     return highest or 0
 
 
 def begin(number: int, boot: str) -> Operation[None]:
-    """Write down that it is being done, in that boot."""
+    """Record that the command is in progress in that boot."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("UPDATE command SET state = 'begun', boot = ? WHERE number = ?", (boot, number))
@@ -86,7 +86,7 @@ def begin(number: int, boot: str) -> Operation[None]:
 
 
 def owe(db: sqlite3.Connection, answer: CommandAnswer) -> None:
-    """Write down its answer."""
+    """Store the command's answer."""
     db.execute(
         "UPDATE command SET state = 'owed', outcome = ?, answer = ? WHERE number = ?",
         (int(answer.outcome), answer.body, answer.number),
@@ -94,7 +94,7 @@ def owe(db: sqlite3.Connection, answer: CommandAnswer) -> None:
 
 
 def answered(number: int, now: float) -> Operation[None]:
-    """Write down that its answer is a Package; those that are kept no longer go."""
+    """Record that the answer is in a Package, and delete old commands."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -110,19 +110,19 @@ def answered(number: int, now: float) -> Operation[None]:
 
 
 def under_way(journal: Journal) -> list[KnownCommand]:
-    """Return those without an answer under way, the first first."""
+    """Return the commands without an answer on its way, oldest first."""
     return _known(
         journal.read(f"SELECT {_ROW} FROM command WHERE state <> 'answered' ORDER BY number")
     )
 
 
 def listing(journal: Journal, limit: int) -> list[KnownCommand]:
-    """Return the newest, the last first."""
+    """Return the newest commands, newest first."""
     return _known(journal.read(f"SELECT {_ROW} FROM command ORDER BY number DESC LIMIT ?", limit))
 
 
 def note_held(kind: str, *, held: bool) -> Operation[None]:
-    """Write down that a kind of what is posted waits over satellite, or no longer."""
+    """Record that posted items of a kind are held back from satellite, or no longer."""
     sql = "INSERT OR IGNORE INTO held_kind VALUES (?)" if held else _LET_GO
 
     def store(db: sqlite3.Connection) -> None:
@@ -135,12 +135,12 @@ _LET_GO = "DELETE FROM held_kind WHERE kind = ?"
 
 
 def held_kinds(journal: Journal) -> set[str]:
-    """Return the kinds that wait over satellite."""
+    """Return the kinds that are held back from satellite."""
     return {kind for (kind,) in journal.read("SELECT kind FROM held_kind")}
 
 
 def count_start(db: sqlite3.Connection) -> int:
-    """Count this start of the agent; return how many there were."""
+    """Count this start of the agent, and return the number of starts."""
     ((starts,),) = db.execute(
         "INSERT INTO agent_start VALUES (1, 1) ON CONFLICT (one) DO UPDATE SET"
         " starts = starts + 1 RETURNING starts"
@@ -149,12 +149,12 @@ def count_start(db: sqlite3.Connection) -> int:
 
 
 def starts(journal: Journal) -> int:
-    """Return how often the agent has begun on this journal."""
+    """Return the number of starts of the agent with this journal."""
     return int(journal.read("SELECT coalesce(max(starts), 0) FROM agent_start")[0][0])
 
 
 def boots_ended(journal: Journal) -> set[str]:
-    """Return the boots in which the hub's command had the machine start anew."""
+    """Return the boots that a reboot command of the hub ended."""
     rows = journal.read(
         "SELECT boot FROM command WHERE verb = ? AND boot <> '' AND coalesce(outcome, ?) = ?",
         *(BY_NAME["reboot"].number, int(CommandOutcome.DONE), int(CommandOutcome.DONE)),
@@ -186,7 +186,7 @@ def _of_row(
 
 
 def _command(verb: int, arguments: bytes) -> tuple[RemoteCommand, bool]:
-    """Return it, and whether it is whole and known."""
+    """Return the command, and True if it is complete and known."""
     try:
         command = read_command(verb, b"", *strict_cbor.loads(bytes(arguments)))
         verb_of(command)

@@ -1,7 +1,7 @@
-"""Packages that were dated by a clock that nobody trusts, until the first of their transmissions.
+"""Packages that were dated by an untrusted clock, until the first of their transmissions.
 
-Their dates follow the clock that long: once one has left, whoever has it recognises it by all that
-is in it, its date among that.
+Until then their dates follow corrections of the clock. Once a Package has left, receivers recognise
+it by its whole content, including the date.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fieldagent.system.lived_time import SET
 
 
 def foremost_undated(journal: Journal, channel: Channel, limit: int) -> list[int]:
-    """Return the foremost without a date of those that wait on that channel."""
+    """Return the first undated Packages that wait on that channel, by priority and age."""
     rows = journal.read(
         "SELECT sequence FROM undated CROSS JOIN leg USING (sequence)"
         " WHERE channel = ? AND status IS NULL ORDER BY -priority, sequence LIMIT ?",
@@ -32,12 +32,12 @@ def foremost_undated(journal: Journal, channel: Channel, limit: int) -> list[int
 
 
 def mark(db: sqlite3.Connection, sequence: int) -> None:
-    """Mark a Package as one whose time is to be set right once the clock is."""
+    """Mark a Package whose time must be corrected once the clock is right."""
     db.execute("INSERT INTO undated VALUES (?)", (sequence,))
 
 
 def fix(sequences: Iterable[int], offset: float) -> Operation[None]:
-    """Give them for good the date that lived time and `offset` make by now."""
+    """Fix the dates for good, from the acceptance in elapsed time plus `offset`."""
 
     def store(db: sqlite3.Connection) -> None:
         for sequence in sequences:
@@ -58,7 +58,7 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
     if dated is None or abs(date - dated) < SET:
         return
     if crc != crc_of(sequence, id_, body, digest, key, accepted, expires, dated):
-        # Who reads it tells that it is damaged.
+        # The reader of this row reports the damage.
         return
     try:
         package = read_package(json.loads(body))
@@ -73,7 +73,9 @@ def _redate(db: sqlite3.Connection, sequence: int, offset: float) -> None:
 
 
 def _restamped(package: Package, was: float, now: float) -> Package:
-    """A position whose time the caller gave keeps that: it may be a receiver's."""
+    """Return the Package with the new date. A position keeps a time that the caller gave, because
+    it may come from a GPS receiver.
+    """
     item = package.item
     if isinstance(item, Location | Waypoint) and item.timestamp == datetime.fromtimestamp(was, UTC):
         return replace(package, item=replace(item, timestamp=None)).stamped(now)

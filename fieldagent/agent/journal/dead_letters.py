@@ -1,6 +1,6 @@
-"""Messages for this kit that nobody could use: kept as they came, within bounds.
+"""Messages for this kit that could not be used: kept as they arrived, within limits.
 
-What was paid for or confirmed is never only logged. The oldest go first.
+A message that was paid for or confirmed must not only be logged. The oldest are deleted first.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 COUNT_MAX = 1_000
 BYTES_MAX = 1 << 20
-"""What is kept at most, of both."""
+"""Most dead letters, and most bytes of all together."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One message as it came over `channel`."""
+    """A message as it arrived over `channel`."""
 
     channel: str
     body: bytes
     reason: str
-    """Why nobody could use it, or not all of it, and where known what to do."""
+    """Reason why it could not be used, or only in part, and the remedy if known."""
     received: float
     number: int = 0
-    """In the journal, from 1."""
+    """Number in the journal, from 1."""
 
 
 class Tally(NamedTuple):
-    """How many there were since the journal began."""
+    """Numbers of dead letters since the journal was created."""
 
     came: int = 0
     dropped: int = 0
-    """To make room for newer ones."""
+    """Deleted to make space for newer ones."""
     kept: int = 0
 
 
 def keep(db: sqlite3.Connection, letter: DeadLetter) -> int:
-    """Return how many older ones had to go for it."""
+    """Store a dead letter, and return the number of older ones that were deleted for it."""
     db.execute(
         "INSERT INTO dead_letter (channel, body, reason, received) VALUES (?, ?, ?, ?)",
         (letter.channel, letter.body, letter.reason, letter.received),
@@ -60,12 +60,12 @@ def keep(db: sqlite3.Connection, letter: DeadLetter) -> int:
 
 
 def remove(db: sqlite3.Connection, number: int) -> bool:
-    """Remove a dead letter; False where it is not there any more."""
+    """Remove a dead letter; return False if it does not exist."""
     return db.execute("DELETE FROM dead_letter WHERE number = ?", (number,)).rowcount > 0
 
 
 def listing(journal: Journal, limit: int = COUNT_MAX) -> list[DeadLetter]:
-    """List the dead letters, the newest first."""
+    """Return the dead letters, newest first."""
     rows = journal.read(
         "SELECT channel, body, reason, received, number FROM dead_letter"
         " ORDER BY number DESC LIMIT ?",
@@ -75,8 +75,9 @@ def listing(journal: Journal, limit: int = COUNT_MAX) -> list[DeadLetter]:
 
 
 def tally(journal: Journal) -> Tally:
-    """Return how many dead letters came and how many were dropped to make room, both since the
-    journal began, and how many are kept."""
+    """Return the number of dead letters that came and that were deleted for space, since the
+    journal was created, and the number that are kept.
+    """
     ((kept,),) = journal.read("SELECT count(*) FROM dead_letter")
     rows = journal.read("SELECT came, dropped FROM dead_letter_tally")
     came, dropped = rows[0] if rows else (0, 0)

@@ -1,5 +1,6 @@
-"""Whom a Package may be for: the users, groups and kits of the workspace, as the hub tells them
-over a link; without that, whoever was introduced."""
+"""Possible addressees of a Package: the workspace's users, groups and kits. The hub sends this
+directory over a link. Without it, the people who were introduced are used.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import counted
 
 if TYPE_CHECKING:
-    # A kit without a link to the hub does without the memory that notes take.
+    # Import only for type checks: a kit without a link to the hub saves the memory of notes.
     from fieldagent.wire.kit_note import Directory
 
 log = logging.getLogger(__name__)
@@ -28,11 +29,11 @@ class Person(NamedTuple):
     kind: str
     """`user`, `group` or `device`."""
     handles: tuple[str, ...] = ()
-    """Radios of a user's, by the ids that those have on their own air."""
+    """Ids of a user's radios on their own mesh."""
 
     @property
     def as_named(self) -> Named:
-        """Return what the `to` of a Package for them is."""
+        """Return the value of a Package's `to` for this addressee."""
         if self.kind == DEVICE:
             return f"{DEVICE}:{self.name}"
         return -self.number if self.kind == GROUP else self.number
@@ -46,8 +47,9 @@ def _person(number: int, name: str, kind: str, handles: str) -> Person:
 
 
 def people(journal: Journal) -> list[Person]:
-    """Return all, users first, each kind by name; those who were introduced stand in for a
-    directory that never came."""
+    """Return all addressees, users first, each kind sorted by name. If a directory never came,
+    return the people who were introduced.
+    """
     rows = journal.read(f"{_PEOPLE} ORDER BY kind = 'device', kind = 'group', name")
     return [_person(*row) for row in rows] or _introduced(journal)
 
@@ -58,9 +60,10 @@ def _introduced(journal: Journal) -> list[Person]:
 
 
 def by_name(journal: Journal, text: str) -> Person | None:
-    """Return the one who is called that, perhaps with `user:`, `group:` or `device:` before it.
-    Capitals decide only between names that differ by nothing else. None where nobody is, or
-    several are."""
+    """Return the addressee with this name, which may start with `user:`, `group:` or `device:`.
+    Case matters only between names that are otherwise equal. Return None if there is no match,
+    or more than one.
+    """
     return _called(people(journal), text)
 
 
@@ -74,7 +77,7 @@ def _called(listed: list[Person], text: str) -> Person | None:
         [each for each in there if each.name.casefold() == name.casefold()],
     ):
         if kind == "":
-            # A kit often bears its user's name.
+            # A kit often has its user's name.
             matches = [each for each in matches if each.kind != DEVICE] or matches
         if matches:
             return matches[0] if len(matches) == 1 else None
@@ -82,7 +85,7 @@ def _called(listed: list[Person], text: str) -> Person | None:
 
 
 def by_handle(journal: Journal, handle: str) -> Person | None:
-    """Return the user whose radio has that id."""
+    """Return the user of the radio with that id; None if it is unknown."""
     wanted = handle.casefold()
     for person in people(journal):
         if wanted in (each.casefold() for each in person.handles):
@@ -91,8 +94,9 @@ def by_handle(journal: Journal, handle: str) -> Person | None:
 
 
 def resolved(journal: Journal, named: Named | None) -> Named | None:
-    """Return the number of who is named by text, and the text as it is of who is not known here:
-    the hub looks for them."""
+    """Return the number for a name. An unknown name is returned as it is, because the hub may know
+    it.
+    """
     if not isinstance(named, str):
         return named
     person = by_name(journal, named)
@@ -100,7 +104,7 @@ def resolved(journal: Journal, named: Named | None) -> Named | None:
 
 
 def in_words(journal: Journal, named: Named) -> str:
-    """Return what a person is called; the number where that is all that is known."""
+    """Return the addressee's name, or the number if the name is unknown."""
     if isinstance(named, str):
         return named
     kind = GROUP if named < 0 else USER
@@ -111,7 +115,7 @@ def in_words(journal: Journal, named: Named) -> str:
 
 
 def identity_json(db: sqlite3.Connection, named: Named) -> dict[str, str]:
-    """Return who is named as an event tells it: `id`, `name` and `type`, as far as known."""
+    """Return the addressee as an event shows it: `id`, `name` and `type`, as far as known."""
     if isinstance(named, str):
         person = _called([_person(*row) for row in db.execute(_PEOPLE)], named)
         if person is None:
@@ -132,19 +136,19 @@ def identity_json(db: sqlite3.Connection, named: Named) -> dict[str, str]:
 
 
 def version(journal: Journal) -> int:
-    """Return which directory of the hub's is here; 0 is none."""
+    """Return the version of the stored directory; 0 if there is none."""
     rows = journal.read("SELECT version FROM directory")
     return int(rows[0][0]) if rows else 0
 
 
 def owner(journal: Journal) -> int:
-    """Return the number of the user whose kit this is; 0 where the hub has not told."""
+    """Return the number of the user who owns this kit; 0 if the hub has not sent it."""
     rows = journal.read("SELECT owner FROM directory")
     return int(rows[0][0]) if rows else 0
 
 
 def is_for_others(db: sqlite3.Connection, named: Named | None) -> bool:
-    """Return whether what is for them is certainly not for whoever has this kit."""
+    """Return True if an item for this addressee is certainly not for the kit's owner."""
     rows = db.execute("SELECT owner FROM directory").fetchall()
     if not rows or not isinstance(named, int):
         return False
@@ -158,7 +162,7 @@ def is_for_others(db: sqlite3.Connection, named: Named | None) -> bool:
 
 
 async def keep(journal: Journal, directory: Directory) -> None:
-    """Replace the directory by what the hub tells. Raises what the journal raises."""
+    """Replace the directory by the hub's. Raises the journal's errors."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM person")

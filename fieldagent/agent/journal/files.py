@@ -1,8 +1,8 @@
-"""The files of an open journal: on its disk, or in memory while the disk takes no writes.
+"""Files of an open journal: on its disk, or in memory while the disk accepts no writes.
 
-An SOS goes out all the same. What the disk's journal holds is in memory too, where it can be read;
-what happens meanwhile is not on the disk: whoever posts an SOS is told so, and nothing else is
-accepted.
+An SOS must go out even then. The content of the disk's journal is copied to memory if it can be
+read. Changes in that time are not on disk: the sender of an SOS is notified of that, and other
+items are refused.
 """
 
 from __future__ import annotations
@@ -26,30 +26,33 @@ from fieldagent.store.trouble import Unusable
 log = logging.getLogger(__name__)
 
 MEMORY = "/dev/shm", "/run"
-"""Folders in memory; where none can be used, the one for temporary files."""
+"""Folders in memory; if neither is usable, the folder for temporary files is used."""
 ROOM_BYTES = 2 << 20
-"""What must be free on the disk, or nothing but an SOS is accepted: what is under way needs it."""
+"""Bytes that must be free on the disk for items other than an SOS, because items on their way need
+them."""
 
 
 TRIES, PAUSE = 2, 0.5
-"""At a disk that may have failed once, and seconds between them."""
+"""Attempts to open the journal on a disk that may fail once, and the seconds between them."""
 
 
 class JournalFiles:
-    """Raises `store.trouble.Unusable` where neither disk nor memory takes a journal."""
+    """Files of the journal. Raises `store.trouble.Unusable` if neither disk nor memory can hold a
+    journal.
+    """
 
     def __init__(self, home: Path, *, may_leave_disk: bool) -> None:
         self._home = self.path = home
-        """Where it belongs, and where it is."""
+        """Path of the journal on disk, and its present path."""
         self._folder = home.parent
         self.not_on_disk = ""
-        """Why it is in memory, in a sentence; empty while it is on the disk."""
+        """Reason, in a sentence, why the journal is in memory; empty while it is on disk."""
         self.may_return = True
-        """It holds all that the disk's holds, and can be written back over it. Not where a commit
-        has failed: of what was written before it on that disk, nobody knows what is there."""
+        """True if it contains everything of the disk's journal, so that it can replace that. False
+        after a failed commit, because the state of earlier writes on that disk is unknown."""
         self.may_leave = may_leave_disk
         self._others: list[sqlite3.Connection] = []
-        """Writer and reader of where it is not now: somebody may still read."""
+        """Writer and reader of the other place; a reader may still be in use."""
         try:
             opened = _opened(home, tries=TRIES if may_leave_disk else 1)
         except Unusable as trouble:
@@ -58,16 +61,16 @@ class JournalFiles:
             opened = self._open_in_memory(trouble)
         self.writer, self.mark, self.as_left = opened
         self.reader = reader(self.path)
-        # The system has the file in its memory, too.
+        # Keep the cache small: the system also has the file in memory.
         self.reader.execute("PRAGMA cache_size=-512")
 
     def free(self) -> int:
-        """Return the bytes that are free on its disk."""
+        """Return the free bytes of the journal's disk."""
         disk = os.statvfs(self._folder)
         return disk.f_bavail * disk.f_frsize
 
     def can_start_anew(self, writing: Callable[[sqlite3.Connection], None]) -> bool:
-        """Return whether the disk's journal can be opened and takes what `writing` writes."""
+        """Return True if the disk's journal can be opened and `writing` succeeds on it."""
         try:
             opened = open_journal(self._home)
         except Unusable:
@@ -82,8 +85,9 @@ class JournalFiles:
         return True
 
     def _open_in_memory(self, trouble: Unusable) -> Opened:
-        """Open a copy, mended where it is damaged, or an empty one where nothing can be read.
-        Raises Unusable: the `trouble`, where memory does not help."""
+        """Open a copy in memory, repaired if it is damaged, or an empty journal if no content can
+        be read. Raises Unusable (`trouble`) if memory does not help.
+        """
         try:
             try:
                 self.path = _copy_of_files(self._home)
@@ -103,8 +107,9 @@ class JournalFiles:
         log.error("%s. Until then only an SOS is taken, from memory: it is not on disk", why)
 
     def to_memory(self, why: str) -> None:
-        """Go on in memory, with all that is here, unless it is there already: two who find the disk
-        full at one moment both order it. Raises OSError, sqlite3.Error."""
+        """Continue in memory with the full content. If it is already there, do nothing, because two
+        callers may find the disk full at once. Raises OSError, sqlite3.Error.
+        """
         if self.not_on_disk:
             return
         copy = _folder() / self._home.name
@@ -119,13 +124,16 @@ class JournalFiles:
         self._tell(why)
 
     def give_up_disk(self, why: str) -> None:
-        """Go on in memory after a commit that failed, with all that was committed before it, and
-        begin anew once the disk can be used. Raises OSError, sqlite3.Error."""
+        """Continue in memory after a failed commit, with everything committed before it. The agent
+        restarts once the disk is usable. Raises OSError, sqlite3.Error.
+        """
         self.to_memory(why)
         self.may_return = False
 
     def to_disk(self) -> None:
-        """Go back. Raises Unusable, sqlite3.Error: it stays in memory."""
+        """Return to the disk. If it raises Unusable or sqlite3.Error, the journal stays in
+        memory.
+        """
         if self.free() < 2 * self.path.stat().st_size + ROOM_BYTES:
             raise Unusable("the disk has too little room")
         if not self._others:
@@ -139,7 +147,7 @@ class JournalFiles:
         log.info("the journal is on the disk again, with all that happened meanwhile")
 
     def forget(self, copy: Path) -> None:
-        """Remove a `copy` in memory that is used no more, and what else is open."""
+        """Delete an unused copy in memory, and close its connections."""
         for connection in self._others:
             connection.close()
         self._others = []
@@ -147,7 +155,9 @@ class JournalFiles:
             _remove(copy)
 
     def close(self, *, failed: bool) -> None:
-        """Close it. Where a commit has `failed`, what of it is in the log is not to come back."""
+        """Close the journal. After a `failed` commit, its content in the write-ahead log must not
+        return.
+        """
         if failed:
             self.reader.close()
             self.writer.close()
@@ -157,7 +167,7 @@ class JournalFiles:
 
 
 def _opened(home: Path, tries: int) -> Opened:
-    """Raises Unusable."""
+    """Open the journal, with `tries` attempts. Raises Unusable."""
     while True:
         tries -= 1
         try:
@@ -169,7 +179,7 @@ def _opened(home: Path, tries: int) -> Opened:
 
 
 def _copy_of_files(home: Path) -> Path:
-    """Raises OSError."""
+    """Copy the journal's files to memory. Raises OSError."""
     copy = _folder() / home.name
     try:
         for suffix in ("", "-wal"):
@@ -187,7 +197,7 @@ def _remove(copy: Path) -> None:
 
 
 def _folder() -> Path:
-    """Make a folder of our own. Raises OSError."""
+    """Create a private folder, in memory if possible. Raises OSError."""
     for place in MEMORY:
         with suppress(OSError):
             return Path(tempfile.mkdtemp(prefix="fieldagent-", dir=place))

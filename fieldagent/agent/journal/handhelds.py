@@ -1,5 +1,6 @@
-"""People's radios in the journal: who is around, what they sent and were told of it, and what is on
-its way to them. Times are lived seconds where nothing else is said."""
+"""People's radios (handhelds) in the journal: which are around, their messages and the replies to
+those, and texts on their way to them. Times are elapsed time unless stated otherwise.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operati
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KNOWN_FOR = 86_400.0
-"""Seconds for which a packet of theirs is known again: its numbers are random for each start."""
+"""Seconds for which a handheld's packet is recognised as a duplicate; its numbers are random at
+each start."""
 AROUND_MAX = 500
-"""Handhelds that are kept; of more the one that was heard longest ago is forgotten, but for those
-whose person has joined."""
+"""Most handhelds that are kept. Beyond that, those that were heard longest ago are deleted, unless
+their person has joined."""
 
 
 class Handheld(NamedTuple):
@@ -22,11 +24,11 @@ class Handheld(NamedTuple):
     handle: str
     name: str = ""
     key: bytes | None = None
-    """The first public key that it told."""
+    """The first public key that it sent."""
     other_key: bytes | None = None
-    """Another one that came later: it was set up anew, or is somebody else's."""
+    """A different key that came later: the radio was reset, or belongs to another person."""
     joined: float | None = None
-    """Since when its person is known by the code."""
+    """Time when its person joined with the code; None if they did not."""
     heard: float | None = None
     rssi: int | None = None
     snr: float | None = None
@@ -36,23 +38,24 @@ class Handheld(NamedTuple):
     longitude: float | None = None
     altitude: float | None = None
     fixed: float | None = None
-    """When it was there, Unix time."""
+    """Unix time of the position."""
     precision: int | None = None
 
 
 _COLUMNS = ", ".join(Handheld._fields)
 _KEY = re.compile(r"mesh (\S+) ([0-9]{1,18})", re.ASCII)
-"""Of a Package that a packet of theirs became; what goes beside it has a word more."""
+"""Idempotency-Key of a Package made from a handheld's packet; the key of a related Package has one
+more word."""
 
 
 class HandheldSent(NamedTuple):
-    """A packet of theirs that became a Package."""
+    """A handheld's packet that became a Package."""
 
     handle: str
     number: int
     sequence: int
     told: str
-    """The signs that were put on it, in order."""
+    """Reaction signs that were sent for it, in order."""
 
 
 class HandheldPost(NamedTuple):
@@ -63,7 +66,7 @@ class HandheldPost(NamedTuple):
     request_id: str
     text: str
     part: int
-    """How many of its parts their radio has."""
+    """Number of its parts that the radio has."""
     tries: int
     not_before: float
     expires: float
@@ -71,7 +74,7 @@ class HandheldPost(NamedTuple):
 
 
 def note(handle: str, **known: object) -> Operation[bool]:
-    """Keep what is known of a handheld; return whether it is new."""
+    """Store facts about a handheld. Return True if it is new."""
 
     def store(db: sqlite3.Connection) -> bool:
         cursor = db.execute("INSERT OR IGNORE INTO handheld (handle) VALUES (?)", (handle,))
@@ -91,13 +94,13 @@ def note(handle: str, **known: object) -> Operation[bool]:
 
 
 def handheld(journal: Journal, handle: str) -> Handheld:
-    """Return what is known of a handheld radio; of an unknown one, its handle alone."""
+    """Return the facts about a handheld; for an unknown handheld only its handle."""
     rows = journal.read(f"SELECT {_COLUMNS} FROM handheld WHERE handle = ?", handle)
     return Handheld(*rows[0]) if rows else Handheld(handle)
 
 
 def around(journal: Journal, limit: int = AROUND_MAX) -> list[Handheld]:
-    """Return those that are known, the last that was heard first."""
+    """Return the known handhelds, the most recently heard first."""
     rows = journal.read(
         f"SELECT {_COLUMNS} FROM handheld ORDER BY heard IS NULL, heard DESC LIMIT ?", limit
     )
@@ -105,17 +108,17 @@ def around(journal: Journal, limit: int = AROUND_MAX) -> list[Handheld]:
 
 
 def was_heard(journal: Journal, handle: str, number: int) -> bool:
-    """Return whether that packet came before."""
+    """Return True if that packet arrived before."""
     sql = "SELECT 1 FROM handheld_said WHERE handle = ? AND number = ?"
     return bool(journal.read(sql, handle, number))
 
 
 REFUSED = "❌"
-"""What its writer was told of a packet that was not taken."""
+"""Sign that the sender gets for a packet that was refused."""
 
 
 def was_refused(journal: Journal, handle: str, number: int) -> bool:
-    """Return whether that packet came before, and was not taken."""
+    """Return True if that packet arrived before and was refused."""
     sql = "SELECT told FROM handheld_said WHERE handle = ? AND number = ? AND sequence IS NULL"
     return any(answer == REFUSED for (answer,) in journal.read(sql, handle, number))
 
@@ -123,8 +126,7 @@ def was_refused(journal: Journal, handle: str, number: int) -> bool:
 def note_said(
     handle: str, number: int, now: float, sequence: int | None, answer: str = ""
 ) -> Operation[None]:
-    """Know a packet again from here on, the Package that it became, and what its writer was told of
-    it."""
+    """Record a packet as seen, with its Package, if any, and the sign that its sender got."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -142,8 +144,7 @@ def note_said(
 
 
 def told_of(journal: Journal) -> list[HandheldSent]:
-    """Return the packets of theirs that became Packages which are kept still, newest first,
-    but for those that have arrived."""
+    """Return the packets whose Packages are still kept and have not arrived, newest first."""
     rows = journal.read(
         "SELECT handle, number, handheld_said.sequence, told FROM handheld_said"
         " JOIN package USING (sequence) WHERE NOT instr(told, '✅')"
@@ -153,7 +154,7 @@ def told_of(journal: Journal) -> list[HandheldSent]:
 
 
 def note_told(sent: HandheldSent, signs: str) -> Operation[None]:
-    """Write down the signs that were put on a packet of a handheld's, all of them, in order."""
+    """Store all signs that were sent for a handheld's packet, in order."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -165,18 +166,19 @@ def note_told(sent: HandheldSent, signs: str) -> Operation[None]:
 
 
 def key_of(handle: str, number: int) -> str:
-    """Return the Idempotency-Key of the Package that a packet of theirs becomes."""
+    """Return the Idempotency-Key of the Package that a handheld's packet becomes."""
     return f"mesh {handle} {number}"
 
 
 def is_key(key: str) -> bool:
-    """Return whether that is such a key; a program's own may begin like it."""
+    """Return True if that is exactly such a key; a program's own key may begin like it."""
     return _KEY.fullmatch(key) is not None
 
 
 def find_again(db: sqlite3.Connection) -> None:
-    """Note the packets whose Package was stored just before power failed, and who is in an incident
-    by that."""
+    """Record the packets whose Package was stored just before a power failure, and their people's
+    incidents.
+    """
     rows = db.execute(
         "SELECT sequence, idempotency_key, accepted, incident FROM package"
         " LEFT JOIN incident_item USING (sequence)"
@@ -199,8 +201,9 @@ def find_again(db: sqlite3.Connection) -> None:
 
 
 def spent(journal: Journal, day: str, handle: str, number: int) -> int:
-    """Return the credits that a person's messages of that day may have cost, beside the packet of
-    that number."""
+    """Return the credits that a person's messages may cost on that day, without the packet with
+    that number.
+    """
     ((booked,),) = journal.read(
         "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
         " WHERE day = ? AND handle = ? AND number <> ?",
@@ -212,8 +215,9 @@ def spent(journal: Journal, day: str, handle: str, number: int) -> int:
 
 
 def spent_by_all(journal: Journal, day: str, handle: str, number: int) -> int:
-    """Return the credits that everybody's messages of that day may have cost, beside that packet of
-    one's."""
+    """Return the credits that all people's messages may cost on that day, without that packet of
+    that handheld.
+    """
     ((booked,),) = journal.read(
         "SELECT coalesce(sum(credits), 0) FROM handheld_spent"
         " WHERE day = ? AND NOT (handle = ? AND number = ?)",
@@ -225,7 +229,7 @@ def spent_by_all(journal: Journal, day: str, handle: str, number: int) -> int:
 
 
 def spend(day: str, handle: str, number: int, amount: int) -> Operation[None]:
-    """Book what one packet of theirs may cost, once however often that comes."""
+    """Book the possible cost of a packet, once even if it arrives repeatedly."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM handheld_spent WHERE day < ?", (day,))
@@ -241,7 +245,7 @@ def spend(day: str, handle: str, number: int, amount: int) -> Operation[None]:
 def post(
     handle: str, request_id: str, text: str, now: float, expires: float, answers: int = 0
 ) -> Operation[None]:
-    """Put a text to a person on disk; once only for each request."""
+    """Store a text to a person, only once for each request."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -254,7 +258,7 @@ def post(
 
 
 def posts(journal: Journal) -> list[HandheldPost]:
-    """Return those that wait, in their order."""
+    """Return the waiting texts, in sending order."""
     rows = journal.read(
         "SELECT number, handle, request_id, text, part, tries, not_before, expires, answers"
         " FROM handheld_post WHERE state = 'waiting'"
@@ -264,7 +268,9 @@ def posts(journal: Journal) -> list[HandheldPost]:
 
 
 def note_packet(number: int, packet: int) -> Operation[None]:
-    """Note the packet's number before a part goes: by this number an answer names it."""
+    """Record the packet number of a part before it is sent, because an answer names it by this
+    number.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("INSERT OR REPLACE INTO handheld_packet VALUES (?, ?)", (packet, number))
@@ -273,7 +279,7 @@ def note_packet(number: int, packet: int) -> Operation[None]:
 
 
 def settle(number: int, **changed: object) -> Operation[None]:
-    """Write down how a text to a person stands."""
+    """Store a text's new state."""
 
     def store(db: sqlite3.Connection) -> None:
         columns = ", ".join(f"{name} = ?" for name in changed)
@@ -285,8 +291,9 @@ def settle(number: int, **changed: object) -> Operation[None]:
 
 
 def arrived(number: int) -> Operation[bool]:
-    """Note that the person's radio has all of it; return whether that is news: it is none where
-    they have answered a part meanwhile, and so read it."""
+    """Record that the person's radio has the whole text. Return True if the text was still waiting;
+    False if, for example, they already answered a part, so have read it.
+    """
 
     def store(db: sqlite3.Connection) -> bool:
         cursor = db.execute(
@@ -299,8 +306,7 @@ def arrived(number: int) -> Operation[bool]:
 
 
 def answered(journal: Journal, handle: str, packet: int) -> str | None:
-    """Return the request of which that packet of ours to them was a part; None where it was of
-    none."""
+    """Return the request to which our packet belongs; None if it belongs to none."""
     rows = journal.read(
         "SELECT request_id FROM handheld_packet JOIN handheld_post ON post = handheld_post.number"
         " WHERE packet = ? AND handle = ?",
@@ -311,7 +317,7 @@ def answered(journal: Journal, handle: str, packet: int) -> str | None:
 
 
 def read(request_id: str) -> Operation[bool]:
-    """Write down that a person has read it; return whether that is news."""
+    """Record that a person has read the text. Return True if that is new."""
 
     def store(db: sqlite3.Connection) -> bool:
         cursor = db.execute(
@@ -324,11 +330,11 @@ def read(request_id: str) -> Operation[bool]:
 
 
 def join_sos(incident: int, handle: str, *, raised: bool) -> Operation[None]:
-    """Note that a person is in that incident of this kit's."""
+    """Record that a person is part of that incident of this kit."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
-            # What the raising has written stays.
+            # Keep the `raised` mark that was stored earlier.
             "INSERT INTO handheld_sos VALUES (?, ?, ?, 0) ON CONFLICT DO UPDATE SET called_off = 0",
             (incident, handle, int(raised)),
         )
@@ -345,8 +351,9 @@ class InSos(NamedTuple):
 
 
 def in_sos(journal: Journal, incident: int) -> list[InSos]:
-    """Return the people with handhelds in an incident of this kit's, by its number; also those who
-    have called off."""
+    """Return the people with handhelds in this kit's incident with that number, including those who
+    have canceled.
+    """
     rows = journal.read(
         "SELECT handle, raised, called_off FROM handheld_sos WHERE incident = ?", incident
     )
@@ -354,7 +361,7 @@ def in_sos(journal: Journal, incident: int) -> list[InSos]:
 
 
 def leave_sos(incident: int, handle: str) -> Operation[None]:
-    """Note that the person calls their own SOS off."""
+    """Record that the person cancels their own SOS."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -366,13 +373,14 @@ def leave_sos(incident: int, handle: str) -> Operation[None]:
 
 
 def states(journal: Journal) -> dict[str, int]:
-    """Return how many texts to people stand how."""
+    """Return the number of texts to people by state."""
     return dict(journal.read("SELECT state, count(*) FROM handheld_post GROUP BY state"))
 
 
 def forget(*, before: float, keep: int) -> Operation[int]:
-    """Drop some texts to people that ended before `before`, or before the last `keep`, and what was
-    noted of incidents that are over; how many texts those were."""
+    """Delete some ended texts to people from before `before` or before the last `keep`, and the
+    people of incidents that are over. Return the number of deleted texts.
+    """
 
     def store(db: sqlite3.Connection) -> int:
         db.execute(

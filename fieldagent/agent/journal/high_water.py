@@ -1,12 +1,13 @@
-"""How far the journal had come, kept in a small file beside it: what is lost with its log, or with
-the whole file, is known by that, and no number comes back.
+"""Highest numbers of the journal, in a small file beside it. They show losses if the journal's log
+or the whole file is lost, and no number is used twice.
 
-Two places are written in turn, each with a check: one that is torn leaves the other. It follows
-each commit without a sync of its own, which once a minute is enough: after a power cut it may be
-behind the journal, and is never ahead.
+Two places are written in turn, each with a checksum, so that a torn write leaves the other one. The
+file follows each commit without a sync of its own; once a minute is enough. After a power cut it
+may be behind the journal, but never ahead.
 
-Behind the two stands which version of the journal's tables opened it last: where the journal itself
-tells a later one, a bit of its head has changed, unless a later program has written this too.
+Behind the two places is the version of the tables of the program that last opened the journal. If
+the journal itself shows a later version, a bit of its header has changed, unless a later program
+has written this version too.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.private import make_private_file
 
 CHOSEN_IDS = 2**30
-"""From here on ids are left to callers: ours would run out of 32 bits behind one of theirs."""
+"""From here on, ids are only for callers: after such an id our own would exceed 32 bits."""
 SYNC_EVERY = 60.0
-"""Seconds."""
+"""Seconds between two syncs."""
 _FORM = struct.Struct(">4sIQQQ")
 _MAGIC = b"FAhw"
 _PLACE = 64
-"""Bytes between the two."""
+"""Distance in bytes between the two places."""
 _VERSION = struct.Struct(">4sI")
 _VERSION_MAGIC, _VERSION_PLACE = b"FAjv", 2 * _PLACE
 
 
 class HighWater(NamedTuple):
-    """The highest number of a Package, its id, and the highest number of a payload."""
+    """Highest number of a Package, its id, and the highest number of a payload."""
 
     package: int = 0
     id: int = 0
@@ -43,7 +44,7 @@ class HighWater(NamedTuple):
 
 
 def of(db: sqlite3.Connection) -> HighWater:
-    """Return the highest numbers in `db`, in some microseconds: indexes hold them."""
+    """Return the highest numbers in `db`; indexes make this a matter of microseconds."""
     numbers = dict(db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
     ((kept, forgotten),) = db.execute(
         "SELECT (SELECT max(id) FROM package WHERE id < ?), (SELECT max(id) FROM forgotten)",
@@ -54,8 +55,9 @@ def of(db: sqlite3.Connection) -> HighWater:
 
 
 def raise_to(db: sqlite3.Connection, mark: HighWater) -> HighWater:
-    """See that nothing up to `mark` is given again, and return how many of each number `db` knows
-    nothing of. Within a transaction."""
+    """Make sure that no number up to `mark` is used again. Return how many of each number are
+    missing in `db`. Call it within a transaction.
+    """
     known = of(db)
     missing = HighWater(*(max(0, there - here) for there, here in zip(mark, known, strict=True)))
     for table, highest in (
@@ -72,7 +74,7 @@ def raise_to(db: sqlite3.Connection, mark: HighWater) -> HighWater:
 
 
 class HighWaterFile:
-    """Raises OSError."""
+    """The small file beside the journal. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
         make_private_file(path)
@@ -87,7 +89,7 @@ class HighWaterFile:
         return (numbers[0], HighWater(*numbers[1:])) if numbers else (0, HighWater())
 
     def _checked(self, form: struct.Struct, magic: bytes, place: int) -> tuple[int, ...]:
-        """Return the numbers that stand there, none where its check or its magic is not right."""
+        """Return the numbers of a record; empty if its checksum or its magic bytes are wrong."""
         content = os.pread(self._file, form.size + 4, place)
         record, check = content[: form.size], content[form.size :]
         if len(record) < form.size or check != crc32(record).to_bytes(4, "big"):
@@ -100,13 +102,15 @@ class HighWaterFile:
 
     @property
     def version(self) -> int:
-        """Return the version of the tables, as who opened the journal last knows them; 0 where
-        nobody has said."""
+        """Return the version of the tables of the program that last opened the journal; 0 if it is
+        unknown.
+        """
         return next(iter(self._checked(_VERSION, _VERSION_MAGIC, _VERSION_PLACE)), 0)
 
     def open_as(self, version: int) -> None:
-        """Say, before any of its tables is changed, that a program which knows `version` opens the
-        journal. What cannot be written is written at the next start."""
+        """Record, before any table is changed, that a program with tables of this `version` opens
+        the journal. If writing fails, it is repeated at the next start.
+        """
         if version == self.version:
             return
         with suppress(OSError):
@@ -114,8 +118,9 @@ class HighWaterFile:
             self.sync()
 
     def follow(self, mark: HighWater) -> None:
-        """Write `mark` down, which is in the journal by now. What cannot be written is written with
-        the next."""
+        """Write `mark`, which is already in the journal. If writing fails, it is repeated with the
+        next mark.
+        """
         if mark == self.mark:
             return
         turn = self._turn + 1
@@ -127,7 +132,7 @@ class HighWaterFile:
                 self.sync()
 
     def sync(self) -> None:
-        """Put what was written on disk. Raises OSError."""
+        """Sync the file to disk. Raises OSError."""
         os.fdatasync(self._file)
         self._synced = time.monotonic()
 

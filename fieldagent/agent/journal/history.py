@@ -1,7 +1,7 @@
-"""What a Package went through: the lines of `fieldagent show`, oldest first.
+"""History of a Package: the lines of `fieldagent show`, oldest first.
 
-A line that says the same as the one before it is counted there: a channel without service that is
-tried for days leaves one line, not thousands.
+A line that repeats the previous one is counted there. So a channel that is tried for days without
+service adds one line, not thousands.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WAITS = "waits"
-"""The event that a Package does not begin on a channel at once, and for how long and why."""
+"""Event: a Package does not start on a channel at once; the detail contains the time and the
+reason."""
 
 REFUSED = "refused"
-"""The event that the far side, or the modem, refuses a Package, and why."""
+"""Event: the remote side or the modem refuses a Package; the detail contains the reason."""
 
 
 class Line(NamedTuple):
     at: float
-    """Unix time; of the last one, where `times` is above 1."""
+    """Unix time; of the last occurrence if `times` is above 1."""
     event: str
     channel: Channel | None = None
     detail: str = ""
@@ -41,8 +42,9 @@ def note(
     detail: str,
     at: float,
 ) -> None:
-    """Add a line to the history of each Package, at lived time `at`. Where the last line of that
-    channel says the same, that one is counted up and gets the time instead."""
+    """Add a line to the history of each Package, at elapsed time `at`. If the channel's last line
+    is the same, increase its count and update its time instead.
+    """
     for sequence in sequences:
         again = db.execute(
             "UPDATE story SET at = ?, times = times + 1 WHERE event = ? AND detail = ? AND number"
@@ -58,19 +60,19 @@ def note(
 
 
 def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bool:
-    """Return whether any of these has been transmitted over the channel."""
+    """Return True if any of these Packages was transmitted over the channel."""
     sql = "SELECT 1 FROM story WHERE sequence = ? AND channel = ? AND event = 'sent' LIMIT 1"
     return any(journal.read(sql, sequence, channel) for sequence in sequences)
 
 
 def may_have_left(journal: Journal, sequence: int) -> bool:
-    """Return whether it has been transmitted over any channel, or nobody knows that it was not."""
+    """Return True if the Package was transmitted over any channel, or may have been."""
     sql = "SELECT 1 FROM story WHERE sequence = ? AND event IN ('sent', 'may have left') LIMIT 1"
     return bool(journal.read(sql, sequence))
 
 
 def refusals(journal: Journal, sequence: int, channel: Channel) -> int:
-    """Return how often the channel has refused the Package."""
+    """Return the number of times that the channel has refused the Package."""
     rows = journal.read(
         "SELECT total(times) FROM story WHERE sequence = ? AND channel = ? AND event = ?",
         sequence,
@@ -81,7 +83,7 @@ def refusals(journal: Journal, sequence: int, channel: Channel) -> int:
 
 
 def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
-    """Return why the last try on that channel was in vain; empty where none was."""
+    """Return the reason of the last failed attempt on that channel; empty if there is none."""
     rows = journal.read(
         "SELECT detail FROM story WHERE sequence = ? AND channel = ? AND event NOT IN ('sent', ?)"
         " ORDER BY number DESC LIMIT 1",
@@ -96,9 +98,9 @@ _STATION = re.compile(r"\bstation ([0-9]+)\b")
 
 
 def with_names(journal: Journal, detail: str) -> str:
-    """Return a detail, which names stations by number, with the names that are known by now.
+    """Return a detail, which names stations by number, with the station names that are known now.
 
-    A name may come after what is told of its station, so that it has no place in the row.
+    Names are not stored in the row, because a name may arrive after the event.
     """
     if _STATION.search(detail) is None:
         return detail
@@ -111,8 +113,9 @@ def _who(receipt: Storage) -> str:
 
 
 def lines(journal: Journal, accepted: Known, receipts: Iterable[Storage]) -> list[Line]:
-    """Return the whole history of a Package in order of time: accepted, tries, ends of its legs,
-    receipts, and the answer that its caller got."""
+    """Return the whole history of a Package in order of time: acceptance, attempts, ends of its
+    channel deliveries (`Leg`), receipts, and the final status.
+    """
     date = journal.clock.date
     story = [Line(date(accepted.accepted), "accepted")]
     rows = journal.read(

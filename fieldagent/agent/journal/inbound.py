@@ -1,4 +1,6 @@
-"""Payloads in the journal: what arrived, what must still be handed to a hook, what is dead."""
+"""Payloads in the journal: those that arrived, those that a hook must still receive, and
+dead ones.
+"""
 
 from __future__ import annotations
 
@@ -17,32 +19,32 @@ from fieldagent.wire.envelope import Unreadable
 
 
 class ItemCame(NamedTuple):
-    """An item by the number under which it came."""
+    """An item by the number under which it arrived."""
 
     origin: int
-    """Below zero the station whose number it is; else the hub gave it."""
+    """If negative, the station that numbered it; otherwise the hub did."""
     sequence: int
     digest: bytes
     asks: bool
-    """Its sender wants to know how far it comes."""
+    """True if its sender requests receipts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One payload as the JSON text that a hook gets."""
+    """One payload as the JSON text that a hook receives."""
 
     request_id: str
     sender: str
     body: str
     received: float
     item: ItemCame | None = None
-    """None where nobody can be told what becomes of it."""
+    """None if its sender cannot be notified of its progress."""
     copy: bytes | None = None
-    """Of an item that the hub sent: it, as it came."""
+    """The item as the hub sent it; None for other items."""
 
 
 class FragmentedItem(NamedTuple):
-    """What came in fragments."""
+    """An item that arrives in fragments."""
 
     origin: int
     sequence: int
@@ -59,8 +61,9 @@ def mark_arrived(
     whole: bytes | None = None,
     sos: bool = False,
 ) -> bool:
-    """Note that it is here; return whether it is new. `whole` is of a fragment: the digest of its
-    item. An SOS is remembered longer than anything else."""
+    """Record that an item or fragment has arrived, and return True if it is new. For a fragment,
+    `whole` is the digest of its item. An SOS is remembered longer than other items.
+    """
     cursor = db.execute(
         "INSERT OR IGNORE INTO arrived (origin, sequence, digest, at, whole, sos)"
         " VALUES (?, ?, ?, ?, ?, ?)",
@@ -70,8 +73,9 @@ def mark_arrived(
 
 
 def was_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bool:
-    """Return whether an item or fragment with this digest came from `origin` under this number. A
-    number alone may be that of another item."""
+    """Return True if an item or fragment with this digest came from `origin` under this number. The
+    number alone may belong to another item.
+    """
     rows = db.execute(
         "SELECT 1 FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
         (origin, sequence, digest),
@@ -80,8 +84,7 @@ def was_seen(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) 
 
 
 def whole_of(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) -> bytes:
-    """Return the digest of the item of which this fragment was a part; empty where it is not
-    known."""
+    """Return the digest of the item to which this fragment belongs; empty if it is unknown."""
     row = db.execute(
         "SELECT whole FROM arrived WHERE origin = ? AND sequence = ? AND digest = ?",
         (origin, sequence, digest),
@@ -90,8 +93,9 @@ def whole_of(db: sqlite3.Connection, origin: int, sequence: int, digest: bytes) 
 
 
 def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
-    """Keep who `origin` is; what was known of it before is replaced. `origin` is below zero for a
-    station."""
+    """Store the identity of `origin`, which is negative for a station. It replaces an
+    earlier one.
+    """
     db.execute(
         "INSERT OR REPLACE INTO identity VALUES (?, ?, ?, ?, ?, ?)",
         (origin, who.id, who.name, who.type, who.email, who.account),
@@ -99,12 +103,12 @@ def introduce(db: sqlite3.Connection, origin: int, who: Identity) -> None:
 
 
 def knows_anybody(journal: Journal) -> bool:
-    """Return whether somebody was introduced."""
+    """Return True if an identity is known."""
     return bool(journal.read("SELECT 1 FROM identity LIMIT 1"))
 
 
 def identity(db: sqlite3.Connection, origin: int) -> Identity | None:
-    """Return who `origin` is, below zero a station; None where it was not introduced."""
+    """Return the identity of `origin`, which is negative for a station; None if it is unknown."""
     row = db.execute(
         "SELECT id, name, type, email, account FROM identity WHERE origin = ?", (origin,)
     ).fetchone()
@@ -112,7 +116,9 @@ def identity(db: sqlite3.Connection, origin: int) -> Identity | None:
 
 
 def station_names(journal: Journal) -> dict[int, str]:
-    """Return the names of those that have told it; in `identity` a station counts below zero."""
+    """Return the names of the stations that have sent theirs; `identity` stores a station with a
+    negative number.
+    """
     return {
         -origin: name
         for origin, name in journal.read("SELECT origin, name FROM identity WHERE origin < 0")
@@ -122,7 +128,9 @@ def station_names(journal: Journal) -> dict[int, str]:
 def spool(
     db: sqlite3.Connection, payload: Received, hooks: Iterable[str], not_before: float = 0.0
 ) -> None:
-    """Keep a payload for each hook. What is no SOS waits until `not_before` (lived time)."""
+    """Store a payload for each hook. A payload that is not an SOS waits until `not_before` (elapsed
+    time).
+    """
     db.execute(
         "INSERT INTO inbound (request_id, sender, body, received, origin, sequence, digest, asks,"
         " copy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -149,7 +157,7 @@ def _hand_over(
 
 
 class Owed(NamedTuple):
-    """What the peer has not been told yet: that its `sequence` is stored here."""
+    """A receipt that the peer has not received yet: item `sequence` is stored here."""
 
     sequence: int
     at: int
@@ -158,8 +166,9 @@ class Owed(NamedTuple):
 
 
 def owe(db: sqlite3.Connection, channel: str, what: Owed) -> None:
-    """Write down that the peer of a channel is to be told of an item that is stored here; of one
-    number only the last."""
+    """Record that the peer of a channel must receive a receipt for a stored item. Of one number
+    only the last is kept.
+    """
     db.execute(
         "INSERT OR REPLACE INTO owed (channel, sequence, at, sos, digest) VALUES (?, ?, ?, ?, ?)",
         (channel, *what),
@@ -167,7 +176,7 @@ def owe(db: sqlite3.Connection, channel: str, what: Owed) -> None:
 
 
 def owed(journal: Journal, channel: str) -> list[Owed]:
-    """List the receipts that the peer of a channel is owed, the oldest first."""
+    """Return the receipts that the peer of a channel has not received, oldest first."""
     return [
         Owed(sequence, at, bool(sos), bytes(digest))
         for sequence, at, sos, digest in journal.read(
@@ -178,14 +187,14 @@ def owed(journal: Journal, channel: str) -> list[Owed]:
 
 
 def told(db: sqlite3.Connection, channel: str, sequences: Iterable[int]) -> None:
-    """Forget what the peer of a channel has been told by now, by the numbers of the items."""
+    """Delete the receipts that the peer of a channel has received, by item number."""
     db.executemany(
         "DELETE FROM owed WHERE channel = ? AND sequence = ?", [(channel, s) for s in sequences]
     )
 
 
 class UnreadableOwed(NamedTuple):
-    """What the hub has not been told yet: that a message came which could not be read."""
+    """A report that the hub has not received yet: a message arrived that could not be read."""
 
     said: Unreadable
     at: int
@@ -193,7 +202,7 @@ class UnreadableOwed(NamedTuple):
 
 
 def owe_unreadable(db: sqlite3.Connection, channel: str, what: UnreadableOwed) -> None:
-    """Write down that the hub is to be told of it."""
+    """Record that the hub must be notified of an unreadable message."""
     db.execute(
         "INSERT OR IGNORE INTO unreadable_owed (channel, size, guard, at) VALUES (?, ?, ?, ?)",
         (channel, what.said.size, what.said.guard, what.at),
@@ -201,7 +210,7 @@ def owe_unreadable(db: sqlite3.Connection, channel: str, what: UnreadableOwed) -
 
 
 def unreadable_owed(journal: Journal, channel: str) -> list[UnreadableOwed]:
-    """Return what the hub is to be told of, the oldest first."""
+    """Return the reports of unreadable messages that the hub has not received, oldest first."""
     rows = journal.read(
         "SELECT size, guard, at FROM unreadable_owed WHERE channel = ? ORDER BY at", channel
     )
@@ -211,7 +220,7 @@ def unreadable_owed(journal: Journal, channel: str) -> list[UnreadableOwed]:
 def told_unreadable(
     db: sqlite3.Connection, channel: str, entries: Iterable[UnreadableOwed]
 ) -> None:
-    """Note that the hub was told of these: they are owed no more."""
+    """Delete the reports that the hub has received."""
     db.executemany(
         "DELETE FROM unreadable_owed WHERE channel = ? AND size = ? AND at = ?",
         [(channel, each.said.size, each.at) for each in entries],
@@ -219,7 +228,7 @@ def told_unreadable(
 
 
 class RungOwed(NamedTuple):
-    """What the hub has not been told yet: how far an item has come here."""
+    """A receipt that the hub has not received yet: the stage that an item has reached here."""
 
     origin: int
     sequence: int
@@ -231,13 +240,14 @@ class RungOwed(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int, int, str]:
-        """Return what no other has: item, rung and text."""
+        """Return the unique key: item, stage and text."""
         return self.origin, self.sequence, self.rung, self.text
 
 
 def owe_rung(db: sqlite3.Connection, request_id: str, rung: Rung, text: str, at: float) -> bool:
-    """Write down that the sender of a payload is to be told of it, by the hub and on the air;
-    return whether anybody is."""
+    """Record that the sender of a payload must receive this receipt, by the hub and on the air.
+    Return True if a new receipt was stored.
+    """
     whose = "FROM inbound WHERE request_id = ? AND digest IS NOT NULL AND (asks OR ?)"
     values = rung, text, int(at), request_id, rung is not Rung.PROGRAMS
     db.execute(
@@ -254,15 +264,16 @@ def owe_rung(db: sqlite3.Connection, request_id: str, rung: Rung, text: str, at:
 
 
 READ_LOOK = 500
-"""Payloads, the newest, that are looked through for one that somebody has read."""
+"""Number of the newest payloads that are searched for one that was read."""
 
 
 def owe_reading_again(
     db: sqlite3.Connection, station: int, sequence: int, digest: bytes, at: float
 ) -> bool:
-    """Write down that the hub is to be told once more that a person has read an item of a
-    station's: it may have been told before it had that item. Return whether somebody has. `at` is
-    Unix time, as nobody knows any more when that was."""
+    """Record that the hub must receive again the read receipts of a station's item, because it may
+    have received them before the item. Return True if there is one. `at` is the Unix time to
+    use, because the original time is unknown.
+    """
     cursor = db.execute(
         "INSERT OR IGNORE INTO rung_owed (origin, sequence, rung, text, at, digest)"
         " SELECT origin, sequence, ?, read_by, ?, digest FROM (SELECT * FROM inbound"
@@ -277,17 +288,17 @@ _RUNGS = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
 
 
 def rungs_owed(journal: Journal, limit: int = 64) -> list[RungOwed]:
-    """List what the hub is still to be told of payloads, the oldest first."""
+    """Return the receipts that the hub has not received, oldest first."""
     return _rungs(journal.read(f"{_RUNGS} ORDER BY at LIMIT ?", limit))
 
 
 def owes_rungs_of_hub(journal: Journal) -> bool:
-    """Return whether the hub has not been told yet how far an item of its own has come."""
+    """Return True if a receipt for one of the hub's own items has not been sent."""
     return bool(journal.read("SELECT 1 FROM rung_owed WHERE origin >= 0 LIMIT 1"))
 
 
 def rungs_of_hub(db: sqlite3.Connection, limit: int = 8) -> list[RungOwed]:
-    """Return, of items that the hub sent, as many as fit one parcel."""
+    """Return the receipts for the hub's own items, as many as fit into one parcel."""
     return _rungs(db.execute(f"{_RUNGS} WHERE origin >= 0 ORDER BY at LIMIT ?", (limit,)))
 
 
@@ -299,14 +310,14 @@ def _rungs(rows: Iterable[Sequence[Any]]) -> list[RungOwed]:
 
 
 def told_rungs(db: sqlite3.Connection, keys: Iterable[tuple[int, int, int, str]]) -> None:
-    """Forget what has been told of how far items came, by origin, number, rung and text."""
+    """Delete the receipts that were sent, by origin, number, stage and text."""
     db.executemany(
         "DELETE FROM rung_owed WHERE origin = ? AND sequence = ? AND rung = ? AND text = ?", keys
     )
 
 
 class StationOwed(NamedTuple):
-    """What a station has not been told yet: how far an item of its own has come here."""
+    """A receipt that a station has not received yet: the stage that its item has reached here."""
 
     station: int
     sequence: int
@@ -316,15 +327,15 @@ class StationOwed(NamedTuple):
     """Unix time."""
     digest: bytes
     asks: bool
-    """Its sender wants to know."""
+    """True if the sender requests receipts."""
 
 
 STATION_OWED_FOR = 7 * 86_400
-"""Seconds for which a station is told."""
+"""Seconds for which a receipt is offered to a station."""
 
 
 def station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
-    """Return what stations are to be told, the newest first."""
+    """Return the receipts that stations have not received, newest first."""
     rows = journal.read(
         "SELECT station, sequence, rung, text, at, digest, asks FROM station_owed"
         " WHERE at > ? ORDER BY at DESC LIMIT ?",
@@ -338,7 +349,7 @@ def station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
 
 
 def told_station(db: sqlite3.Connection, entry: StationOwed) -> None:
-    """Note that the station has this: it is owed no more."""
+    """Delete the receipt that the station has received."""
     db.execute(
         "DELETE FROM station_owed WHERE station = ? AND sequence = ? AND rung = ? AND text = ?",
         entry[:4],
@@ -346,7 +357,7 @@ def told_station(db: sqlite3.Connection, entry: StationOwed) -> None:
 
 
 def read_by(db: sqlite3.Connection, request_id: str, who: str) -> bool:
-    """Write down that a person has read a payload; return whether it is known at all."""
+    """Record that a person has read a payload. Return True if the payload is known."""
     cursor = db.execute("UPDATE inbound SET read_by = ? WHERE request_id = ?", (who, request_id))
     return cursor.rowcount == 1
 
@@ -354,7 +365,7 @@ def read_by(db: sqlite3.Connection, request_id: str, who: str) -> bool:
 def keep_slice(
     db: sqlite3.Connection, item: FragmentedItem, position: int, piece: bytes, now: float
 ) -> dict[int, bytes]:
-    """Store one fragment; all that are there come back."""
+    """Store one fragment, and return all fragments of the item that are here."""
     db.execute(
         "INSERT OR REPLACE INTO slice VALUES (?, ?, ?, ?, ?, ?)", (*item, position, piece, now)
     )
@@ -368,12 +379,12 @@ _SLICES = (
 
 
 def slices_of(db: sqlite3.Connection, item: FragmentedItem) -> dict[int, bytes]:
-    """Return the fragments that are there, by position; none once the item is whole."""
+    """Return the stored fragments by position; empty once the item is complete."""
     return dict(db.execute(_SLICES, item).fetchall())
 
 
 def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, but: int = -1) -> None:
-    """Drop all fragments of an item, or all but the one at the position `but`."""
+    """Delete all fragments of an item except the one at position `but`."""
     db.execute(
         "DELETE FROM slice WHERE origin = ? AND sequence = ? AND count = ? AND position <> ?",
         (*item, but),
@@ -381,7 +392,7 @@ def drop_slices(db: sqlite3.Connection, item: FragmentedItem, *, but: int = -1) 
 
 
 def incomplete(journal: Journal) -> dict[FragmentedItem, float]:
-    """Return what lacks fragments, and when the last one of it came."""
+    """Return the incomplete items, each with the time of its last fragment."""
     rows = journal.read(
         "SELECT origin, sequence, count, max(at) FROM slice GROUP BY origin, sequence, count"
     )
@@ -389,12 +400,12 @@ def incomplete(journal: Journal) -> dict[FragmentedItem, float]:
 
 
 def slices_there(journal: Journal, item: FragmentedItem) -> dict[int, bytes]:
-    """Return the fragments that are there, as `slices_of`, of what is committed."""
+    """Return the committed fragments, otherwise as `slices_of`."""
     return dict(journal.read(_SLICES, *item))
 
 
 def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
-    """Return the oldest payload of each lane that waits, those due first first."""
+    """Return the oldest waiting payload of each lane, those due first at the beginning."""
     return journal.read(
         "SELECT request_id, lane, body, received, attempts, not_before FROM (SELECT number,"
         " sender AS lane, attempts, not_before FROM handover WHERE hook = ?1 AND number IN (SELECT"
@@ -407,37 +418,37 @@ def heads(journal: Journal, hook: str, limit: int) -> list[Sequence[Any]]:
 
 
 class LeftOver(NamedTuple):
-    """What a hook has not taken, and why not the last of it."""
+    """Payloads that a hook has not accepted, and the reason of the last failure."""
 
     hook: str
     state: str
-    """dead, or waiting for another try."""
+    """dead, or waiting for another attempt."""
     payloads: int
     reason: str
 
 
 class LeftOvers:
-    """Of each hook that has failed with something that is not handed over.
+    """Payloads that are left over, for each hook that has failed.
 
-    It takes a look at every payload that is kept, and a page asks each second: so it is kept until
-    something is committed.
+    The query reads every payload, and the page asks each second. So the result is kept until the
+    next commit.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._found: list[LeftOver] = []
         self._commits = -1
-        """How many there were before the look."""
+        """Number of commits before the query."""
 
     def listing(self) -> list[LeftOver]:
-        """Return them, read anew where something was committed since."""
+        """Return the list, queried again if there was a commit since."""
         commits = self._journal.commits
         if commits != self._commits:
             self._found, self._commits = self._look(), commits
         return self._found
 
     def _look(self) -> list[LeftOver]:
-        # Beside max(), a bare column is of the row that has the maximum
+        # With max(), a bare column is taken from the row with the maximum
         # (sqlite.org/lang_select.html, 2.5).
         rows = self._journal.read(
             "SELECT hook, state, count(*), reason, max(CASE WHEN reason <> '' THEN number END)"
@@ -450,7 +461,9 @@ _OF_REQUEST = "WHERE hook = ? AND number = (SELECT number FROM inbound WHERE req
 
 
 def handed(hook: str, request_id: str, at: float) -> Operation[bool]:
-    """Return whether its sender is to be told that a program has it, which is Unix time `at`."""
+    """Record that a hook has accepted the payload at Unix time `at`. The result is True if its
+    sender must receive a receipt.
+    """
 
     def store(db: sqlite3.Connection) -> bool:
         db.execute(
@@ -466,8 +479,9 @@ def handed(hook: str, request_id: str, at: float) -> Operation[bool]:
 def postponed(
     hook: str, request_id: str, not_before: float, reason: str, *, tries: int = 1
 ) -> Operation[None]:
-    """Count a try that failed, or none, and leave the payload to the hook from `not_before` (lived
-    time) on; `reason` is for people."""
+    """Add `tries` failed attempts, and postpone the payload until `not_before` (elapsed time);
+    `reason` is for people.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -480,7 +494,7 @@ def postponed(
 
 
 def hasten(hook: str) -> Operation[None]:
-    """Leave to the hook at once what waits for its next try, an SOS first."""
+    """Make the payloads that wait for a retry at this hook due at once, an SOS first."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -494,8 +508,9 @@ def hasten(hook: str) -> Operation[None]:
 
 
 def dead(hook: str, request_id: str, reason: str) -> Operation[None]:
-    """Count a try that failed, and hand this payload to that hook no more unless it is replayed;
-    `reason` is for people."""
+    """Count a failed attempt, and do not hand this payload to that hook again unless it is
+    replayed; `reason` is for people.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -508,7 +523,9 @@ def dead(hook: str, request_id: str, reason: str) -> Operation[None]:
 
 
 def replay(request_id: str, hooks: Iterable[str]) -> Operation[bool]:
-    """Hand it to every configured hook again, whatever became of it. False when it is unknown."""
+    """Hand the payload to every configured hook again, whatever its state. The result is False if
+    it is unknown.
+    """
     hooks = list(hooks)
 
     def store(db: sqlite3.Connection) -> bool:
@@ -520,14 +537,15 @@ def replay(request_id: str, hooks: Iterable[str]) -> Operation[bool]:
 
 
 STATES = ("waiting", "handed", "dead")
-"""How a payload may stand at a hook."""
+"""States of a payload at a hook."""
 
 
 def listing(
     journal: Journal, limit: int, state: str | None = None, before: int = END
 ) -> list[Mapping[str, Any]]:
-    """List the newest payloads with a number lower than `before`, and how they stand at each
-    hook."""
+    """Return the newest payloads with a number lower than `before`, and their state at
+    each hook.
+    """
     rows = journal.read(
         "SELECT number, request_id, body, received, asks, read_by FROM inbound"
         " WHERE number < ?1"
@@ -559,8 +577,9 @@ def _as_told(journal: Journal, row: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def forget(*, before: float, keep: int) -> Operation[int]:
-    """Drop some payloads that no hook waits for, and what is remembered to recognise duplicates;
-    how many payloads those were. More may be there while it is not 0."""
+    """Delete some payloads that no hook waits for, and old marks for the recognition of duplicates.
+    The result is the number of deleted payloads; call again until it is 0.
+    """
 
     def store(db: sqlite3.Connection) -> int:
         done = "number NOT IN (SELECT number FROM handover WHERE state = 'waiting')"
@@ -570,7 +589,7 @@ def forget(*, before: float, keep: int) -> Operation[int]:
             f" WHERE {done} ORDER BY number DESC LIMIT 1 OFFSET ?)) ORDER BY number LIMIT ?)",
             (before, keep, FORGOTTEN_AT_ONCE),
         )
-        # By age only where they are many: after a jump of the clock all of them look old.
+        # Delete by age only if there are many: after a jump of the clock all of them look old.
         (slices,) = db.execute("SELECT count(*) FROM slice").fetchone()
         if slices > SLICES_MAX:
             db.execute("DELETE FROM slice WHERE at < ?", (before,))
@@ -586,9 +605,9 @@ def forget(*, before: float, keep: int) -> Operation[int]:
 
 
 SLICES_MAX = 4_096
-"""Fragments of unfinished items that are kept however old they look: about 1 MB on disk."""
+"""Fragments of incomplete items that are kept whatever their age: about 1 MB on disk."""
 SEEN_MAX = 50_000
-"""How many arrivals are remembered: years of satellite traffic, 3 MB on disk."""
+"""Number of arrivals that are remembered: years of satellite traffic, 3 MB on disk."""
 SOS_SEEN_MAX = 2_000
-"""The same of an SOS, beside them: no traffic pushes one out, so that a recording of it stays one
-that is known."""
+"""Number of SOS arrivals that are remembered in addition. Other traffic never displaces them, so
+that a replayed SOS is always recognised."""

@@ -1,19 +1,19 @@
-"""The kit's incidents: each SOS from its raising to its end, with all that belongs to it.
+"""The kit's incidents: each SOS from start to end, with everything that belongs to it.
 
-At most one of this kit's is open. It is named by the number of the Package that raised it. Words,
-positions and whatever else is posted as an SOS join it while it is open. What others say of it, and
-the incidents of other kits that came here, are kept beside it.
+At most one incident of this kit is open. Its name is the number of the Package that raised it.
+Texts, positions and other items posted as an SOS join the open incident. Updates about it, and the
+incidents of other kits, are kept beside it.
 
-A handheld whose owner nobody has proved opens an incident of its own: anybody can send an SOS by
-radio, and what ends a false one must not end the kit's.
+A handheld whose owner is unauthenticated opens an incident of its own. Any person can send an SOS
+by radio, and the end of a false SOS must not end the kit's own.
 
-    open      raised; nobody is known to have seen it
-    seen      a person has it
-    closed    a person at the hub has closed it
-    called off    this kit has taken it back
+ open      raised; no person is known to have seen it
+ seen      a person has it
+ closed    a person at the hub has closed it
+ called off    this kit has canceled it
 
-`seen` may follow `open`, and both ends may follow either. Nothing leads back: what is posted as an
-SOS after an end opens the next incident.
+`seen` may follow `open`, and both end states may follow either. There is no way back: an item
+posted as an SOS after an end opens the next incident.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import LivedTime
 
 OWN = 0
-"""Where a station's number stands: this kit."""
+"""Value for this kit instead of a station number."""
 
 
 AGE_SHOWN_S = 6 * 3600
-"""Seconds that an SOS is behind a trusted clock before people see what its own clock says."""
+"""Seconds by which an SOS must be behind a trusted clock before people see the time by its own
+clock."""
 
 
 RAISED_UNPROVED = 2
-"""In `handheld_sos.raised`: nobody has proved who has that radio, and the incident is its own."""
+"""Value of `handheld_sos.raised`: the radio's owner is unauthenticated, and the incident is the
+radio's own."""
 _OF_OTHERS = (
     "EXISTS (SELECT 1 FROM handheld_sos WHERE incident = incident.number"
     f" AND raised = {RAISED_UNPROVED}"
@@ -43,20 +45,20 @@ _OF_OTHERS = (
 
 
 class IncidentOver(Exception):
-    """The incident that a Package was to join is over: nothing was stored."""
+    """The incident that a Package should join is over; the Package was not stored."""
 
 
 class Incident(NamedTuple):
     number: int
     raised: float
-    """Lived time."""
+    """Elapsed time."""
     state: str
     ended: float | None
-    """Lived time; None while it is open."""
+    """Elapsed time; None while it is open."""
 
 
 class Word(NamedTuple):
-    """What somebody has said of an incident."""
+    """An update about an incident."""
 
     says: str
     by: str
@@ -67,7 +69,7 @@ class Word(NamedTuple):
 
 
 class HeardIncident(NamedTuple):
-    """Another kit's incident that came here."""
+    """Another kit's incident that is known here."""
 
     station: int
     number: int
@@ -75,13 +77,15 @@ class HeardIncident(NamedTuple):
     since: float
     """Unix time by its sender's clock."""
     at: float
-    """Unix time at which it came."""
+    """Unix time of arrival."""
     text: str
 
 
 def shown_age(heard: HeardIncident, clock: LivedTime) -> int | None:
-    """Return the seconds from the sender's date of an SOS to its arrival, where people should see
-    them; None where this kit's clock is not trusted, or was set since the arrival."""
+    """Return the seconds from the sender's date of an SOS to its arrival if people should see them.
+    Return None if the difference is small, if this kit's clock is not trusted, or if it was set
+    since the arrival.
+    """
     age = int(heard.at - heard.since)
     was_dated = bool(clock.source()) and heard.at <= clock.date(clock.now())
     return age if was_dated and age > AGE_SHOWN_S else None
@@ -90,9 +94,10 @@ def shown_age(heard: HeardIncident, clock: LivedTime) -> int | None:
 def join(
     db: sqlite3.Connection, sequence: int, now: float, only: int | None = None, unproved: str = ""
 ) -> int:
-    """Let a Package join the kit's open incident, or raise one; return the incident's number. With
-    `only` it joins that one and raises none. `unproved` is the handheld whose own incident it is.
-    Raises IncidentOver where the incident is not open any more."""
+    """Let a Package join the kit's open incident, or open one, and return the incident's number.
+    With `only` it joins that incident and opens none. `unproved` is the handheld that has an
+    incident of its own. Raises IncidentOver if the incident is no longer open.
+    """
     values: tuple[int | str, ...] = ()
     if only is not None:
         sql, values = "SELECT number FROM incident WHERE number = ? AND ended IS NULL", (only,)
@@ -115,13 +120,13 @@ def join(
 
 
 def is_own(db: sqlite3.Connection, number: int) -> bool:
-    """Return whether this kit has raised an incident of that number."""
+    """Return True if this kit has raised an incident with that number."""
     rows = db.execute("SELECT 1 FROM incident WHERE number = ?", (number,))
     return rows.fetchone() is not None
 
 
 def call_off(db: sqlite3.Connection, number: int, now: float) -> bool:
-    """End the kit's own incident; return whether it was open."""
+    """Cancel the kit's own incident. Return True if it was open."""
     return _end(db, number, Said.CALLED_OFF, now)
 
 
@@ -142,9 +147,10 @@ def note_word(
     proved: bool,
     counts: bool,
 ) -> None:
-    """Keep what was said of an incident. Of this kit's own it changes the state where it `counts`,
-    which a word without a proof does only where no hub could give one. `at` is Unix time, `now`
-    lived time."""
+    """Store an update about an incident. It changes the state of this kit's incident if it
+    `counts`. An update without a tag counts only if no hub could have made one. `at` is Unix
+    time, `now` is elapsed time.
+    """
     db.execute(
         "INSERT INTO incident_word (station, incident, says, by, text, at, proved)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET proved = max(proved,"
@@ -167,8 +173,10 @@ def note_word(
 
 
 def note_heard(db: sqlite3.Connection, heard: HeardIncident) -> None:
-    """Keep another kit's incident by what came of it first. A later item brings words where the
-    first had none. The notice that a person has it, or that it is over, may have come before."""
+    """Store another kit's incident from its first item that arrives. A later item adds the text if
+    the first had none. The update that a person has it, or that it is over, may have come
+    earlier.
+    """
     known = db.execute(
         "SELECT says FROM incident_word WHERE station = ? AND incident = ? AND proved"
         " ORDER BY says = 'seen' LIMIT 1",
@@ -189,27 +197,30 @@ _COLUMNS = "SELECT number, raised, state, ended FROM incident"
 
 
 def open_one(journal: Journal) -> Incident | None:
-    """Return the incident of the kit's own people that is open, if one is."""
+    """Return the open incident of the kit's own people; None if there is none."""
     sql = f"{_COLUMNS} WHERE ended IS NULL AND NOT {_OF_OTHERS})"
     incidents = _incidents(journal.read(sql))
     return incidents[0] if incidents else None
 
 
 def all_open(journal: Journal) -> list[Incident]:
-    """Return every incident that is open here, the kit's own and those of unproved handhelds."""
+    """Return all open incidents here: the kit's own and those of unauthenticated handhelds."""
     return _incidents(journal.read(f"{_COLUMNS} WHERE ended IS NULL ORDER BY number"))
 
 
 def open_of(journal: Journal, handle: str) -> Incident | None:
-    """Return the open incident that an unproved handheld has raised for itself, if there is one."""
+    """Return the open incident that an unauthenticated handheld has raised for itself; None if
+    there is none.
+    """
     sql = f"{_COLUMNS} WHERE ended IS NULL AND {_OF_OTHERS} AND handle = ?)"
     incidents = _incidents(journal.read(sql, handle))
     return incidents[0] if incidents else None
 
 
 def unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
-    """Return the incidents of unproved handhelds, each with the handle, the last first; those that
-    are open are among them if there are more than `limit`."""
+    """Return the incidents of unauthenticated handhelds, each with the handle, newest first. Open
+    ones are included even if there are more than `limit`.
+    """
     rows = journal.read(
         "SELECT * FROM (SELECT number, incident.raised, state, ended, handle FROM incident"
         f" JOIN handheld_sos ON incident = number AND handheld_sos.raised = {RAISED_UNPROVED}"
@@ -223,13 +234,14 @@ def unproved(journal: Journal, limit: int) -> list[tuple[Incident, str]]:
 
 
 CARRIED_FOR = 86_400.0
-"""Seconds for which the answer to a neighbour's SOS is awaited: no longer does the hub give it to
-who brought that."""
+"""Seconds for which the answer to a neighbour's SOS is awaited: after that the hub no longer sends
+it to the relaying kit."""
 
 
 def awaits_answer(journal: Journal, now: float) -> bool:
-    """Return whether this kit's own incident is open, or another's of which something was brought
-    to the hub from here, and nobody has said anything yet. `now` is Unix time."""
+    """Return True if an answer to an SOS is still awaited: to this kit's own open incident, or to a
+    neighbour's that this kit relayed. `now` is Unix time.
+    """
     return open_one(journal) is not None or bool(
         journal.read(
             "SELECT 1 FROM carried JOIN heard_incident heard ON heard.station = carried.origin"
@@ -241,21 +253,20 @@ def awaits_answer(journal: Journal, now: float) -> bool:
 
 
 def last(journal: Journal) -> Incident | None:
-    """Return the one that the kit's own people raised last, whether or not it is over."""
+    """Return the last incident of the kit's own people, open or over; None if there is none."""
     sql = f"{_COLUMNS} WHERE NOT {_OF_OTHERS}) ORDER BY number DESC LIMIT 1"
     incidents = _incidents(journal.read(sql))
     return incidents[0] if incidents else None
 
 
 def named(journal: Journal, number: int) -> Incident | None:
-    """Return the SOS of that number, open or over; None where there was none."""
+    """Return the incident with that number, open or over; None if it does not exist."""
     incidents = _incidents(journal.read(f"{_COLUMNS} WHERE number = ?", number))
     return incidents[0] if incidents else None
 
 
 def is_over(journal: Journal, station: int, number: int) -> bool:
-    """Return whether an incident, this kit's or a station's, is known to be closed or called
-    off."""
+    """Return True if an incident, this kit's or a station's, is known to be closed or canceled."""
     return bool(
         journal.read(
             "SELECT 1 FROM incident WHERE ?1 = 0 AND number = ?2 AND ended IS NOT NULL UNION ALL"
@@ -268,7 +279,7 @@ def is_over(journal: Journal, station: int, number: int) -> bool:
 
 
 def items(journal: Journal, number: int) -> list[int]:
-    """Return the numbers of its Packages that are kept still, oldest first."""
+    """Return the numbers of its Packages that are still kept, oldest first."""
     rows = journal.read(
         "SELECT sequence FROM incident_item WHERE incident = ? ORDER BY sequence", number
     )
@@ -276,13 +287,13 @@ def items(journal: Journal, number: int) -> list[int]:
 
 
 def incident_of(journal: Journal, sequence: int) -> int | None:
-    """Return the incident that a Package belongs to."""
+    """Return the incident that a Package belongs to; None if it belongs to none."""
     rows = journal.read("SELECT incident FROM incident_item WHERE sequence = ?", sequence)
     return rows[0][0] if rows else None
 
 
 def words(journal: Journal, number: int, station: int = OWN) -> list[Word]:
-    """Return what was said of an incident, oldest first."""
+    """Return the updates about an incident, oldest first."""
     rows = journal.read(
         "SELECT says, by, text, at, proved FROM incident_word WHERE station = ? AND incident = ?"
         " ORDER BY number",
@@ -293,8 +304,9 @@ def words(journal: Journal, number: int, station: int = OWN) -> list[Word]:
 
 
 def heard(journal: Journal, limit: int) -> list[HeardIncident]:
-    """Return the incidents of other kits, the last that came first. Where there are more than
-    `limit`, those that are not over are among them."""
+    """Return the incidents of other kits, newest first. Incidents that are not over are included
+    even if there are more than `limit`.
+    """
     rows = journal.read(
         "SELECT station, number, state, since, at, text FROM (SELECT * FROM heard_incident"
         " ORDER BY state NOT IN ('open', 'seen'), at DESC LIMIT ?) ORDER BY at DESC",
@@ -304,8 +316,9 @@ def heard(journal: Journal, limit: int) -> list[HeardIncident]:
 
 
 def at_hub(journal: Journal, number: int) -> dict[int, float]:
-    """Return those of its Packages that the hub has on its own proved word, and since when (Unix
-    time): over IP the link's acknowledgement says so, otherwise a receipt."""
+    """Return the Packages of the incident that the hub has verifiably confirmed, each with the Unix
+    time. Over IP the link's acknowledgement counts, otherwise a receipt.
+    """
     rows = journal.read(
         "SELECT sequence, min(at) FROM (SELECT item.sequence, receipt.at FROM incident_item item"
         " JOIN receipt USING (sequence) WHERE incident = ?1 AND by >= 0 AND proved = 1 UNION ALL"
@@ -319,7 +332,7 @@ def at_hub(journal: Journal, number: int) -> dict[int, float]:
 
 
 def waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
-    """Return its Packages on each channel on which they have not ended."""
+    """Return the incident's Packages with each channel on which they have not ended."""
     rows = journal.read(
         "SELECT leg.sequence, leg.channel FROM incident_item JOIN leg USING (sequence)"
         " WHERE incident = ? AND leg.status IS NULL",
@@ -329,8 +342,9 @@ def waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
 
 
 def taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
-    """Return its Packages on each channel that took them, and when that was last heard of (lived
-    time). A position that a later one has replaced is not among them."""
+    """Return the incident's Packages with each channel that delivered them, and the elapsed time of
+    the last event. A position that was replaced by a later one is omitted.
+    """
     rows = journal.read(
         "SELECT leg.sequence, leg.channel, max(leg.ended, coalesce((SELECT max(story.at) FROM story"
         " WHERE story.sequence = leg.sequence AND story.channel = leg.channel), 0))"
@@ -345,7 +359,9 @@ def taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
 
 
 def left(journal: Journal, number: int) -> dict[str, float]:
-    """Return the channels that have transmitted something of it, and when first (lived time)."""
+    """Return the channels that have transmitted items of the incident, each with the elapsed time
+    of the first.
+    """
     rows = journal.read(
         "SELECT channel, min(at) FROM (SELECT channel, at FROM story JOIN incident_item"
         " USING (sequence) WHERE incident = ?1 AND event = 'sent' UNION ALL"
@@ -357,8 +373,9 @@ def left(journal: Journal, number: int) -> dict[str, float]:
 
 
 def brought(journal: Journal, number: int) -> list[tuple[float, str]]:
-    """Return which neighbours say that they have brought something of it to the hub, and when
-    (lived time)."""
+    """Return the reports of neighbours that relayed items of the incident to the hub, each with its
+    elapsed time.
+    """
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
         " WHERE incident = ? AND event = 'relayed' GROUP BY detail ORDER BY 1",
@@ -367,8 +384,9 @@ def brought(journal: Journal, number: int) -> list[tuple[float, str]]:
 
 
 def stopped(journal: Journal, number: int) -> list[tuple[float, str]]:
-    """Return which kits say that something of it goes no further with them, and when (lived
-    time)."""
+    """Return the reports of kits that may not pass items of the incident on, each with its elapsed
+    time.
+    """
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
         " WHERE incident = ? AND event = 'not passed on' GROUP BY detail ORDER BY 1",

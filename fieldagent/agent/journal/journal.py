@@ -1,7 +1,7 @@
-"""The agent's journal: one SQLite file, written in groups, with room held for an SOS.
+"""The agent's journal: one SQLite file, written in group commits, with space reserved for an SOS.
 
-What `commit` has returned from survives a power cut (`store.sqlite`). A commit that failed is never
-tried again and believed: the journal says so to everyone, once and for all, and its owner stops.
+A change survives a power cut once `commit` has returned (`store.sqlite`). A failed commit is never
+repeated and trusted: the journal reports the failure to all callers, for good, and its owner stops.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Operation = Callable[[sqlite3.Connection], T]
 
 
 def together(*operations: Operation[None]) -> Operation[None]:
-    """Return an operation that carries all of these out, in one commit."""
+    """Return an operation that runs all of these in one commit."""
 
     def store(db: sqlite3.Connection) -> None:
         for operation in operations:
@@ -42,19 +42,20 @@ def together(*operations: Operation[None]) -> Operation[None]:
 
 
 RESERVE_PAGES = 1040
-"""Pages that the journal's file has free for when nobody gets room on the disk any more. Taking
-them makes the log longer than the 1 000 pages at which SQLite begins it anew: neither has to grow
-then."""
+"""Free pages in the journal's file for a time when the disk is full. Taking them also makes the
+write-ahead log longer than the 1 000 pages at which SQLite restarts it, so that neither file
+must grow then."""
 RESERVE_FROM = 32 << 20
-"""What must be free for the reserve to be taken."""
+"""Bytes that must be free on the disk before the reserve is taken."""
 FORGOTTEN_AT_ONCE = 200
-"""Rows, with what belongs to them: an SOS that is posted meanwhile waits for that commit."""
+"""Rows per commit, with their dependent rows: an SOS that is posted meanwhile waits for that
+commit."""
 FULL_PAUSE = 10.0
 """Seconds until a full disk is tried again."""
 
 
 def _give_reserve(db: sqlite3.Connection) -> None:
-    # There is nothing in it to be overwritten, which Debian's SQLite does with what is deleted.
+    # Debian's SQLite overwrites deleted content, which is unnecessary here.
     ((secure,),) = db.execute("PRAGMA secure_delete").fetchall()
     db.execute("PRAGMA secure_delete=OFF")
     try:
@@ -67,10 +68,11 @@ USABLE_AGAIN = "the disk can be used again, and the agent starts anew with what 
 
 
 class Journal(GroupCommit[sqlite3.Connection]):
-    """`run` must be running for `commit` to return. `read` sees what has been committed.
+    """`run` must be running for `commit` to return. `read` sees committed content.
 
-    `clock` is the time of what is in it; `look` reads the machine's clocks. Where the disk's cannot
-    be opened it is in memory if it `may_leave_disk`, and else raises `store.trouble.Unusable`.
+    `clock` is the time in the journal; `look` reads the machine's clocks. If the disk's journal
+    cannot be opened, it is kept in memory with `may_leave_disk`; without it,
+    `store.trouble.Unusable` is raised.
     """
 
     def __init__(
@@ -83,28 +85,31 @@ class Journal(GroupCommit[sqlite3.Connection]):
         super().__init__(self._transact)
         self._files = JournalFiles(path, may_leave_disk=may_leave_disk)
         self._move: Callable[[], None] | None = None
-        """To be done between two transactions."""
+        """Move to perform between two transactions."""
         self.commits = 0
         self.full = False
-        """Somebody waits in `persist` for room on the disk."""
+        """True while a caller of `persist` waits for space on the disk."""
         self._leaving = trio.Event()
         self._reserve_taken = False
-        """In the transaction under way."""
+        """True in the transaction that takes the reserve."""
         self.clock = LivedTime(lived.known(self._files.writer), look or MachineClocks())
 
     @property
     def path(self) -> Path:
-        """Return where it is now."""
+        """Return the present path."""
         return self._files.path
 
     @property
     def not_on_disk(self) -> str:
-        """Return why it is in memory, in a sentence; empty while it is on the disk."""
+        """Return the reason, in a sentence, why the journal is in memory; empty while it is on
+        disk.
+        """
         return self._files.not_on_disk
 
     def read(self, sql: str, *parameters: Any) -> list[Any]:
-        """Return the rows of a query on what has been committed. Raises StoreFailed where the file
-        is damaged, and the journal has failed from then on."""
+        """Return the rows of a query on the committed content. If the file is damaged, the journal
+        fails for good and StoreFailed is raised.
+        """
         try:
             return self._files.reader.execute(sql, parameters).fetchall()
         except sqlite3.DatabaseError as error:
@@ -113,7 +118,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             raise self.fail(f"the journal is damaged: {error}") from error
 
     async def read_aside(self, sql: str) -> list[Any]:
-        """Read what may take a while, without holding up who else reads."""
+        """Run a slow query without delaying other readers."""
 
         def ask() -> list[Any]:
             with closing(reader(self.path)) as aside:
@@ -122,13 +127,14 @@ class Journal(GroupCommit[sqlite3.Connection]):
         return await trio.to_thread.run_sync(ask)
 
     async def look_through(self) -> None:
-        """Do the look that was put off, as it was closed in good order: a disk may have spoiled it
-        since."""
+        """Run the integrity check that was skipped at the start because the journal had been closed
+        properly. The disk may have damaged it since then.
+        """
         if self._files.as_left and (fault := await trio.to_thread.run_sync(damage, self.path)):
             self.fail(f"the journal is damaged: {fault}")
 
     def require_room(self) -> None:
-        """Raise StoreFull, or NotOnDisk, where nothing should be begun."""
+        """Raise StoreFull or NotOnDisk if new work must not be accepted."""
         if self.not_on_disk:
             raise NotOnDisk(self.not_on_disk)
         if self._files.free() < ROOM_BYTES:
@@ -138,15 +144,17 @@ class Journal(GroupCommit[sqlite3.Connection]):
             )
 
     async def keep_reserve(self) -> None:
-        """See, where there is plenty of room, that the file holds enough that is free in itself,
-        and that the log is as long as it will ever be."""
+        """Make sure that the file contains enough free pages and that the log has its final length,
+        if the disk has plenty of space.
+        """
         if self.not_on_disk:
             return
         ((free,),) = self.read("PRAGMA freelist_count")
         log_size = self.path.with_name(self.path.name + "-wal").stat().st_size
         enough = free >= RESERVE_PAGES // 2 and log_size >= RESERVE_PAGES * 4096
         if not enough and self._files.free() >= RESERVE_FROM:
-            # In two: what is freed in the transaction that takes it never reaches the disk.
+            # Use two commits: pages that are freed in the transaction that takes them never reach
+            # the disk.
             await self.commit(self._take_reserve)
             await self.commit(_give_reserve)
 
@@ -155,9 +163,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
         self._reserve_taken = True
 
     async def commit_urgent(self, operation: Operation[T]) -> T:
-        """Commit an SOS: where the disk has no room for it, in memory, with all that is here.
+        """Commit an SOS. If the disk is full, continue in memory with the full content.
 
-        Raises StoreFailed, and StoreFull where there is no room in memory either.
+        Raises StoreFailed, and StoreFull if memory is full too.
         """
         try:
             return await self.commit(operation)
@@ -168,8 +176,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
             return await self.commit(operation)
 
     async def commit_on_disk(self, operation: Operation[T]) -> T:
-        """Commit what must not be in memory alone: whoever ordered it before the journal left the
-        disk is refused as those after. Raises NotOnDisk, StoreFull, StoreFailed."""
+        """Commit an operation that must be on disk, not only in memory. It is refused even if it
+        was ordered before the journal left the disk. Raises NotOnDisk, StoreFull, StoreFailed.
+        """
 
         def unless_in_memory(db: sqlite3.Connection) -> tuple[T] | None:
             return None if self.not_on_disk else (operation(db),)
@@ -180,10 +189,10 @@ class Journal(GroupCommit[sqlite3.Connection]):
         return done[0]
 
     async def return_to_disk(self, *, idle: Callable[[], bool]) -> None:
-        """Go back to the disk, if it takes writes again.
+        """Return to the disk if it accepts writes again.
 
-        What the disk had could not be read: then the program has to start anew, which is done while
-        it is `idle`, as what is in memory alone would be lost. Raises StoreFailed.
+        If the disk's content could not be read, the program must restart. That is done while it is
+        `idle`, because content that is only in memory would be lost. Raises StoreFailed.
         """
         if not self.not_on_disk:
             return
@@ -195,15 +204,15 @@ class Journal(GroupCommit[sqlite3.Connection]):
         elif idle():
             writing = partial(lived.keep, base=self.clock.base())
             takes = await trio.to_thread.run_sync(self._files.can_start_anew, writing)
-            # Meanwhile an SOS may have come, or be on its way in: then it is looked at again later.
+            # An SOS may have arrived meanwhile, or be about to: then try later.
             if takes and not self.is_busy and idle():
                 self.fail(USABLE_AGAIN)
 
     async def persist(self, operation: Operation[T]) -> T:
-        """Commit what has happened: there is nobody to be told that the disk is full.
+        """Commit an event that has happened, for which no caller could handle a full disk.
 
-        So room on it is waited for. Raises StoreFull once `leave` was called, which is as if
-        power had failed before.
+        So wait for space on the disk. Raises StoreFull once `leave` was called; the effect is that
+        of an earlier power failure.
         """
         while True:
             try:
@@ -225,7 +234,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 return result
 
     def commit_at_start(self, operation: Operation[None]) -> None:
-        """Commit at once, before `run`: nobody else writes yet. Raises StoreFailed, StoreFull."""
+        """Commit at once, before `run`, while there is no other writer. Raises StoreFailed,
+        StoreFull.
+        """
         order: list[Order[sqlite3.Connection]] = [Order(operation)]
         try:
             transact(self._files.writer, order)
@@ -235,11 +246,11 @@ class Journal(GroupCommit[sqlite3.Connection]):
             transact(self._files.writer, order)
 
     def leave(self) -> None:
-        """Note that the program stops: a full disk is not waited for any longer."""
+        """Record that the program stops: a full disk is no longer waited for."""
         self._leaving.set()
 
     def _carry_out_move(self) -> None:
-        """Where it fails, the journal stays where it is."""
+        """Perform the planned move. If it fails, the journal stays in its place."""
         move, self._move = self._move, None
         if move is not None:
             try:
@@ -248,8 +259,9 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 log.debug("the journal stays where it is: %s", error)
 
     def _give_up_disk(self, failed: StoreFailed) -> NoReturn:
-        """The disk has refused a commit: an SOS has its way out from memory. Raises NotOnDisk, or
-        `failed` where memory does not help."""
+        """Continue in memory after the disk refused a commit, so that an SOS can still be sent.
+        Raises NotOnDisk, or `failed` if memory does not help.
+        """
         if not self._files.may_leave or self.not_on_disk:
             raise failed
         try:
@@ -275,22 +287,23 @@ class Journal(GroupCommit[sqlite3.Connection]):
             self._files.mark.follow(high_water.of(self._files.writer))
         if self._reserve_taken:
             self._reserve_taken = False
-            # Only now is it in the file; and what follows is written over the log. Where that
-            # fails, what was committed is committed all the same.
+            # The free pages are in the file only now, and later writes reuse the log. If this
+            # fails, the commit is still valid.
             with suppress(sqlite3.OperationalError):
                 self._files.writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
                 self._files.writer.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
-        """Close the files. Unless the journal has failed, what is in memory goes to the disk where
-        that can be used again, and lived time is kept."""
+        """Close the files. Unless the journal has failed, write its content in memory to the disk
+        if possible, and store the elapsed time.
+        """
         files, copy = self._files, self.path
         if self.not_on_disk and files.may_return and self.failed is None:
             self._move = files.to_disk
             self._carry_out_move()
         if self.failed is None:
-            # The machine may be off for a while from here on. It also begins the log anew, which
-            # is looked through as far as that at the next start.
+            # The machine may now be off for a while. The checkpoint also restarts the log, so that
+            # the next start has less log to check.
             with suppress(StoreFailed, StoreFull, sqlite3.Error):
                 files.writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 transact(files.writer, [Order(partial(lived.keep, base=self.clock.base()))])

@@ -1,4 +1,4 @@
-"""What is listed: what was sent, the newest first, and what waits, the oldest first."""
+"""Lists for the API: sent Packages, newest first, and waiting Packages, oldest first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 END = 2**63 - 1
-"""The place before which everything is."""
+"""Place after all Packages."""
 
 
 class Listed(NamedTuple):
@@ -24,8 +24,9 @@ Batch = Sequence[Listed]
 
 
 def newest(journal: Journal, before: int, limit: int) -> Batch:
-    """List the newest Packages with a sequence lower than `before`, along the table's own key: as
-    quick at the end of a long journal as at its beginning."""
+    """Return the newest Packages with a sequence lower than `before`. The query follows the table's
+    key, so that it is as fast at the end of a long journal as at its start.
+    """
     rows = journal.read(
         "SELECT sequence, status FROM package WHERE sequence < ? ORDER BY sequence DESC LIMIT ?",
         before,
@@ -35,8 +36,9 @@ def newest(journal: Journal, before: int, limit: int) -> Batch:
 
 
 def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[tuple[str, int]]]:
-    """Return, of each Package, what each that left with something of it cost, in the words of its
-    story, and how often."""
+    """Return the transmissions of each Package: the cost as its history describes it, and how
+    often.
+    """
     costs: dict[int, list[tuple[str, int]]] = {sequence: [] for sequence in sequences}
     for sequence, detail, times in journal.read(
         "SELECT sequence, detail, times FROM story WHERE event = 'sent'"
@@ -48,8 +50,9 @@ def transmissions(journal: Journal, sequences: Sequence[int]) -> dict[int, list[
 
 
 def past_legs(journal: Journal, channel: Channel, limit: int) -> list[PastLeg]:
-    """Return how the newest Packages that were given to that channel went on it, the newest first:
-    not an SOS, which goes before them all, and not one that had not begun there."""
+    """Return the past deliveries of the newest Packages on that channel, newest first. An SOS,
+    which goes before all others, and Packages that had not started there are left out.
+    """
     rows = journal.read(
         "SELECT accepted + begins, leg.ended, leg.status FROM leg JOIN package USING (sequence)"
         " WHERE channel = ? AND reason <> ? AND priority < ?"
@@ -70,8 +73,10 @@ def past_legs(journal: Journal, channel: Channel, limit: int) -> list[PastLeg]:
 def waiting_behind(
     journal: Journal, channels: Collection[Channel], after: int, limit: int
 ) -> list[int]:
-    """List the sequences behind that one of what waits on any of these channels, oldest first."""
-    # By the key of the table, in its order: the index has another.
+    """Return the sequences after `after` of the Packages that wait on any of these channels, oldest
+    first.
+    """
+    # Use the table's key, which has the right order; the index has another order.
     rows = journal.read(
         f"SELECT DISTINCT sequence FROM leg NOT INDEXED WHERE sequence > ? AND {_waits(channels)}"
         " ORDER BY sequence LIMIT ?",
@@ -82,7 +87,7 @@ def waiting_behind(
 
 
 async def count_waiting(journal: Journal, channels: Collection[Channel]) -> int:
-    """Return how many Packages wait on any of these channels, each counted once."""
+    """Return the number of Packages that wait on any of these channels, each counted once."""
     rows = await journal.read_aside(
         f"SELECT count(DISTINCT sequence) FROM leg WHERE {_waits(channels)}"
     )

@@ -1,4 +1,4 @@
-"""Where lived time was when it was last written down (`system.lived_time`)."""
+"""Stores the base of elapsed time (`system.lived_time`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fieldagent.system.lived_time import Base
 
 
 def known(db: sqlite3.Connection) -> Base | None:
-    """Return what was written down of lived time; None where it never was, or is damaged."""
+    """Return the stored base of elapsed time; None if there is none, or it is damaged."""
     row = db.execute("SELECT boot, since_boot, lived, ahead, trusted, crc FROM lived").fetchone()
     if row is None:
         return None
@@ -19,7 +19,7 @@ def known(db: sqlite3.Connection) -> Base | None:
 
 
 def keep(db: sqlite3.Connection, base: Base) -> None:
-    """Write down what the time lived is counted from, with its checksum."""
+    """Store the base of elapsed time, with its checksum."""
     row = (*base, _crc_of(base))
     db.execute("INSERT OR REPLACE INTO lived VALUES (1, ?, ?, ?, ?, ?, ?)", row)
 

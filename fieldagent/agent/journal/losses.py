@@ -1,4 +1,4 @@
-"""What damage to the journal has cost, as people are told it until it is long past."""
+"""Losses by damage to the journal, which are shown to people for a long time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ class Loss(NamedTuple):
     at: float
     text: str
     packages: int = 0
-    """That ended by it, or are unknown by it."""
+    """Packages that ended because of it or are unknown because of it."""
     payloads: int = 0
 
 
 def note(db: sqlite3.Connection, loss: Loss) -> None:
-    """Write down what was lost, for `status` and the page to tell."""
+    """Store a loss, to be shown by `status` and the page."""
     db.execute("INSERT INTO loss (at, text, packages, payloads) VALUES (?, ?, ?, ?)", loss)
 
 
 def damaged(sequence: int, id_: int | None, at: float) -> Note:
-    """Note the loss of a Package whose row is not what was accepted; the row is kept for a look."""
+    """Record the loss of a Package whose row differs from the accepted Package; the row is kept for
+    inspection.
+    """
     which = f"number {sequence}" if id_ is None else str(id_)
     text = f"Package {which} is damaged on the disk and was not sent: post it again"
 
@@ -36,13 +38,13 @@ def damaged(sequence: int, id_: int | None, at: float) -> Note:
 
 
 def listing(read: Callable[..., list[Any]], limit: int = 100) -> list[Loss]:
-    """List the losses, the newest first."""
+    """Return the losses, newest first."""
     rows = read("SELECT at, text, packages, payloads FROM loss ORDER BY number DESC LIMIT ?", limit)
     return [Loss(*row) for row in rows]
 
 
 def forget(*, before: float) -> Note:
-    """Remove the losses from before a lived time."""
+    """Delete the losses from before an elapsed time."""
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM loss WHERE at < ?", (before,))

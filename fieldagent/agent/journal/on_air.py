@@ -1,4 +1,4 @@
-"""What the journal knows of items on the air: who has ours, and whether the hub has them."""
+"""Items on the air in the journal: which stations have ours, and if the hub has them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from fieldagent.wire.envelope import FINGERPRINT_BYTES
 
 
 def holders(journal: Journal, sequence: int) -> set[int]:
-    """Return the stations that have confirmed it on the air; in `receipt` they count below zero."""
+    """Return the stations that have confirmed it on the air; `receipt` stores them as negative
+    numbers.
+    """
     rows = journal.read("SELECT -by FROM receipt WHERE sequence = ? AND by < 0", sequence)
     return {number for (number,) in rows}
 
 
 def here(journal: Journal, own: int, limit: int = 2000) -> list[tuple[int, int, bytes]]:
-    """Return the newest items of other stations that are no SOS: stations, numbers and digests.
-    What another kit sent under our `own` number is not among them."""
+    """Return the newest items of other stations that are not an SOS: stations, numbers and digests.
+    Items of another kit under our number (`own`) are left out.
+    """
     rows = journal.read(
         "SELECT -origin, sequence, substr(digest, 1, ?) FROM arrived"
-        # Longer is the mark of one that was brought to the hub (`mesh.relay`).
+        # A longer digest marks an item that was relayed to the hub (`mesh.relay`).
         " WHERE origin < 0 AND origin != -? AND sequence > 0 AND whole IS NULL AND NOT sos"
         " AND length(digest) = ? ORDER BY at DESC LIMIT ?",
         *(DIGEST_BYTES, own, FINGERPRINT_BYTES, limit),
@@ -32,14 +35,16 @@ def here(journal: Journal, own: int, limit: int = 2000) -> list[tuple[int, int, 
 
 
 KEPT_BYTES, KEPT_ITEMS = 200_000, 1000
-"""Of what others sent: so much of it is repeated after a restart, an SOS first, then the newest."""
+"""Limits of other stations' items that are repeated after a restart: an SOS first, then
+the newest."""
 
 
 def keep(
     db: sqlite3.Connection, station: int, sequence: int, identity: bytes, envelope: bytes
 ) -> None:
-    """Keep an item of another station, which has come just now, with how it came: whoever lacks it
-    is given it also after a restart."""
+    """Store an item that has just arrived from another station, with its route, so that it can be
+    repeated for others after a restart too.
+    """
     db.execute(
         "UPDATE arrived SET on_air = ? WHERE origin = ? AND sequence = ? AND digest = ?",
         (envelope, -station, sequence, identity),
@@ -47,8 +52,9 @@ def keep(
 
 
 def kept(journal: Journal, *, since: float) -> list[tuple[bytes, bytes, float]]:
-    """Return what was kept of items that came since that lived time, the fingerprint of the item in
-    it, and when it came, the oldest first."""
+    """Return the stored items that arrived after that elapsed time, oldest first: the envelope, the
+    item's fingerprint and the time of arrival.
+    """
     rows = journal.read(
         "SELECT on_air, digest, at FROM arrived WHERE on_air IS NOT NULL AND at > ?"
         " ORDER BY sos DESC, at DESC LIMIT ?",
@@ -70,7 +76,9 @@ def _came(kept: tuple[bytes, bytes, float]) -> float:
 
 
 def forget_kept(*, before: float) -> Operation[None]:
-    """Forget what was kept of items that came before that lived time; that they came is known."""
+    """Delete the stored items that arrived before that elapsed time; the fact of their arrival is
+    kept.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute(
@@ -81,13 +89,15 @@ def forget_kept(*, before: float) -> Operation[None]:
 
 
 def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
-    """Return whether that station has confirmed this Package."""
+    """Return True if that station has confirmed this Package."""
     rows = db.execute("SELECT 1 FROM receipt WHERE sequence = ? AND by = ?", (sequence, -station))
     return rows.fetchone() is not None
 
 
 def delivered_lately(journal: Journal, *, since: float) -> set[int]:
-    """Return those of the newest Packages that another station has since that lived time."""
+    """Return those of the newest Packages that another station has received since that elapsed
+    time.
+    """
     rows = journal.read(
         "SELECT sequence FROM leg WHERE sequence > (SELECT coalesce(max(sequence), 0) FROM package)"
         " - 500 AND channel = ? AND status = 'Delivered' AND ended > ?",
@@ -98,7 +108,7 @@ def delivered_lately(journal: Journal, *, since: float) -> set[int]:
 
 
 def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
-    """Return whether the hub has it, by a channel that leads there."""
+    """Return True if the hub has it over a channel that leads there."""
     return any(
         leg.status is Status.DELIVERED and channel is not Channel.RADIO
         for channel, leg in outbound.legs(journal, sequence).items()
@@ -106,12 +116,14 @@ def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
 
 
 def is_relayed(journal: Journal, sequence: int) -> bool:
-    """Return whether a neighbour has brought it to the hub."""
+    """Return True if a neighbour has relayed it to the hub."""
     return relayed_at(journal, sequence) is not None
 
 
 def relayed_at(journal: Journal, sequence: int) -> float | None:
-    """Return when a neighbour said that it brought it to the hub; None where none did."""
+    """Return the time when a neighbour reported that it relayed it to the hub; None if no neighbour
+    did.
+    """
     rows = journal.read(
         "SELECT at FROM story WHERE sequence = ? AND channel = ? AND event = 'relayed'",
         sequence,
@@ -121,8 +133,9 @@ def relayed_at(journal: Journal, sequence: int) -> float | None:
 
 
 def stop_text(station: int, beyond: Sequence[int]) -> str:
-    """Return that this station has an item and may not pass it on, and who in its earshot has not
-    confirmed it."""
+    """Return a text: this station has an item and may not pass it on, and these stations in its
+    range have not confirmed it.
+    """
     lacking = ", ".join(f"station {number}" for number in beyond)
     have = "have" if len(beyond) > 1 else "has"
     return (
@@ -132,7 +145,7 @@ def stop_text(station: int, beyond: Sequence[int]) -> str:
 
 
 def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) -> bool:
-    """Write that into the history of a Package; return whether it is news."""
+    """Add that text to the history of a Package. Return True if it is new."""
     cursor = db.execute(
         "SELECT 1 FROM story WHERE sequence = ? AND event = 'not passed on' AND detail = ?",
         (sequence, text),
@@ -144,8 +157,9 @@ def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) ->
 
 
 def brought(db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes) -> bool:
-    """Return whether the hub has this item of a neighbour's, by us; `digest` is how its own
-    begins."""
+    """Return True if this kit has delivered a neighbour's item to the hub. `digest` is the start of
+    the item's digest.
+    """
     row = db.execute(
         "SELECT 1 FROM carried JOIN package USING (sequence) WHERE origin = ?"
         " AND origin_sequence = ? AND status = 'Delivered' AND substr(digest, 1, ?) = ?",

@@ -1,9 +1,8 @@
-"""Opens the journal at a start, looks at it before anything is written, and has what is damaged
-mended (`rescue`).
+"""Opens the journal at a start, checks it before any write, and has damage repaired (`rescue`).
 
-Only damage is damage (`store.trouble`). A damaged journal is set aside as it is, and what is whole
-in it goes on in a new one: the new one is written beside it, and takes its place at once or not at
-all, however power fails.
+Only real damage counts as damage (`store.trouble`). A damaged journal is kept as it is, and its
+intact content moves to a new journal. The new one is written beside it and takes its place either
+fully or not at all, even if power fails.
 """
 
 from __future__ import annotations
@@ -27,28 +26,30 @@ from fieldagent.system.private import make_private_folder
 log = logging.getLogger(__name__)
 
 FILES = ("-wal", "-shm", "")
-"""What a journal consists of; the file itself last."""
+"""Files of a journal, the main file last."""
 MENDED = "-mended"
-"""Behind the name of a new one that is whole, and has yet to take the damaged one's place."""
+"""Suffix of a new journal that is complete but has not replaced the damaged one yet."""
 SETTLED = (16, 0), (0, 64, 32, 32)
-"""Bytes 16 and 17, and 20 to 23, of every file of ours (https://sqlite.org/fileformat2.html#1.3):
-SQLite itself takes others for another kind of file, or for one that is only to be read."""
+"""Bytes 16 and 17, and 20 to 23, of each of our files (https://sqlite.org/fileformat2.html#1.3).
+With other values SQLite sees another kind of file, or a read-only file."""
 
 
 class DamageFound(sqlite3.DatabaseError):
-    """By a look of our own."""
+    """Damage that our own checks found."""
 
 
 class Opened(NamedTuple):
     connection: sqlite3.Connection
     mark: HighWaterFile
     as_left: bool
-    """It was not looked through: nobody has touched it since it was closed in good order."""
+    """True if the checks were skipped, because the file was not changed since it was closed
+    properly."""
 
 
 def open_journal(path: Path) -> Opened:
-    """Open the journal. Raises Unusable for what is no damage: a good journal is never set
-    aside."""
+    """Open the journal. Raises Unusable for errors that are not damage: an intact journal is never
+    set aside.
+    """
     try:
         make_private_folder(path.parent)
         _take_over(path)
@@ -67,7 +68,7 @@ def open_journal(path: Path) -> Opened:
 
 
 def damage(path: Path) -> str:
-    """Return what a look through all of it finds; empty where it is whole. Changes nothing."""
+    """Return the first damage found in the whole journal; empty if it is intact. Does not write."""
     try:
         with closing(reader(path)) as looker:
             _look_through(looker)
@@ -107,14 +108,15 @@ def _open(path: Path, mark: HighWaterFile, *, as_left: bool) -> sqlite3.Connecti
 
 
 def _speaks_of_damage(error: sqlite3.Error) -> bool:
-    # A table or column that is not there was there: our own statements are right.
+    # A missing table or column is damage, because our own statements are correct.
     code = getattr(error, "sqlite_errorcode", None)
     return is_damage(error) or (code is not None and code & 0xFF == sqlite3.SQLITE_ERROR)
 
 
 def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
-    """Without writing anything: the log of a journal that is opened for writing may be gone
-    afterwards. Raises what it finds; WrongVersion for one that another program has written."""
+    """Check the journal without writing, because opening it for writing may destroy its log. Raises
+    the errors found; WrongVersion if another program has written it.
+    """
     mark = file.mark
     if path.is_file() and _beside(path, "-journal").exists():
         _take_back(path)
@@ -140,14 +142,15 @@ def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
 
 
 def _take_back(path: Path) -> None:
-    """Power failed while it was being made, before it had a log: SQLite takes back what was half
-    written, which who only looks may not (https://sqlite.org/lockingv3.html#hot_journals)."""
+    """Undo the unfinished creation of a journal. Power failed before it had a write-ahead log; a
+    read-only connection may not undo it (https://sqlite.org/lockingv3.html#hot_journals).
+    """
     with closing(sqlite3.connect(path)) as maker:
         maker.execute("SELECT 1 FROM sqlite_schema").fetchall()
 
 
 def _is_behind(looker: sqlite3.Connection, mark: HighWater) -> bool:
-    """Return whether it has not come as far as was written down beside it."""
+    """Return True if the journal's numbers are behind those of the file beside it."""
     numbers: dict[str, int | None] = {}
     if looker.execute("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_sequence'").fetchall():
         numbers = dict(looker.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
@@ -160,9 +163,10 @@ def _has_content(log: Path) -> bool:
 
 
 def _go_on_from(path: Path, connection: sqlite3.Connection, mark: HighWater) -> None:
-    """A whole journal that has not come as far as was written down beside it, and has no log in
-    which the rest could be: a copy of before was put back, or its log is gone. It goes on beyond
-    what was given, and under another name, so that whoever has told it something tells that again.
+    """Continue an intact journal whose numbers are behind those of the file beside it, and whose
+    log cannot hold the rest. An older copy was restored, or the log is lost. Continue with
+    numbers beyond those already used, and under another journal number, so that peers repeat
+    what they sent.
     """
     known = high_water.of(connection)
     if known.package >= mark.package and known.payload >= mark.payload:
@@ -201,9 +205,10 @@ def _see_that_all_is_sound(connection: sqlite3.Connection) -> None:
 
 
 def _mend(path: Path, mark: HighWater, why: str) -> None:
-    """Leave a whole journal at `path`, with all that could be saved. Raises sqlite3.Error,
-    OSError."""
-    # Where nothing was damaged, an agent does without the memory that saving takes.
+    """Leave an intact journal at `path`, with all content that could be saved. Raises
+    sqlite3.Error, OSError.
+    """
+    # Import it only now, so that an agent with an intact journal saves the memory.
     from fieldagent.agent.journal.rescue.mending import mend
 
     new, bad = _beside(path, "-mending"), _name_for(path)
@@ -222,7 +227,9 @@ def _mend(path: Path, mark: HighWater, why: str) -> None:
 
 
 def _take_over(path: Path) -> None:
-    """Put a mended journal, if there is one, where the damaged one is, which is set aside."""
+    """Move a repaired journal, if there is one, to the place of the damaged one, which is
+    renamed.
+    """
     mended = _beside(path, MENDED)
     if not mended.exists():
         return

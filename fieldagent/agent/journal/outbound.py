@@ -34,7 +34,7 @@ from fieldagent.package.reading import read_package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ONLY_PEER = 0
-"""The holder on a channel where there is one peer."""
+"""Holder on a channel that has only one peer."""
 
 _COLUMNS = (
     "sequence, id, body, digest, idempotency_key, accepted, expires, dated, crc, status, ended,"
@@ -51,11 +51,12 @@ _ALIKE = (
     "SELECT statuses, json_group_array(sequence) FROM (SELECT sequence, json_group_array(status)"
     f" AS statuses FROM leg WHERE sequence IN {_AMONG} GROUP BY sequence) GROUP BY statuses"
 )
-"""How legs stand, and the Packages of which all stand so: thousands may end at one moment."""
+"""Combinations of channel delivery (`Leg`) states, with the Packages that have each: thousands may
+end at one moment."""
 
 
 def _accepted(row: Sequence[Any]) -> Accepted:
-    """Raises DamagedPackage."""
+    """Return the Package of a row. Raises DamagedPackage."""
     *values, crc, status, ended, origin, origin_sequence, undated, back, is_unproved = row
     sequence, id_, body, digest, key, *times = values
     accepted, expires, dated = times
@@ -64,7 +65,7 @@ def _accepted(row: Sequence[Any]) -> Accepted:
             raise DamagedPackage(sequence)
         package = read_package(json.loads(body))
     except (ValueError, TypeError):
-        # One from before there were checks, perhaps.
+        # The row may be older than the checksums.
         raise DamagedPackage(sequence) from None
     known = read_status(status)
     whose = (origin or 0, origin_sequence or 0)
@@ -74,14 +75,15 @@ def _accepted(row: Sequence[Any]) -> Accepted:
 
 
 def package(journal: Journal, sequence: int) -> Accepted | None:
-    """Return a Package; None where it is not kept any more. Raises DamagedPackage."""
+    """Return a Package; None if it is no longer kept. Raises DamagedPackage."""
     rows = journal.read(f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence = ?", sequence)
     return _accepted(rows[0]) if rows else None
 
 
 def packages(journal: Journal, sequences: Sequence[int]) -> dict[int, Accepted | Known]:
-    """Return what is known of each still, where it is damaged: a list that left it out would hide a
-    loss."""
+    """Return the known facts about each Package, even if it is damaged, because a list without it
+    would hide a loss.
+    """
     rows = journal.read(
         f"SELECT {_COLUMNS} {_PACKAGES} WHERE sequence IN {_AMONG}", json.dumps(sequences)
     )
@@ -110,13 +112,14 @@ def _known(rows: Sequence[Sequence[Any]]) -> Known | None:
 
 
 def by_sequence(journal: Journal, sequence: int) -> Known | None:
-    """Return the Package of that id; None where it is unknown or forgotten."""
+    """Return the Package with that sequence; None if it is unknown or deleted."""
     return _known(journal.read(f"{_KNOWN} WHERE sequence = ?", sequence))
 
 
 def to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted, int]:
-    """Return a Package that waits, and how often it was tried on this channel since something of it
-    left. Raises DamagedPackage."""
+    """Return a waiting Package, and its number of attempts on this channel since a part of it last
+    left. Raises DamagedPackage.
+    """
     ((tries, *row),) = journal.read(
         "SELECT (SELECT tries FROM leg WHERE leg.sequence = package.sequence AND channel = ?),"
         f" {_COLUMNS} {_PACKAGES} WHERE sequence = ?",
@@ -127,18 +130,19 @@ def to_send(journal: Journal, channel: Channel, sequence: int) -> tuple[Accepted
 
 
 def by_id(journal: Journal, id_: int) -> Known | None:
-    """Return the newest Package of that id: a caller may use an id again once it has ended."""
+    """Return the newest Package with that id, because a caller may reuse an id once its Package has
+    ended.
+    """
     return _known(journal.read(f"{_KNOWN} WHERE id = ? ORDER BY sequence DESC LIMIT 1", id_))
 
 
 def by_idempotency_key(journal: Journal, key: str) -> Known | None:
-    """Return the Package that was accepted under this key; None where none was."""
+    """Return the Package that was accepted under this key; None if there is none."""
     return _known(journal.read(f"{_KNOWN} WHERE idempotency_key = ?", key))
 
 
 def next_id(journal: Journal) -> int:
-    """Return the first id above all that were used; those that callers choose far up do not
-    count."""
+    """Return the first id above all used ids; high ids chosen by callers do not count."""
     ((kept, forgotten),) = journal.read(
         "SELECT (SELECT coalesce(max(id), 0) FROM package WHERE id < ?),"
         " (SELECT coalesce(max(id), 0) FROM forgotten)",
@@ -148,19 +152,19 @@ def next_id(journal: Journal) -> int:
 
 
 def journal_number(journal: Journal) -> int:
-    """Return what names the journal to others."""
+    """Return the number that identifies the journal to others."""
     ((number,),) = journal.read("SELECT number FROM beginning")
     return int(number)
 
 
 def next_sequence(journal: Journal) -> int:
-    """Return the id that the next Package gets: none is given twice."""
+    """Return the sequence of the next Package; no sequence is used twice."""
     ((last,),) = journal.read("SELECT max(seq) FROM sqlite_sequence WHERE name = 'package'")
     return int(last or 0) + 1
 
 
 def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
-    """Return how a Package stands on each of its channels; empty where nothing is known of it."""
+    """Return the state of a Package on each of its channels; empty if it is unknown."""
     rows = journal.read(
         "SELECT channel, status, reason, begins FROM leg WHERE sequence = ? ORDER BY channel",
         sequence,
@@ -169,14 +173,15 @@ def legs(journal: Journal, sequence: int) -> dict[Channel, Leg]:
 
 
 def ended_at(journal: Journal, sequence: int, channel: Channel) -> float:
-    """Return when it ended on a channel where it has."""
+    """Return the elapsed time when it ended on a channel; it must have ended there."""
     sql = "SELECT ended FROM leg WHERE sequence = ? AND channel = ?"
     return float(journal.read(sql, sequence, channel)[0][0])
 
 
 def legs_of(journal: Journal, sequences: Sequence[int]) -> dict[int, dict[Channel, Leg]]:
-    """Return how each of these Packages stands on its channels, in one query; each has an entry, be
-    it empty."""
+    """Return the states of these Packages on their channels, in one query. Each Package has an
+    entry, which may be empty.
+    """
     by_number: dict[int, dict[Channel, Leg]] = {sequence: {} for sequence in sequences}
     for sequence, channel, *columns in journal.read(
         f"SELECT sequence, channel, status, reason, begins FROM leg WHERE sequence IN {_AMONG}"
@@ -195,13 +200,14 @@ THE_HUB = Identity("0", "the hub", "Integration")
 
 
 def receipts(journal: Journal, sequence: int) -> list[Storage]:
-    """Return who has it, the first first."""
+    """Return the receipts of a Package, oldest first."""
     return receipts_of(journal, [sequence])[sequence]
 
 
 def receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Storage]]:
-    """Return who has each of these Packages, the first first, in one query; each has an entry, be
-    it empty."""
+    """Return the receipts of each of these Packages, oldest first, in one query. Each Package has
+    an entry, which may be empty.
+    """
     by_number: dict[int, list[Storage]] = {sequence: [] for sequence in sequences}
     for sequence, by, at, *who in journal.read(
         "SELECT sequence, by, at, identity.id, name, type, email, account"
@@ -216,8 +222,9 @@ def receipts_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[St
 def note_receipt(
     db: sqlite3.Connection, sequence: int, by: int, at: float, *, proved: bool = True
 ) -> bool:
-    """Write down who has a Package; return whether that is news. One that is not known here any
-    more has no use for it. `proved`: nobody else can have said it."""
+    """Store a receipt for a Package, and return True if it is new. A Package that is no longer kept
+    gets none. `proved` means that the receipt is authenticated.
+    """
     cursor = db.execute(
         "INSERT INTO receipt (sequence, by, at, proved) SELECT sequence, ?, ?, ? FROM package"
         " WHERE sequence = ? ON CONFLICT DO UPDATE SET proved = 1"
@@ -230,8 +237,9 @@ def note_receipt(
 def note_rung(
     db: sqlite3.Connection, sequence: int, by: int, rung: Rung, text: str, at: float
 ) -> bool:
-    """Write down how far a Package has come with whom, beyond the disk of their kit; return whether
-    that is news."""
+    """Store the stage of a Package at a receiver, beyond the disk of the receiver's kit. Return
+    True if it is new.
+    """
     cursor = db.execute(
         "INSERT OR IGNORE INTO reached (sequence, by, rung, text, at)"
         " SELECT sequence, ?, ?, ?, ? FROM package WHERE sequence = ?",
@@ -249,8 +257,9 @@ class Reached(NamedTuple):
 
 
 def reached_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Reached]]:
-    """Return how far each has come, beyond the disk of anybody's kit; the first first. What a
-    station has told by radio, and the hub too, is there once."""
+    """Return the stages of each Package beyond the disk of a receiver's kit, oldest first. A stage
+    that arrived both by radio and from the hub is listed once.
+    """
     by_number: dict[int, list[Reached]] = {sequence: [] for sequence in sequences}
     for sequence, by, rung, text, at, *who in journal.read(
         "SELECT sequence, by, rung, text, at, identity.id, name, type, email, account"
@@ -272,7 +281,7 @@ def _who(by: int, row: Sequence[Any]) -> Identity:
 
 
 Place = tuple[int, int]
-"""Of a Package among those that wait: its priority negated, and its sequence."""
+"""Place of a Package in the queue: its negated priority, and its sequence."""
 FIRST: Place = (-(2**40), 0)
 _PLACES = "SELECT -priority, sequence FROM leg WHERE status IS NULL"
 
@@ -280,9 +289,12 @@ _PLACES = "SELECT -priority, sequence FROM leg WHERE status IS NULL"
 def next_waiting(
     journal: Journal, after: Place, up_to: int, limit: int
 ) -> tuple[list[int], Place | None]:
-    """Return the next that wait on some channel, the most urgent first, then the oldest, with a
-    sequence of at most `up_to`; and the place of the last of them, None where no more wait."""
-    # Two steps along the index: SQLite compares a pair with an expression in it row by row.
+    """Return the next Packages that wait on any channel with a sequence of at most `up_to`: the
+    most urgent first, then the oldest. Also return the place of the last one, or None at the
+    end.
+    """
+    # Use two steps along the index, because SQLite compares a pair that contains an expression row
+    # by row.
     places: list[Place] = journal.read(
         f"{_PLACES} AND -priority = ? AND sequence > ? ORDER BY sequence LIMIT ?", *after, limit
     )
@@ -297,10 +309,10 @@ def next_waiting(
 
 
 class NewPackage(NamedTuple):
-    """A Package that is to be stored. Times are lived time."""
+    """A Package to be stored. Times are elapsed time."""
 
     body: str
-    """Its `canonical` text."""
+    """Text of the Package from `canonical`."""
     digest: bytes
     accepted: float
     expires: float | None
@@ -309,23 +321,24 @@ class NewPackage(NamedTuple):
     legs: Mapping[Channel, Leg]
     priority: int
     id: int | None = None
-    """None of a neighbour's: it gets one below zero, where callers' seldom are."""
+    """None for a neighbour's Package: it gets a negative id, which callers seldom use."""
     idempotency_key: str | None = None
     undated: bool = False
     status: Status | None = None
     is_sos: bool = False
     joins: int | None = None
-    """The incident that an SOS belongs to."""
+    """Incident that an SOS belongs to."""
     unproved: str = ""
-    """The handheld whose own SOS it is, as nobody has proved who has it."""
+    """Handheld that raised its own SOS, because its owner is unauthenticated."""
     calls_off: int | None = None
-    """The incident of this kit's that it ends."""
+    """This kit's incident that the Package ends."""
     check_in: CheckIn | None = None
 
 
 def accept(new: NewPackage) -> Operation[int]:
-    """Store a new Package; its sequence number on air comes back. Raises IncidentOver where the
-    incident that it `joins` is over."""
+    """Store a new Package; the result is its sequence number on the air. Raises IncidentOver if the
+    incident in `joins` is over.
+    """
     ended = None if new.status is None else new.accepted
 
     def store(db: sqlite3.Connection) -> int:
@@ -373,10 +386,10 @@ def _next_sequence(db: sqlite3.Connection) -> int:
 
 
 def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
-    """Record how legs ended, and the Package's own status where that decides it. What is damaged of
-    a neighbour's is taken from it once more.
+    """Record the ends of channel deliveries (`Leg`), and the Package's own status if they decide
+    it. A neighbour's damaged item may then be relayed again.
 
-    A leg ends once; a Package's status never changes.
+    A channel delivery ends once; a Package's final status never changes.
     """
     alike: dict[tuple[Channel, Leg], list[int]] = {}
     for each in ended:
@@ -406,7 +419,7 @@ def end(ended: Iterable[EndedLeg], now: float) -> Operation[None]:
 
 
 def with_ends(operation: Operation[int], ended: Sequence[EndedLeg], now: float) -> Operation[int]:
-    """Return an operation that enters a Package and ends what that replaces, in one commit."""
+    """Return an operation that stores a Package and ends those that it replaces, in one commit."""
     if not ended:
         return operation
     note_ends = end(ended, now)
@@ -421,7 +434,7 @@ def with_ends(operation: Operation[int], ended: Sequence[EndedLeg], now: float) 
 def tried(
     channel: Channel, sequences: Iterable[int], *, ends_intent: bool = True
 ) -> Operation[None]:
-    """Count a transmission that did not leave, and forget its intent."""
+    """Count a transmission that did not leave, and delete its intent."""
     rows = [(sequence, channel) for sequence in sequences]
 
     def store(db: sqlite3.Connection) -> None:
@@ -433,8 +446,9 @@ def tried(
 
 
 def sent(channel: Channel, pieces: Iterable[Piece], *, shared: bool = False) -> Operation[None]:
-    """Record a transmission that left: the fragments that its only peer has by that, and the end of
-    its intent. On a `shared` air each station says for itself what it has."""
+    """Record a transmission that left: the fragments that its only peer now has, and the end of its
+    intent. On a `shared` channel each station confirms its own fragments.
+    """
     parts = [piece for piece in pieces if piece.count > 1]
     fragments = [(p.sequence, channel, ONLY_PEER, p.count, p.position) for p in parts]
     if shared:
@@ -452,7 +466,7 @@ def sent(channel: Channel, pieces: Iterable[Piece], *, shared: bool = False) -> 
 def fragments_held(
     journal: Journal, channel: Channel, sequence: int, count: int
 ) -> dict[int, set[int]]:
-    """Return the positions that each holder has, of so many fragments."""
+    """Return the positions that each holder has, for that number of fragments."""
     rows = journal.read(
         "SELECT holder, position FROM fragment_held WHERE sequence = ? AND channel = ?"
         " AND count = ?",
@@ -467,7 +481,9 @@ def fragments_held(
 
 
 def is_held_whole(journal: Journal, channel: Channel, sequence: int) -> bool:
-    """Return whether somebody has every fragment: what several have among them helps nobody."""
+    """Return True if one holder has every fragment; fragments spread over several holders do not
+    count.
+    """
     rows = journal.read(
         "SELECT 1 FROM fragment_held WHERE sequence = ? AND channel = ?"
         " GROUP BY holder, count HAVING count(*) = count LIMIT 1",
@@ -485,8 +501,7 @@ def note_held(
     count: int,
     positions: Iterable[int],
 ) -> bool:
-    """Note that a holder says that it has these, and no others; return whether any of them is
-    news."""
+    """Record that a holder reports exactly these fragments. Return True if any of them is new."""
     rows = [(channel, holder, count, position, sequence) for position in positions]
     before = db.execute(
         "DELETE FROM fragment_held WHERE sequence = ? AND channel = ? AND holder = ? AND count = ?"
@@ -508,7 +523,7 @@ def enter_relayed(
 
 
 def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:
-    """Return whether something of that station's incident was brought to the hub from here."""
+    """Return True if this kit has relayed an item of that station's incident to the hub."""
     rows = db.execute(
         "SELECT 1 FROM carried WHERE origin = ? AND origin_sequence - back = ? LIMIT 1",
         (origin, incident),
@@ -517,7 +532,7 @@ def has_carried(db: sqlite3.Connection, origin: int, incident: int) -> bool:
 
 
 def was_accepted(db: sqlite3.Connection, digest: bytes, *, since: float) -> bool:
-    """Return whether a Package of that digest was accepted since that lived time."""
+    """Return True if a Package with that digest was accepted since that elapsed time."""
     rows = db.execute(
         "SELECT 1 FROM package WHERE digest = ? AND accepted > ? LIMIT 1", (digest, since)
     )
@@ -527,7 +542,9 @@ def was_accepted(db: sqlite3.Connection, digest: bytes, *, since: float) -> bool
 def send_again(
     channel: Channel, sequence: int, positions: Collection[int] | None
 ) -> Operation[None]:
-    """Forget that these fragments were sent, or all of them: somebody lacks them."""
+    """Forget that these fragments, or all of them, were sent, because a receiver is
+    missing them.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         rows = db.execute(
@@ -547,8 +564,9 @@ def send_again(
 
 
 def intend(channel: Channel, intent: Intent, pieces: Iterable[Piece]) -> Operation[None]:
-    """Write down a transmission before it begins, with what is in it. It takes the place of an
-    earlier one on that channel."""
+    """Store a transmission and its content before it begins. It replaces an earlier one on that
+    channel.
+    """
     t = intent.transmission
     listed = json.dumps([[p.sequence, p.position, p.count] for p in pieces])
 
@@ -562,25 +580,28 @@ def intend(channel: Channel, intent: Intent, pieces: Iterable[Piece]) -> Operati
 
 
 def intent_of(journal: Journal, channel: Channel) -> tuple[Intent, list[Piece]] | None:
-    """Return the transmission that was begun and not settled on a channel, and what was in it; None
-    without one. Its number is 0, as the outbox gives it another."""
+    """Return the transmission that was begun and not settled on a channel, with its content; None
+    if there is none. Its number is 0, because the outbox assigns another.
+    """
     rows = journal.read(
         "SELECT body, urgent, tries, pieces, modem, momsn FROM intent WHERE channel = ?", channel
     )
     if not rows:
         return None
-    # The column has its name from SBD, where it is the MOMSN.
+    # The column's name is from SBD, for which it holds the MOMSN.
     body, urgent, tries, listed, modem, at_modem = rows[0]
     transmission = Transmission(0, body, bool(urgent), tries)
     return Intent(transmission, modem, at_modem), [Piece(*piece) for piece in json.loads(listed)]
 
 
 def forget(*, before: float, keep: int) -> Operation[int]:
-    """Drop some Packages that ended on every channel before `before`, or before the last `keep`;
-    how many those were. More may be there while it is not 0."""
+    """Delete some Packages that ended on every channel before `before`, or before the last `keep`.
+    The result is their number; call again until it is 0.
+    """
 
     def store(db: sqlite3.Connection) -> int:
-        # An id never comes back, though nothing else is known of it any more.
+        # Remember the highest id, because an id must not be used twice even after its Package is
+        # deleted.
         db.execute(
             "INSERT OR REPLACE INTO forgotten SELECT 1, max(coalesce(max(package.id), 0),"
             " (SELECT coalesce(max(id), 0) FROM forgotten)) FROM package WHERE package.id < ?",
@@ -590,7 +611,7 @@ def forget(*, before: float, keep: int) -> Operation[int]:
         done += " package.sequence AND leg.status IS NULL) AND sequence NOT IN"
         done += " (SELECT sequence FROM incident_item JOIN incident ON incident.number ="
         done += " incident_item.incident WHERE incident.ended IS NULL)"
-        # Along the index of what has ended, the oldest first.
+        # This follows the index of ended Packages, oldest first.
         last = (
             f"SELECT ended, sequence FROM package WHERE {done} ORDER BY ended DESC, sequence DESC"
         )

@@ -1,4 +1,4 @@
-"""Where this kit was, what it has marked, and where others are, as the journal has it."""
+"""Positions in the journal: where this kit was, its waypoints, and where others are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fieldagent.package.tracks import Placed
 
 OWN = Identity("", "this kit", "Device")
 LOOKED_AT = 20_000
-"""Packages, and payloads, that are looked through: however long the journal is."""
+"""Number of Packages, and of payloads, that are searched, however long the journal is."""
 _OWN = (
     "SELECT sequence, body, accepted FROM package WHERE sequence > (SELECT max(sequence) FROM"
     " package) - {looked_at} AND sequence NOT IN (SELECT sequence FROM carried)"
@@ -30,15 +30,16 @@ _OTHERS = (
 
 
 async def newest(journal: Journal, limit: int) -> tuple[list[Placed], list[Placed]]:
-    """Return own and others' places, each the newest first, at most so many. A row that
-    cannot be read is left out, and logged."""
+    """Return our own and others' places, each newest first and at most `limit`. A row that cannot
+    be read is left out and logged.
+    """
     own = await journal.read_aside(_OWN.format(limit=limit, looked_at=LOOKED_AT))
     others = await journal.read_aside(_OTHERS.format(limit=limit, looked_at=LOOKED_AT))
     return list(_own(journal, own)), list(_received(others))
 
 
 def last_own(journal: Journal) -> Location | None:
-    """Return the position that this kit posted last, under its own time."""
+    """Return the last position that this kit posted, with its own time; None if there is none."""
     sql = _OWN.format(limit=LOOKED_AT, looked_at=LOOKED_AT)
     for each in _own(journal, journal.read(sql)):
         if isinstance(each.place, Location):
@@ -71,7 +72,9 @@ def _received(rows: Sequence[Sequence[Any]]) -> Iterator[Placed]:
 
 
 def _placed(request_id: str, identity: dict[str, str], event: dict[str, Any]) -> Placed:
-    """Raises KeyError, TypeError or ValueError if the row is damaged."""
+    """Return the place of a payload. Raises KeyError, TypeError or ValueError if the row is
+    damaged.
+    """
     place, moment = _place(event), read_timestamp(event["timestamp"])
     who = Identity(identity["id"], identity["name"] or identity["id"], identity["type"])
     return Placed(request_id, who, None, moment, place, bool(event.get("sos")))

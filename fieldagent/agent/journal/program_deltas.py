@@ -1,4 +1,4 @@
-"""Deltas of the program that the hub has sent, until a command names one."""
+"""Deltas of the program that the hub has sent, kept until a command uses one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.wire.signed_delta import digest_of_payload
 
 KEPT = 2
-"""The newest: who sends another means that one."""
+"""Number of deltas that are kept; the newest is the one that the sender wants."""
 
 
 def note(db: sqlite3.Connection, payload: bytes) -> None:
-    """Store a delta that has come whole; the oldest of too many go."""
+    """Store a complete delta, and delete the oldest beyond KEPT."""
     db.execute(
         "INSERT OR REPLACE INTO program_delta (digest, payload) VALUES (?, ?)",
         (digest_of_payload(payload), payload),
@@ -25,11 +25,11 @@ def note(db: sqlite3.Connection, payload: bytes) -> None:
 
 
 def payload_of(journal: Journal, digest: bytes) -> bytes | None:
-    """Return it; None where it is not here, or no more."""
+    """Return the delta's payload; None if it is not here."""
     rows = journal.read("SELECT payload FROM program_delta WHERE digest = ?", digest)
     return bytes(rows[0][0]) if rows else None
 
 
 def is_here(journal: Journal, digest: bytes) -> bool:
-    """Return whether the delta of that digest is kept here."""
+    """Return True if the delta with that digest is stored here."""
     return bool(journal.read("SELECT 1 FROM program_delta WHERE digest = ?", digest))

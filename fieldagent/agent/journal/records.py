@@ -1,4 +1,4 @@
-"""What the journal holds of Packages, as those who read it see it."""
+"""Rows of the journal as other modules see them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one transmission carries of one Package: all of it, or one fragment of `count`."""
+    """Part of one Package in one transmission (segment): all of it, or one fragment of `count`."""
 
     sequence: int
     position: int = 0
@@ -22,7 +22,7 @@ class Piece:
 
 
 class DamagedPackage(Exception):
-    """What the journal holds of a Package is not what was accepted: it must not be transmitted."""
+    """The stored Package differs from the accepted one: it must not be transmitted."""
 
     def __init__(self, sequence: int) -> None:
         super().__init__(f"Package number {sequence} is damaged on the disk")
@@ -30,23 +30,23 @@ class DamagedPackage(Exception):
 
 
 RELAYED = b"relayed "
-"""In what has arrived, before the fingerprint of an item: not that it came, but that it was
-relayed."""
+"""Prefix of a fingerprint in `arrived`: the item was relayed, not received."""
 
 DAMAGED = Leg(Status.ERROR, "damaged")
-"""How it ends."""
+"""Final state of a damaged Package."""
 
 
 def ask_anew(db: sqlite3.Connection, sequence: int) -> None:
-    """Have a neighbour's item, which is damaged here and has left by no channel, relayed once more
-    when its kit asks again."""
+    """Allow a neighbour's item that is damaged here and was not delivered to be relayed again when
+    its kit repeats the request.
+    """
     rows = db.execute(
         "SELECT digest FROM package WHERE sequence = ? AND id = -sequence AND NOT EXISTS"
         " (SELECT 1 FROM leg WHERE leg.sequence = package.sequence AND leg.status = ?)",
         (sequence, Status.DELIVERED),
     ).fetchall()
     for (identity,) in rows:
-        # Where one of the two is damaged as well, the other tells which it is.
+        # If one of the two rows is damaged as well, the other identifies the item.
         db.execute(
             "DELETE FROM arrived WHERE digest = ? OR (substr(digest, 1, ?) = ? AND (origin,"
             " sequence) IN (SELECT -origin, origin_sequence FROM carried WHERE sequence = ?))",
@@ -64,7 +64,7 @@ def crc_of(
     expires: float | None,
     dated: float | None = None,
 ) -> int:
-    """Return the CRC of what was accepted, and never changes."""
+    """Return the CRC of the accepted content, which never changes."""
     life = None if expires is None else float(expires)
     whole: tuple[object, ...] = (
         sequence,
@@ -75,13 +75,13 @@ def crc_of(
         float(accepted),
         life,
     )
-    # Those from before there was a date have a check without one.
+    # Rows from before the date existed have a checksum without it.
     whole += () if dated is None else (float(dated),)
     return crc32(repr(whole).encode())
 
 
 class Known(NamedTuple):
-    """What the journal tells of a Package without looking into it."""
+    """Facts about a Package that need no parsing of its content."""
 
     sequence: int
     id: int
@@ -92,7 +92,7 @@ class Known(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """A Package as the journal holds it; `accepted`, `expires` and `ended` are lived time."""
+    """A Package in the journal; `accepted`, `expires` and `ended` are elapsed time."""
 
     sequence: int
     id: int
@@ -104,27 +104,29 @@ class Accepted(NamedTuple):
     status: Status | None
     ended: float | None
     origin: int = 0
-    """The station of the neighbour whose it is; 0 is ourselves."""
+    """Station of the neighbour that sent it; 0 for this kit."""
     origin_sequence: int = 0
-    """The number that the neighbour gave it."""
+    """Number that the neighbour gave it."""
     dated: float | None = None
-    """Unix time that it bears where it goes; None is `accepted`, of before lived time."""
+    """Unix time in the transmitted item; None means the time of `accepted`, for rows from before
+    elapsed time existed."""
     undated: bool = False
-    """That date is a doubtful clock's and may be corrected yet (`journal.dating`)."""
+    """True if that date is from an untrusted clock and may still be corrected
+    (`journal.dating`)."""
     back: int = 0
-    """Of an item of an incident: see `envelope.Entry.back`."""
+    """For an item of an incident: see `envelope.Entry.back`."""
     is_unproved: bool = False
-    """It is of an SOS that an unproved handheld has raised for itself."""
+    """True if it belongs to an SOS that an unauthenticated handheld has raised for itself."""
 
     @property
     def is_of_others(self) -> bool:
-        """Return whether it is not of the kit's own people."""
+        """Return True if it is not from the kit's own people."""
         return bool(self.origin) or self.is_unproved
 
 
 @dataclass(frozen=True, slots=True)
 class EndedLeg:
-    """A leg that ended, to be recorded."""
+    """End of a channel delivery (`Leg`), to be recorded."""
 
     sequence: int
     channel: Channel
@@ -136,21 +138,22 @@ class Spent:
     bytes: int = 0
     credits: int = 0
     doubtful: int = 0
-    """Credits beside these that may have been paid: nobody knows whether what they are for left."""
+    """Additional credits that may have been spent, because it is unknown if their messages left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """An addressee's agent has it on disk, since Unix time `at`."""
+    """Receipt: an addressee's agent has stored the Package at Unix time `at`."""
 
     by: Identity
     at: float
     kind: str = "agent"
-    """`hub`: the hub itself has it."""
+    """`hub` if the hub itself has it."""
 
     def as_json(self) -> dict[str, str | float]:
-        """Return it as the API tells it: who has it, since when (Unix time), and whether `agent` or
-        `hub` says so."""
+        """Return it in the API's form: the receiver, the Unix time, and `agent` or `hub` as the
+        source.
+        """
         who = self.by
         return {
             "id": who.id,
@@ -163,6 +166,6 @@ class Storage:
 
 _SOS = f"instr(body, '{SOS_MARK}') > 0"
 LANE = f"CASE WHEN {_SOS} THEN request_id ELSE sender END, CASE WHEN {_SOS} THEN -1.0 ELSE ? END"
-"""Of a row of `inbound`, in whose order it is handed over, and from when: its sender's and the
-parameter's, and an SOS in its own and before all others. What a hook has put off for hours must not
-hold one up."""
+"""SQL for a row of `inbound`: its lane, and the time from which it is due. A lane is the sender,
+with the time in the parameter. An SOS has its own lane, before all others, so that a payload
+which a hook has postponed for hours does not delay it."""

@@ -1,10 +1,10 @@
-"""The tables of the journal. Times are lived seconds (`system.lived_time`) where nothing else is
-said, places in order are row numbers.
+"""Tables of the journal. Times are elapsed time in seconds (`system.lived_time`) unless stated
+otherwise; places in an order are row numbers.
 
-A later version has the tables and columns of the one before, which mean the same: that program
-takes over what a later one has accepted on trial (`carry_over`). So a step may make a table, an
-index, a trigger, a column that is NULL or has a default; it removes and renames nothing, or leaves
-a view of that name.
+A later version has the tables and columns of the earlier one, with the same meaning, so that the
+earlier program can take over a trial's content (`carry_over`). So a step may add a table, an index,
+a trigger, or a column that is NULL or has a default. It does not remove or rename anything, unless
+it leaves a view with that name.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ CREATE TABLE air_time ( -- what the radio was on the air for
     seconds REAL NOT NULL
 ) STRICT;
 """
-"""What was posted, and how far it has come on each channel."""
+"""Posted Packages, and their state on each channel."""
 
 INBOUND = """
 CREATE TABLE arrived ( -- what was seen, to recognise it when it comes again
@@ -251,7 +251,7 @@ CREATE TABLE backup_since ( -- since when what is here is the business of the hu
     number INTEGER NOT NULL -- of the last payload before
 ) STRICT;
 """
-"""What came, whom it is handed to, and what its senders are to be told of it."""
+"""Received items, the hooks that get them, and receipts for their senders."""
 
 INCIDENTS = """
 CREATE TABLE incident ( -- this kit's own SOS, whole; at most one is open
@@ -298,7 +298,7 @@ CREATE TABLE check_in ( -- what the hub was asked last: to raise the alarm where
     heard REAL -- when something went to the hub last
 ) STRICT;
 """
-"""An SOS of this kit, those of others that it knows of, and the hub's watch over it."""
+"""This kit's SOS, those of other kits, and the hub's watch over this kit."""
 
 PEOPLE = """
 CREATE TABLE person ( -- whom the hub's directory names
@@ -378,7 +378,7 @@ CREATE TABLE handheld_sos ( -- who is in an incident of this kit's
     PRIMARY KEY (incident, handle)
 ) STRICT, WITHOUT ROWID;
 """
-"""Who the hub's directory names, and people's own radios."""
+"""The hub's directory, and people's own radios."""
 
 COMMANDS = """
 CREATE TABLE command ( -- that the hub gave this kit (`journal.commands`)
@@ -409,7 +409,7 @@ CREATE TABLE program_delta ( -- what makes another program of this one (`journal
     payload BLOB NOT NULL
 ) STRICT;
 """
-"""What this kit was told to do from afar."""
+"""Commands that this kit received from the hub."""
 
 ITSELF = """
 CREATE TABLE beginning ( -- the number before this journal's first: it names the journal
@@ -439,10 +439,10 @@ CREATE TABLE reserve ( -- takes pages and gives them back, which the file keeps
     filler BLOB NOT NULL
 ) STRICT;
 """
-"""What the journal knows of itself and its clock."""
+"""Facts about the journal itself and its clock."""
 
 EVENTS_KEPT = 10_000
-"""Events that one who was away may have missed and still be told, 300 kB on disk."""
+"""Number of kept events, which a watcher that was away can still read; 300 kB on disk."""
 EVENTS = f"""
 CREATE TABLE event ( -- what changed, for those who watch
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -496,11 +496,12 @@ CREATE TRIGGER incident_of_other AFTER UPDATE OF state ON heard_incident
 END;
 INSERT INTO event SELECT abs(random() % 1000000000000), 'begun', 0;
 """
-"""What changed, for those who watch. The first has a number of its own, by which another journal's
-are known not to be of this one."""
+"""Changes, for watchers. The first event has a random number, so that another journal's events are
+not mistaken for this one's."""
 
 LATENCY_BOUNDS = (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400)
-"""Seconds from accepted to delivered: a session takes half a minute, a night without sky hours."""
+"""Bounds in seconds from acceptance to delivery: a session takes half a minute, a night without sky
+takes hours."""
 _BOUND = " ".join(f"WHEN seconds <= {bound} THEN '{bound}'" for bound in LATENCY_BOUNDS)
 TALLY = f"""
 CREATE TABLE tally ( -- counted for ever, also of what is forgotten
@@ -540,10 +541,11 @@ CREATE TRIGGER check_in_heard AFTER UPDATE OF status ON leg
     UPDATE check_in SET heard = new.ended WHERE within IS NOT NULL;
 END;
 """
-"""When the hub has confirmed what it was asked, and when something went to it last."""
+"""Times when the hub confirmed the request, and when something last went to the hub."""
 
 A_NUMBER = f"{2**24} + abs(random() % 1879048192)"
-"""Below 2^31. Where the journal before this one is lost, nobody is likely to have used it."""
+"""Random number below 2^31. If the previous journal is lost, it has probably not used this
+number."""
 FIRST_NUMBERS = f"""
 INSERT INTO beginning VALUES (1, {A_NUMBER});
 INSERT INTO sqlite_sequence SELECT 'package', number FROM beginning;
@@ -554,7 +556,8 @@ TABLES = "".join((
     *(EVENTS, TALLY, CHECK_IN, FIRST_NUMBERS),
 ))  # fmt: skip
 STEPS: Mapping[int, str] = {}
-"""SQL from each version to the next; 0.1.0 has 23. What a step adds stands in the tables, too."""
+"""SQL from each version to the next; 0.1.0 has 23. The tables above already contain the result of
+each step."""
 JOURNAL = Schema(23, TABLES, STEPS)
 
 
@@ -583,5 +586,5 @@ UNSOUND = {
     "budget_day": "date(day) IS NULL",
     "tally": f"what = 'latency' AND {_none_of('result', map(str, (0, *LATENCY_BOUNDS)))}",
 }
-"""Which rows of a table are of no program's. SQLite itself finds no flipped bit in a text: the one
-who reads it would fail over it, at every start."""
+"""Conditions for rows that no program has written. SQLite itself does not find a flipped bit in a
+text, on which a reader would fail at every start."""

@@ -1,4 +1,4 @@
-"""What was spent, by channel and day, and which day it is that is spent."""
+"""Credits and bytes spent by channel and day, and the current day of the budget."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class BudgetDay(NamedTuple):
-    """The day whose budget is spent."""
+    """The day whose budget is in use."""
 
     day: str
-    """As ISO 8601 has it."""
+    """Date in ISO 8601."""
     since: float
-    """Lived time when it began."""
+    """Elapsed time when it began."""
     trusted: bool
-    """A trusted clock showed it last."""
+    """True if a trusted clock showed it last."""
     carried: str = ""
-    """A day by a doubtful clock whose costs count for this one too."""
+    """A day by an untrusted clock whose costs also count for this day; empty if there is none."""
 
 
 _DAY = "SELECT day, since, trusted, carried FROM budget_day"
@@ -31,7 +31,7 @@ _SPENT = (
 
 
 def known_day(journal: Journal) -> BudgetDay | None:
-    """Return the day under which something was booked last; None where nothing ever was."""
+    """Return the day of the last booking; None if there was none."""
     return _day(journal.read(_DAY))
 
 
@@ -47,8 +47,9 @@ def _day(rows: list[tuple[str, float, int, str]]) -> BudgetDay | None:
 
 
 def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
-    """Add to what was spent on a day by a channel (or for others), and note the day as the one that
-    is spent now."""
+    """Add to the costs of a channel (or of neighbours) on a day, and store the day as the current
+    one.
+    """
 
     def store(db: sqlite3.Connection) -> None:
         db.execute("INSERT OR REPLACE INTO budget_day VALUES (1, ?, ?, ?, ?)", day)
@@ -63,11 +64,11 @@ def spend(channel: str, day: BudgetDay, spent: Spent) -> Operation[None]:
 
 
 def spent_on(journal: Journal, channel: str, day: BudgetDay) -> Spent:
-    """Return the credits that a channel has spent on that day of the budget."""
+    """Return the costs of a channel on that day of the budget."""
     (row,) = journal.read(_SPENT, channel, day.day, day.carried)
     return Spent(*row)
 
 
 def spent_in(db: sqlite3.Connection, channel: str, day: BudgetDay) -> Spent:
-    """Return what was spent as `spent_on` does, within a transaction."""
+    """Return the costs as `spent_on` does, within a transaction."""
     return Spent(*db.execute(_SPENT, (channel, day.day, day.carried)).fetchone())

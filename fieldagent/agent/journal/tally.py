@@ -1,4 +1,4 @@
-"""What the journal counts of itself: its triggers do, in the commit that it is about."""
+"""Counters of the journal, which its triggers update in the same commit."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["BOUNDS", "Latency", "ended", "hook_results", "latencies", "spent"]
 
 @dataclass(slots=True)
 class Latency:
-    """How long Packages took; those beyond the last bound are under 0."""
+    """Delivery times of Packages; those beyond the last bound are counted under 0."""
 
     counts: dict[int, int] = field(default_factory=dict)
-    """By the lowest bound that they are within."""
+    """Counts by the lowest bound that is not exceeded."""
     seconds: float = 0.0
 
 
 def ended(journal: Journal) -> list[tuple[str, str, int]]:
-    """Return channel, status, and how many ended so on it."""
+    """Return channel, status and count of ended channel deliveries (`Leg`)."""
     return _counts(journal, "ended")
 
 
 def hook_results(journal: Journal) -> list[tuple[str, str, int]]:
-    """Return hook, result, and how many calls had it."""
+    """Return hook, result and count of calls."""
     return _counts(journal, "hook")
 
 
@@ -39,7 +39,7 @@ def _counts(journal: Journal, what: str) -> list[tuple[str, str, int]]:
 
 
 def latencies(journal: Journal) -> dict[str, Latency]:
-    """Return how long deliveries took by channel, from accepted to delivered."""
+    """Return the delivery times by channel, from acceptance to delivery."""
     by_channel: dict[str, Latency] = {}
     for channel, bound, count, seconds in journal.read(
         "SELECT who, result, count, seconds FROM tally WHERE what = 'latency'"
@@ -51,7 +51,7 @@ def latencies(journal: Journal) -> dict[str, Latency]:
 
 
 def spent(journal: Journal) -> dict[str, Spent]:
-    """Return what was spent by channel, on all days together."""
+    """Return the costs by channel, for all days together."""
     rows = journal.read(
         "SELECT channel, sum(bytes), sum(credits), sum(doubtful) FROM spent GROUP BY channel"
     )

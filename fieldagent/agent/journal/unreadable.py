@@ -1,4 +1,4 @@
-"""Reports stored rows that a list cannot read, and leaves out."""
+"""Reports stored rows that cannot be read; lists omit them."""
 
 from __future__ import annotations
 

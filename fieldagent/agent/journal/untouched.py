@@ -1,9 +1,9 @@
-"""Whether a journal is as it was left. One that nobody has touched since it was closed in good
-order was whole then, and need not be looked through before the agent listens: a long one takes half
+"""Detects that a journal is unchanged since it was closed properly. Such a journal was intact then,
+and its integrity check can wait until the agent listens. For a long journal the check takes half
 a second, and much more on a small gateway.
 
-A small file beside it tells how it was left. It goes once that was read, so that it never speaks
-for what came after it.
+A small file beside the journal describes its state at closing. It is deleted when it has been read,
+so that it never vouches for later changes.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from fieldagent.system.private import make_private_file
 
 
 def note(path: Path) -> None:
-    """Note how a journal that has just been closed was left. Without a note it is looked
-    through."""
+    """Store the state of a journal that has just been closed. Without this file the journal is
+    checked.
+    """
     with suppress(OSError):
         make_private_file(_place(path))
         _place(path).write_text(_stamp(path))
 
 
 def use_note(path: Path) -> bool:
-    """Return whether it is as it was left; the note is gone then."""
+    """Return True if the journal is unchanged since it was closed; the file is deleted."""
     place = _place(path)
     try:
         stamp = place.read_text(errors="replace")
@@ -38,6 +39,8 @@ def _place(path: Path) -> Path:
 
 
 def _stamp(path: Path) -> str:
-    """Of file and log: nobody but the disk itself changes their content without this."""
+    """Return inode, size and times of the file and its log: any program that changes them changes
+    this.
+    """
     files = [each.stat() for each in (path, path.with_name(f"{path.name}-wal")) if each.exists()]
     return "".join(f"{at.st_ino} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}\n" for at in files)

@@ -1,2 +1,3 @@
-"""What is done with a damaged journal, and at no other time: `mending` writes a new one beside it,
-of what `salvage` finds to be whole."""
+"""Repair of a damaged journal. `mending` writes a new journal beside it from the rows that
+`salvage` finds intact. It is loaded only when needed.
+"""

@@ -1,7 +1,7 @@
-"""Writes a whole journal beside a damaged one, with all of it that could be saved.
+"""Writes an intact journal beside a damaged one, with all content that could be saved.
 
-The damaged one is only read. Power may fail at any moment: `opening` gives the new one its name
-once it is complete, and at the next start begins anew, or goes on with what is there.
+The damaged one is only read. Power may fail at any moment: `opening` renames the new journal once
+it is complete. The next start repeats the repair, or finishes the renaming.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ log = logging.getLogger(__name__)
 
 
 def mend(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
-    """Write the journal `new`, of which nothing is there yet, and return in words what was saved.
+    """Write the journal `new`, which must not exist yet, and return a sentence about the saved
+    content.
 
-    `mark` says how far the damaged one at `path` had come, `why` what is damaged, and `bad` under
-    which name it is going to be kept. Raises sqlite3.Error, OSError.
+    `mark` contains the highest numbers of the damaged journal at `path`, `why` the damage, and
+    `bad` the name under which it will be kept. Raises sqlite3.Error, OSError.
     """
     log.error("the journal %s is damaged (%s): what is whole in it is being saved", path, why)
     pages = Pages(_content(path), _content(path.with_name(f"{path.name}-wal")))
@@ -49,14 +50,15 @@ def _save(
     lost = len(saved.damaged) + saved.unknown
     losses.note(connection, losses.Loss(now, text, lost, saved.payloads_lost))
     connection.execute("COMMIT")
-    # All of it into the one file, which is going to be renamed.
+    # Without a write-ahead log all content is in the one file, which will be renamed.
     connection.execute("PRAGMA journal_mode=DELETE").fetchall()
     return saved
 
 
 def _ahead(path: Path) -> float:
-    """Return by how much the wall clock is ahead of the time in the damaged journal, in seconds; 0
-    where that cannot be read any more."""
+    """Return the seconds by which the wall clock is ahead of the time in the damaged journal; 0 if
+    that cannot be read.
+    """
     with suppress(sqlite3.Error, UnicodeDecodeError), closing(reader(path)) as damaged:
         base = lived.known(damaged)
         return 0.0 if base is None else base.offset

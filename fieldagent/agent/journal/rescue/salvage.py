@@ -1,8 +1,7 @@
-"""Saves from a damaged journal what is whole, row by row, into a new one.
+"""Saves the intact rows of a damaged journal into a new one.
 
-What ended stays ended. A Package of which something is known, and which is not what was accepted,
-ends as damaged. One of which the state on a channel is lost waits there: receivers know what they
-have had.
+Ended Packages stay ended. A Package that is partly known but differs from the accepted one ends as
+damaged. If a Package's state on a channel is lost, it waits there: receivers recognise a duplicate.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ STATES: dict[str, dict[str, set[Value]]] = {
     "arrived": {},
     "command": {"channel": {*Channel}, "state": {"accepted", "begun", "owed", "answered"}},
 }
-"""The tables whose rows are known by what is in them, and what may be."""
+"""Tables whose rows are recognised by their content, with the allowed values."""
 LATER = {
     "package": "package.status IS NULL AND excluded.status IS NOT NULL",
     "leg": "leg.status IS NULL AND excluded.status IS NOT NULL",
     "handover": "handover.state = 'waiting' AND excluded.state <> 'waiting'",
 }
-"""Which of two rows with one key is the later one."""
+"""Condition that the second of two rows with one key is the later one."""
 TYPES = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
 DEFAULTS: dict[str | None, Value] = {"0": 0, "1": 1, "''": ""}
-"""What a row has in a column that was not there yet, by the text in the schema."""
+"""Value of a column that a row does not have yet, by the default's text in the schema."""
 CHANNELS = frozenset(Channel)
 NAMED_MAX = 20
-"""Ids that are told one by one."""
+"""Most ids that are listed individually."""
 
 Found = dict[str, Value]
 """A row by the names of its columns."""
@@ -59,14 +58,13 @@ class Saved:
     waiting: int = 0
     payloads: int = 0
     damaged: list[int] = field(default_factory=list)
-    """The ids of Packages that waited and cannot be sent any more."""
+    """Ids of Packages that waited and can no longer be sent."""
     unknown: int = 0
-    """Packages accepted last, of which nothing is known any more."""
+    """Number of the last accepted Packages that are entirely lost."""
     payloads_lost: int = 0
 
     def in_words(self) -> str:
-        """Return in a sentence what is whole and what is lost; Packages that are lost are to be
-        posted again."""
+        """Return a sentence with the saved and lost content; lost Packages must be posted again."""
         text = f"Packages that are whole: {self.packages}, {self.waiting} of them to be sent"
         text += f"; payloads that are whole: {self.payloads}"
         if self.damaged:
@@ -83,7 +81,7 @@ class Saved:
 
 
 class _Column(NamedTuple):
-    """As `PRAGMA table_info` tells it (https://sqlite.org/pragma.html#pragma_table_info)."""
+    """A row of `PRAGMA table_info` (https://sqlite.org/pragma.html#pragma_table_info)."""
 
     place: int
     name: str
@@ -91,11 +89,11 @@ class _Column(NamedTuple):
     required: int
     default: str | None
     in_key: int
-    """Its place in the primary key, from 1; 0 where it is none of that."""
+    """Place in the primary key, from 1; 0 if it is not part of the key."""
 
 
 class _Table:
-    """A table of the new journal, and how its rows look in a page."""
+    """A table of the new journal, and the form of its rows in a page."""
 
     def __init__(self, db: sqlite3.Connection, name: str, sql: str) -> None:
         self.name = name
@@ -114,12 +112,12 @@ class _Table:
         )
 
     def row(self, record: Row) -> Found | None:
-        """Return a row as one of this table's; None where it is none."""
+        """Return the record as a row of this table; None if it does not fit."""
         if (record.rowid is None) != self._in_key_order or len(record.values) > len(self._columns):
             return None
         row: Found = {}
         for index, (_, name, kind, required, default, key) in enumerate(self._columns):
-            # A row from before the column was there lacks it.
+            # A row from before the column was added does not have it.
             value: Value = DEFAULTS.get(default)
             if key and kind == "INTEGER" and not self._in_key_order:
                 value = record.rowid
@@ -130,7 +128,7 @@ class _Table:
             row[name] = value
         allowed = STATES.get(self.name, {})
         if self.name == record.table == "package" and row["status"] not in allowed["status"]:
-            # How it stands on its channels tells how it ended.
+            # Its states on the channels show how it ended.
             row["status"] = None
         return row if all(row[name] in values for name, values in allowed.items()) else None
 
@@ -147,13 +145,13 @@ class _Salvage:
             ).fetchall()
         }
         self._ids: dict[int, int] = {}
-        """Of Packages by sequence, as an index has them."""
+        """Ids of Packages by sequence, from an index."""
         self._pending: set[tuple[int, str]] = set()
-        """Sequence and channel of legs that wait, as an index has them."""
+        """Sequence and channel of waiting channel deliveries (`Leg`), from an index."""
         self._bad: dict[int, Found] = {}
-        """Packages that are not what was accepted."""
+        """Packages that differ from the accepted ones."""
         self._beginning = 0
-        """The number before the first of the damaged journal; 0 where that is lost too."""
+        """Number before the first of the damaged journal; 0 if that is lost too."""
 
     def take(self, pages: Pages) -> None:
         for record in pages.rows():
@@ -167,7 +165,9 @@ class _Salvage:
                         self._keep(table, row)
 
     def _of(self, record: Row) -> Iterator[tuple[_Table, Found]]:
-        """Whose it is. Where its page cannot tell, what is in it must."""
+        """Yield the tables to which a record may belong. If its page does not show it, its content
+        must.
+        """
         for name in [record.table] if record.table in self._tables else STATES:
             table = self._tables[name or ""]
             row = table.row(record)
@@ -188,7 +188,7 @@ class _Salvage:
             self._db.execute(table.insert, tuple(row.values()))
 
     def mend(self, before: HighWater, saved: Saved) -> None:
-        """Make one of what was found, and tell what could not be."""
+        """Make the found rows consistent, and count the losses in `saved`."""
         db = self._db
         self._drop_unsound()
         known = {sequence for (sequence,) in db.execute("SELECT sequence FROM package")}
@@ -215,7 +215,7 @@ class _Salvage:
                 continue
             gone = self._db.execute(f"DELETE FROM {table} WHERE {unsound}").rowcount
             if table == "person" and gone:
-                # The hub tells it anew to who has none.
+                # The hub sends the directory again to a kit without one.
                 self._db.execute("DELETE FROM directory")
 
     def _drop_orphans(self) -> None:
@@ -231,10 +231,12 @@ class _Salvage:
                 )
 
     def _end(self, sequence: int) -> int:
-        """A Package of which too little is left; what is left is kept for a look."""
+        """End a Package of which too little is left, and return its id; the rest is kept for
+        inspection.
+        """
         row: Found = {"accepted": 0.0, "expires": None, **self._bad.get(sequence, {})}
         candidate = self._ids.get(sequence, row.get("id"))
-        # Without one it is found by its number alone.
+        # Without an id the Package is found only by its number.
         id_ = candidate if isinstance(candidate, int) else -sequence
         self._db.execute(
             "INSERT INTO package (sequence, id, body, digest, accepted, expires, status, ended,"
@@ -258,7 +260,7 @@ class _Salvage:
         return id_
 
     def _mend_legs(self, known: set[int]) -> None:
-        """Whoever waits must wait somewhere."""
+        """Make sure that a waiting Package waits on at least one channel."""
         db = self._db
         whole = "INSERT OR IGNORE INTO leg (sequence, channel, priority) SELECT sequence, ?, ?"
         for sequence, channel in self._pending:
@@ -291,9 +293,10 @@ class _Salvage:
             )
 
     def _mend_carried(self, saved: Saved) -> None:
-        """Whose a neighbour's is, stands also where it was noted that it is relayed. As our own it
-        would say that this kit is in need: what tells no more whose it is ends, and goes once more
-        when its kit asks again."""
+        """Restore the original station of neighbours' items from the relay marks. As our own, such
+        an item would mean that this kit is in need. If the station is lost, the item ends, and
+        is relayed again when its kit repeats the request.
+        """
         db = self._db
         marks = {
             bytes(digest)[len(RELAYED) :]: (-station, number)
@@ -320,7 +323,9 @@ class _Salvage:
                 self._end_damaged(sequence)
 
     def _raised_by(self, station: int, number: int) -> int:
-        """Return the number of the item that raised the incident of another's item."""
+        """Return the number of the item that raised the incident to which another station's item
+        belongs.
+        """
         ((raised,),) = self._db.execute(
             "SELECT max(number) FROM heard_incident WHERE station = ? AND number <= ?",
             (station, number),
@@ -339,7 +344,7 @@ class _Salvage:
         ask_anew(self._db, sequence)
 
     def _mend_incident(self) -> None:
-        """What waits as an SOS belongs to one, though the row that says so is lost."""
+        """Assign each waiting SOS to an incident, even if the row that did so is lost."""
         waits = self._db.execute(
             "SELECT sequence FROM leg WHERE status IS NULL AND priority >= ? AND sequence NOT IN"
             " (SELECT sequence FROM incident_item UNION SELECT sequence FROM package"
@@ -358,7 +363,7 @@ class _Salvage:
             self._db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, *rows[0]))
 
     def _mend_payloads(self, saved: Saved) -> None:
-        """One whose state is lost is handed over again: its `requestId` is the same."""
+        """Hand over again each payload whose state is lost; its `requestId` is the same."""
         db = self._db
         ((saved.payloads,),) = db.execute("SELECT count(*) FROM inbound")
         ((saved.payloads_lost,),) = db.execute(
@@ -375,7 +380,7 @@ class _Salvage:
         )
 
     def _number_on(self, before: HighWater, saved: Saved) -> None:
-        """No number and no id comes back."""
+        """Make sure that no number and no id is used twice."""
         db = self._db
         for table, key, highest in (
             ("package", "sequence", before.package),
@@ -384,8 +389,7 @@ class _Salvage:
             ((largest,),) = db.execute(f"SELECT coalesce(max({key}), 0) FROM {table}")
             if table == "package":
                 began = max(largest, self._beginning)
-                # Where nothing is left that tells how many there were, their ids do: those begin
-                # at 1.
+                # If no row shows how many Packages there were, the ids do, because they start at 1.
                 unknown = highest - began if began else min(highest, before.id or highest)
                 saved.unknown = max(0, unknown)
             else:
@@ -399,8 +403,9 @@ class _Salvage:
 
 
 def _leads_to_hub(package: Package) -> bool:
-    """Return whether one that nobody here has posted is a neighbour's: what goes down to one goes
-    by radio, and a parcel is a kit's own answer as often."""
+    """Return True if a Package that no local program posted is a neighbour's item for the hub.
+    Items for a neighbour go by radio, and a parcel may also be this kit's own answer.
+    """
     return package.channels != frozenset({Channel.RADIO}) and not isinstance(package.item, Parcel)
 
 
@@ -427,8 +432,9 @@ def _is_inbound(row: Found) -> bool:
 
 
 def salvage(pages: Pages, db: sqlite3.Connection, before: HighWater, now: float) -> Saved:
-    """Salvage what the pages of a damaged journal hold. `db` is a new journal, in a transaction and
-    without foreign keys; `before` is how far the damaged one had come."""
+    """Save the intact rows of a damaged journal's pages. `db` is a new journal, in a transaction
+    and without foreign keys; `before` contains the highest numbers of the damaged one.
+    """
     saved = Saved()
     work = _Salvage(db, now)
     work.take(pages)

@@ -1,22 +1,22 @@
 """Drives an Iridium Certus 9704 for as long as the agent runs.
 
-The intent is on disk before the modem is offered a message, and once more when it has named it. The
-modem then goes on by itself, for hours: a message is sent where the network's own status says so,
-and given up by asking the modem to cancel it, and by that status again.
+The intent is on disk before the modem is offered a message, and is updated when the modem has named
+it. The modem then works alone, for hours. A message counts as sent only if the network's own status
+reports it. To give a message up, the agent asks the modem to cancel it and waits for that status.
 
-| how it ended | it |
+| end of the message | result |
 |---|---|
-| `mo_ack_received` | is sent |
-| the modem, the port or we stopped before the last segment was given | has not left |
-| cancelled before transit, not accepted | has not left |
-| the modem lost power after the last segment; another status; none | may have left |
+| `mo_ack_received` | sent |
+| the modem, port or agent stopped before the last segment was given | not sent |
+| cancelled before transit, or not accepted | not sent |
+| the modem lost power after the last segment; another status; no status | in doubt |
 
-A modem that is idle, and has not told how its message ended, has told it and was not heard: that is
-the last row. Of a firmware that does not tell whether it is idle this shows when the time is over.
+If an idle modem has not reported the end of its message, the report was lost: that is the last row.
+Firmware that does not report its activity shows this only when the time limit is over.
 
-What may have left goes again, in the same bytes: a modem has no number that tells afterwards, as
-SBD's MOMSN does, and the number inside the bytes makes a second copy harmless. An agent that starts
-anew beside a modem that kept its power has the message of before cancelled first.
+A message in doubt is sent again with the same bytes, because the modem has no number like SBD's
+MOMSN that could show the result later. The number inside the bytes makes a second copy harmless. If
+the agent restarts while the modem keeps its power, it first cancels the earlier message.
 """
 
 from __future__ import annotations
@@ -70,18 +70,20 @@ from fieldagent.wire.sbd_status import MoStatus, SessionVerdict
 log = logging.getLogger(__name__)
 
 SEGMENTS_MAX = 120.0
-"""Seconds in which the modem asks for all of a message: 100 000 bytes take 6 s of serial line."""
+"""Seconds in which the modem requests all segments of a message: 100 000 bytes take 6 s on the
+serial line."""
 TRANSIT_MAX = 900.0
-"""Seconds after which a message that is no SOS is given up, for now: others may get through."""
+"""Seconds after which a message that is not an SOS is given up for now, because other messages may
+get through."""
 SOS_TRANSIT_MAX = 6 * 3600.0
-"""The same of an SOS: by its maker's word the modem itself has given it up by then."""
+"""The same for an SOS: according to the manufacturer, the modem itself gives up before that."""
 IDLE_LOOKS = 2
-"""Looks in a row that find the modem idle before it is asked what became of the message it has:
-its status was lost."""
+"""Looks in a row that find the modem idle, after which its message is given up: the status was
+lost."""
 CANCEL_MAX = 20.0
-"""Seconds in which the modem tells what came of a message that was given up."""
+"""Seconds in which the modem reports the end of a message that was given up."""
 FILL = imt.SEGMENT_BYTES - imt.CRC_BYTES
-"""Bytes up to which what waits goes in one message: one segment."""
+"""Bytes up to which waiting entries fill one message: one segment."""
 LOST = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
 WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS went first")
 NOBODY_KNOWS = (
@@ -92,7 +94,9 @@ NOBODY_KNOWS = (
 
 @dataclass(slots=True)
 class ImtPace:
-    """What outlives the port: how messages fared, and what came and is not stored yet."""
+    """State that outlives the port: pauses of the link, and received messages that are not stored
+    yet.
+    """
 
     random: randomness.Random
     minimum_bytes: int = 0
@@ -112,9 +116,10 @@ async def run(
     heal: Callable[[], Awaitable[bool]] = no_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Serve one modem for ever: absent, unplugged, without power, SIM or account, it goes on.
+    """Serve one modem forever, also while it is absent, unplugged, or without power, SIM or
+    account.
 
-    `progress` is called at least once a minute and a half.
+    `progress` is called at least every 90 seconds.
     """
 
     async def work() -> None:
@@ -135,7 +140,7 @@ async def run(
 
 
 async def _store_mail(reception: Reception, mail: Mailbag) -> NoReturn:
-    """Put what came on disk, also what is here when the agent stops."""
+    """Store received messages on disk, including those that are here when the agent stops."""
     while True:
         await mail.first()
         with trio.CancelScope(shield=True):
@@ -158,7 +163,7 @@ class ImtDriver:
     progress: Callable[[], None]
 
     async def work(self) -> NoReturn:
-        """Send what is due, for ever. Raises one of `LOST`."""
+        """Send the transmissions that are due, forever. Raises one of `LOST`."""
         self.outbox.fit(Carriage(imt.PAYLOAD_BYTES, FILL, by_bytes(self.pace.minimum_bytes)))
         while True:
             self.progress()
@@ -195,7 +200,7 @@ class ImtDriver:
             log.warning("%s", held)
         self.link.reason = held
 
-    # When there is something to do.
+    # Waiting for the next task.
 
     async def _until_due(self) -> None:
         while not await self._wait(next_look(), self._due, self._urgent_due):
@@ -242,8 +247,10 @@ class ImtDriver:
         await self._transmit(transmission)
 
     async def _transmit(self, transmission: Transmission, *, again: bool = False) -> None:
-        """Have the modem send it, and settle it. Where that ends by an error before all of it was
-        given it has not left, unless it goes `again`: a copy before may have."""
+        """Let the modem send the transmission, and settle it. If an error comes before all segments
+        were given, it has not left, unless this is a repetition (`again`): then an earlier copy
+        may have left.
+        """
         assert self.modem.told.topic is not None
         outgoing = Outgoing(self.modem.told.topic.id, transmission.body)
         try:
@@ -281,12 +288,13 @@ class ImtDriver:
         sos = not urgent and await self._urgent_waits()
         log.info("message %d is given up%s", outgoing.key.id, ": an SOS waits" if sos else "")
         status = await self._give_up(outgoing.key)
-        # Not the link's fault.
+        # The link is not the reason, so no pause follows.
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
 
     async def _until_told(self, key: imt.MessageKey, *, urgent: bool) -> None:
-        """Wait until the modem has told how a message ended, its time is over, it has lost the
-        message and the word of it, or an SOS waits for its place. Raises ImtReset, ImtSilent."""
+        """Wait until one of these happens: the modem reports the end of the message, the time limit
+        is over, the modem has lost the message, or an SOS waits. Raises ImtReset, ImtSilent.
+        """
         events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.has_told, key)]
         if not urgent:
             events.append(partial(self.outbox.ready, urgent=True))
@@ -299,7 +307,7 @@ class ImtDriver:
             idle = idle + 1 if self.modem.told.active is False else 0
 
     async def _give_up(self, key: imt.MessageKey) -> MoStatus:
-        """Cancel a message, and return how it ended: it may have left before."""
+        """Cancel a message and return its final status; it may have left before."""
         if key not in self.modem.ended and await self.modem.cancel(key):
             await self._wait(CANCEL_MAX, partial(self.modem.has_told, key))
         if key in self.modem.ended:
@@ -318,11 +326,13 @@ class ImtDriver:
             log.error("the satellite modem refuses to send: %s", status.means)
         await self.outbox.settle(transmission, _OUTCOMES[status.verdict], reason=status.means)
 
-    # A message whose end nobody saw.
+    # Messages whose end is unknown.
 
     async def _resolve(self, intent: Intent) -> None:
-        """The modem may still have it: then it tells how it ends. If not, the identical bytes go
-        first, but for an SOS: what is doubtful waits for that."""
+        """Query the message's end, because the modem may still have it. If the modem does not know
+        it, send the identical bytes again first, unless an SOS waits: the message in doubt waits
+        for that.
+        """
         transmission = intent.transmission
         if (status := await self._fate(intent)) is not None:
             await self._settle(transmission, status)
@@ -347,8 +357,9 @@ class ImtDriver:
         await self._transmit(transmission, again=True)
 
     async def _fate(self, intent: Intent) -> MoStatus | None:
-        """Return how a message ended that the modem had; None where it does not know it any more,
-        or its end leaves it open whether it left."""
+        """Return the final status of the modem's message; None if the modem no longer knows it, or
+        if the status leaves it in doubt.
+        """
         key = imt.unpacked(intent.at_modem)
         if key is None or intent.modem != self.modem.told.imei or self.modem.told.rebooted:
             return None

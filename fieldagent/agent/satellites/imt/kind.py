@@ -1,4 +1,4 @@
-"""Modems of Iridium Messaging Transport: Certus 9704 and RockBLOCK 9704, by JSPR."""
+"""Modems of Iridium Messaging Transport over JSPR: Certus 9704 and RockBLOCK 9704."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from fieldagent.system.signals import run_breakable
 from fieldagent.wire.errors import RemoteProtocolError
 
 CHECK_MAX = 60.0
-"""Seconds in which the modem is to have answered all that `fieldagent check` asks."""
+"""Seconds in which the modem must answer all queries of `fieldagent check`."""
 
 
 def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
-    """Return what serves the modem of this seat, again after it failed."""
+    """Return the task that serves the modem of this seat, and restarts after failures."""
     return partial(
         imt_driver.run,
         seat.port,
@@ -48,7 +48,7 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
 
 
 def check(port: str, baud: int | None) -> list[Finding]:
-    """Return what the modem answers. Nothing is sent, and nothing costs."""
+    """Return findings about the modem. It sends no message and has no cost."""
     mail = Mailbag()
     speed = LineSpeed(baud, IMT)
     speed.note_silent()

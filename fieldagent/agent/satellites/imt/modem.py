@@ -1,4 +1,6 @@
-"""An Iridium Certus 9704 on an open serial port: requests, their answers, what it says unasked."""
+"""Talks to an Iridium Certus 9704 on an open serial port: requests, answers and unsolicited
+reports.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +27,25 @@ log = logging.getLogger(__name__)
 ANSWER_MAX = 5.0
 """Seconds in which a request is answered."""
 QUIET, QUIET_MAX = 0.5, 5.0
-"""Seconds of silence after opening the port: what the modem still says was asked by someone else;
-and the most that is waited for them, as an active modem may never be silent."""
+"""Seconds of silence after the port is opened, because earlier answers belong to another program;
+and the longest wait for it, because an active modem may never be silent."""
 STATE_MAX = 10.0
-"""Seconds in which the modem becomes active, or tells of its SIM."""
+"""Seconds in which the modem becomes active, or reports its SIM."""
 SETTLES = 0.1
-"""Seconds after it became active in which it refuses messages with 418."""
+"""Seconds after activation in which the modem refuses messages with 418."""
 WAKE_TRIES = 3
 
 
 class ImtSilent(Exception):
-    """A request was not answered in time, or refused where that must not be."""
+    """The modem did not answer a request in time, or refused a request that must succeed."""
 
 
 class ImtReset(Exception):
-    """The modem has lost power, or was reset: it has forgotten what it was told and given."""
+    """The modem lost power or was reset, and has forgotten its settings and messages."""
 
 
 class Mailbag:
-    """MT messages that have come and are not stored yet: the modem has no copy of them."""
+    """Received messages that are not stored yet; the modem has no copy of them."""
 
     def __init__(self) -> None:
         self._waiting: deque[imt.MtMessage] = deque()
@@ -53,12 +55,12 @@ class Mailbag:
         return bool(self._waiting)
 
     def put(self, message: imt.MtMessage) -> None:
-        """Add one that has come."""
+        """Add a received message."""
         self._waiting.append(message)
         self._tell()
 
     def take(self) -> None:
-        """Drop the first, which is stored."""
+        """Remove the first message, which is stored."""
         self._waiting.popleft()
         self._tell()
 
@@ -67,35 +69,36 @@ class Mailbag:
         self._changed = trio.Event()
 
     async def first(self) -> imt.MtMessage:
-        """Wait for one; it stays until `take`."""
+        """Wait for a message and return the first; it stays until `take`."""
         while not self._waiting:
             await self._changed.wait()
         return self._waiting[0]
 
     async def is_empty(self) -> None:
-        """Wait until all are stored."""
+        """Wait until all messages are stored."""
         while self._waiting:
             await self._changed.wait()
 
 
 @dataclass(slots=True)
 class Told:
-    """What the modem has told of itself."""
+    """Facts that the modem has reported about itself."""
 
     imei: str = ""
     rebooted: bool = True
-    """It had no API version when the port was opened: it lost what an earlier run gave it."""
+    """True if it had no API version when the port was opened, so it lost the messages of an earlier
+    run."""
     topic: imt.Topic | None = None
     state: imt.OperationalState | None = None
     sim: imt.SimStatus | None = None
     service: bool | None = None
-    """It sees the network."""
+    """True if it sees the network."""
     active: bool | None = None
-    """It sends or receives a message, or means to; None where it does not tell."""
+    """True if it sends or receives a message, or is about to; None if it does not report it."""
     tells_activity: bool = False
 
     def trouble(self) -> str:
-        """Return why the modem cannot send, for people; empty where it can."""
+        """Return the reason, for people, why the modem cannot send; empty if it can."""
         if self.sim is not None and not self.sim.present:
             return "the modem finds no SIM: put one in, or see imt-sim in docs/satellite.md"
         if self.state is not None and self.state.state != imt.ACTIVE:
@@ -105,15 +108,15 @@ class Told:
 
 
 class Outgoing:
-    """The MO message that the modem has, or is about to get."""
+    """Outgoing message that the modem has, or is about to get."""
 
     def __init__(self, topic: int, body: bytes) -> None:
         self.message = imt.MoMessage(body)
         self.topic = topic
         self.key: imt.MessageKey | None = None
-        """Known from the modem's answer on."""
+        """Known once the modem has answered."""
         self.word: str | None = None
-        """How it ended."""
+        """Final status of the message."""
 
 
 _Lines: TypeAlias = (
@@ -123,8 +126,9 @@ _Lines: TypeAlias = (
 
 @dataclass(slots=True)
 class ImtModem:
-    """Requests and their answers over one open port. `listen` is its only reader: it serves the
-    segments of the message that goes, and collects those of messages that come."""
+    """Requests and answers over one open port. `listen` is the port's only reader: it serves the
+    segments of the outgoing message and collects those of incoming messages.
+    """
 
     port: SerialPort
     link: ChannelLink
@@ -132,25 +136,26 @@ class ImtModem:
     topic_name: str = imt.RAW
     lines: jspr.LineReader = field(default_factory=jspr.LineReader)
     news: trio.Event = field(default_factory=trio.Event)
-    """Set when the modem said something unasked, and then replaced."""
+    """Set when the modem sent an unsolicited report, and then replaced."""
     told: Told = field(default_factory=Told)
     outgoing: Outgoing | None = None
     ended: dict[imt.MessageKey, str] = field(default_factory=dict)
-    """How messages ended since the port was opened; a number that comes again is forgotten."""
+    """Final statuses of messages since the port was opened. A status is removed when its number is
+    used again."""
     given_up: set[imt.MessageKey] = field(default_factory=set)
-    """Messages that the modem was asked to cancel: it gets no more of them."""
+    """Messages that the modem was asked to cancel: it gets no more segments of them."""
     _assembly: imt.MtAssembly = field(default_factory=imt.MtAssembly)
     _starts: bool = True
-    """It is being set up: that it boots is no surprise."""
+    """True during setup, when a boot report is expected."""
     _heard: float = -inf
     _answers: _Lines = field(default_factory=lambda: trio.open_memory_channel[jspr.JsprLine](64))
     _writing: trio.Lock = field(default_factory=trio.Lock)
-    """Held for one line."""
+    """Held while one line is written."""
 
-    # What the modem says.
+    # Reports of the modem.
 
     async def listen(self) -> NoReturn:
-        """Take what the port brings, for ever. Raises ImtReset, PortLost."""
+        """Handle the lines of the port forever. Raises ImtReset, PortLost."""
         while True:
             data = await self.port.read()
             self._heard = trio.current_time()
@@ -174,7 +179,7 @@ class ImtModem:
             log.warning("the modem says what it must not: %s", error)
 
     async def _take_event(self, event: imt.Event | None) -> None:
-        # The first two are steps inside a message: what anybody waits for is its end.
+        # The first two are steps inside a message; the waiting tasks need only its end.
         if isinstance(event, imt.SegmentWanted):
             await self._give(event)
             return
@@ -200,22 +205,22 @@ class ImtModem:
         self.tell()
 
     def tell(self) -> None:
-        """Wake who waits for news: there is some."""
+        """Wake the tasks that wait for news."""
         self.news.set()
         self.news = trio.Event()
 
     def see(self, sky: imt.Constellation) -> None:
-        """Note what the modem sees of the sky."""
+        """Record the modem's view of the network."""
         self.told.service = sky.visible
         self.link.note_signal(sky.bars)
 
     async def _give(self, wanted: imt.SegmentWanted) -> None:
-        """Give a segment at once, from memory: the modem waits for 0.3 s."""
+        """Give a segment from memory at once, because the modem waits only 0.3 s."""
         outgoing = self.outgoing
         if outgoing is None or wanted.key.topic != outgoing.topic or outgoing.word is not None:
             log.info("the modem asks for a message that is not ours any more: it ends by itself")
             return
-        # It may ask before its answer with the number has come.
+        # The modem may request a segment before its answer with the number has arrived.
         if outgoing.key not in (None, wanted.key) or wanted.key in self.given_up:
             log.info("the modem asks for message %d, which was given up", wanted.key.id)
             return
@@ -223,7 +228,9 @@ class ImtModem:
         self.tell()
 
     def _note_key(self, line: jspr.JsprLine) -> None:
-        """The modem has named the message that goes: whatever had that number before is over."""
+        """Record the number that the modem gave to the outgoing message. An earlier message with
+        this number is over.
+        """
         if self.outgoing is None or line.target != "messageOriginate":
             return
         if line.code == jspr.DONE and line.body.get("message_response") == imt.ACCEPTED:
@@ -246,12 +253,12 @@ class ImtModem:
         else:
             self.mail.put(message)
 
-    # What it is asked.
+    # Requests to the modem.
 
     async def ask(self, request: bytes, *, again: bool = True) -> jspr.JsprLine:
-        """Return the answer. What noise made unreadable is said once more, with `again`.
+        """Return the answer. With `again`, a request that noise made unreadable is repeated once.
 
-        Raises ImtReset where the modem has forgotten that it was set up, ImtSilent.
+        Raises ImtReset if the modem has lost its setup, and ImtSilent.
         """
         line = await self._ask(request)
         if line.code in jspr.GARBLED and again:
@@ -264,7 +271,7 @@ class ImtModem:
 
     async def _ask(self, request: bytes) -> jspr.JsprLine:
         target = request.split(b" ")[1].decode("ascii")
-        while True:  # What came too late for the question before.
+        while True:  # Drop late answers to the previous request.
             try:
                 self._answers[1].receive_nowait()
             except trio.WouldBlock:
@@ -273,7 +280,7 @@ class ImtModem:
             await self._write(request)
             while True:
                 line = await self._answers[1].receive()
-                # One that it could not read is answered for no target.
+                # The answer to an unreadable request has no target.
                 if line.target == target or line.code in jspr.GARBLED:
                     return line
         raise ImtSilent(f"{target} was not answered within {ANSWER_MAX:g} s")
@@ -282,10 +289,10 @@ class ImtModem:
         async with self._writing:
             await self.port.write(line)
 
-    # How it is set up.
+    # Setup.
 
     async def start(self) -> None:
-        """Set the modem up as far as it is not yet. Raises ImtSilent, PortLost."""
+        """Set the modem up as far as necessary. Raises ImtSilent, PortLost."""
         await self._until_quiet()
         version = await self._wake_up()
         newest = imt.newest_version(version)
@@ -298,7 +305,7 @@ class ImtModem:
         self.link.facts["imei"] = self.told.imei
         await self._connect_sim()
         await self._activate()
-        # Of API 1.6.0 and later; whatever else is answered, or nothing, it goes without.
+        # Needs API 1.6.0; with any other answer, or none, the agent works without it.
         with suppress(ImtSilent):
             line = await self.ask(jspr.put("messageActivityStatus", enabled=True))
             self.told.tells_activity = line.code in (jspr.DONE, jspr.ALREADY)
@@ -306,7 +313,9 @@ class ImtModem:
         await self.look()
 
     async def _until_quiet(self) -> None:
-        """What is still said belongs to questions of another program, or to its start."""
+        """Wait for silence: lines until then are answers to another program, or belong to the
+        modem's start.
+        """
         with waits.move_on_after(QUIET_MAX):
             while True:
                 before = self._heard
@@ -315,7 +324,9 @@ class ImtModem:
                     return
 
     async def _wake_up(self) -> jspr.JsprLine:
-        """The first request after opening is often answered with 405, or not."""
+        """Return the modem's API versions. The first request after opening is often answered with
+        405, or not at all.
+        """
         for _ in range(WAKE_TRIES):
             try:
                 line = await self.ask(jspr.get("apiVersion"))
@@ -351,7 +362,7 @@ class ImtModem:
         if self._is_active():
             return
         if self.told.state is not None and self.told.state.state != imt.INACTIVE:
-            # Out of a test it goes by way of inactive alone.
+            # From a test state the modem can only become active by way of inactive.
             await self._must(jspr.put("operationalState", state=imt.INACTIVE))
         await self._must(jspr.put("operationalState", state=imt.ACTIVE))
         await self._within(self._is_active)
@@ -366,8 +377,9 @@ class ImtModem:
                 await self.news.wait()
 
     async def look(self) -> None:
-        """Ask what the modem sees and does, and which topics it may use; a new SIM knows none at
-        first. Raises ImtReset, ImtSilent."""
+        """Query the network's visibility, the modem's activity and its topics; a new SIM has no
+        topics at first. Raises ImtReset, ImtSilent.
+        """
         self.told.active = None
         targets = ["constellationState", "operationalState"]
         for target in (*targets, *["messageActivityStatus"] * self.told.tells_activity):
@@ -382,8 +394,9 @@ class ImtModem:
     # Messages.
 
     async def originate(self, outgoing: Outgoing) -> MoStatus | None:
-        """Offer a message to the modem. Return None once it has accepted it and named it, otherwise
-        why not: then nothing has left."""
+        """Offer a message to the modem. Return None once it has accepted and named it, or else the
+        reason for the refusal; then the message has not left.
+        """
         self.outgoing = outgoing
         line = await self.ask(
             jspr.put(
@@ -404,13 +417,14 @@ class ImtModem:
         return None
 
     async def is_given(self, outgoing: Outgoing) -> None:
-        """Wait until the modem has all of it, or does not want it any more."""
+        """Wait until the modem has all segments, or no longer wants them."""
         while not outgoing.message.last_given and outgoing.word is None:
             await self.news.wait()
 
     async def cancel(self, key: imt.MessageKey) -> bool:
-        """Ask the modem to give a message up; whether it tries to. Its status tells what came of
-        it."""
+        """Ask the modem to cancel a message. Return True if it tries; its status reports the
+        result.
+        """
         self.given_up.add(key)
         line = await self.ask(
             jspr.put(
@@ -423,7 +437,7 @@ class ImtModem:
         return line.code == jspr.DONE
 
     async def has_told(self, key: imt.MessageKey) -> None:
-        """Wait until the modem has told how this message ended."""
+        """Wait until the modem has reported the end of this message."""
         while key not in self.ended:
             await self.news.wait()
 
@@ -436,7 +450,7 @@ async def open_modem(
     mail: Mailbag,
     topic: str = imt.RAW,
 ) -> AsyncIterator[ImtModem]:
-    """Open a modem that has answered and is set up; what comes goes to `mail`.
+    """Open a modem that has answered and is set up. Received messages go to `mail`.
 
     Raises ImtReset, ImtSilent, PortLost, RemoteProtocolError.
     """

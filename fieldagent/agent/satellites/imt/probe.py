@@ -1,4 +1,4 @@
-"""What an IMT modem is asked, so that its answer shows that it is there."""
+"""Question that shows if an IMT modem is present."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ IMT = Probe(
     b"\r" + jspr.get("apiVersion"),
     _answers_jspr,
 )
-"""No source that we have names another speed of a 9704 than its own: the usual ones around it."""
+"""Our sources name only one baud rate of a 9704; the others are the usual ones around it."""

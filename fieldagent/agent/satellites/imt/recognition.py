@@ -1,5 +1,6 @@
-"""What a 9704 is asked, so that it says what it is: which versions of JSPR it speaks, and no more.
-None is chosen, and no message is touched."""
+"""Recognises a 9704 by its list of JSPR versions. No version is chosen, and no message is
+touched.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def _answer(said: bytes) -> jspr.JsprLine | None:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Ask which versions of JSPR the modem speaks, and name the newest. Raises PortLost."""
+    """Query the JSPR versions of the modem, and report the newest. Raises PortLost."""
     answer = await answer_to(line, jspr.get(TARGET), _answer)
     newest = ""
     if answer is not None:
