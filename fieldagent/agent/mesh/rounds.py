@@ -59,8 +59,8 @@ TELLS_MAX, TELL_AGAIN = 3, 30.0
 """How often the sender is notified that the hub has its item, because the notice is not confirmed,
 and the seconds from the first notice to the second. The third follows after four times as long."""
 SOS_BLIND, SOS_ALONE = 3, 8
-"""How often an SOS is repeated although no station is known to be missing it, because such a station's
-hello may be lost. The second number is for an SOS that no station has confirmed."""
+"""How often an SOS is repeated although no station is known to be missing it, because the hello of
+such a station may be lost. The second number is for an SOS that no station has confirmed."""
 ENOUGH = 2
 """Number of other stations heard repeating an SOS for which we skip our turn."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
@@ -373,7 +373,7 @@ class Rounds:
         return again
 
     def _goes_again(self, item: OnItsWay, now: float) -> tuple[bool, list[int]]:
-        """Return True if the SOS is repeated now, and the stations that are known to be missing it."""
+        """Return True if the SOS is repeated now, and the stations known to be missing it."""
         item.due = inf
         lacking = self.missing(item)
         blind = not lacking and self._goes_blindly(item)
