@@ -1,4 +1,4 @@
-"""The settings of a people's radio."""
+"""Settings of a people's radio."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ RADIOS = {
     "aprs": "fieldagent.agent.people.aprs:RADIO",
     "auto": "fieldagent.agent.people.auto:RADIO",
 }
-"""By what `mesh-protocol` calls them. A new one is a module of `agent/people/`, and a line here."""
+"""People's radios by their name in `mesh-protocol`. To add one, add a module in `agent/people/`,
+and a line here."""
 
 
 class PeopleSettings(NamedTuple):
-    """As `KEYS` has them, in that order."""
+    """Settings in the order of `KEYS`."""
 
     port: str | None = None
     protocol: str = "auto"
     people: Mapping[str, str] | None = None
-    """Whom this kit knows by itself: names by handle."""
+    """People that the kit itself knows: names by handle."""
     join_code: str | None = None
     word: str = "@hub"
     credits_per_day: int | None = None
-    """None where nobody has set it: see `CREDITS_PER_DAY`."""
+    """None if it is not set: see `CREDITS_PER_DAY`."""
     positions: int = 0
     callsign: str = ""
     baud: int = 9600
     calls: Collection[str] = ()
-    """Stations that are taken in, as `is_among` has them."""
+    """Admitted stations, in the form that `is_among` reads."""
     sos: Collection[str] = ()
-    """Of these, whose SOS is believed."""
+    """Admitted stations whose SOS is accepted."""
 
 
 CREDITS_PER_DAY = 20
-"""What each person's messages may cost where nobody has set it; nothing where nothing proves whose
-they are."""
+"""Default credits per day for each person; an unauthenticated person has none by default."""
 
 
 _NAME = r"(?=[0-9]*[A-Za-z])(?=[A-Za-z]*[0-9])[A-Za-z0-9]{3,6}"
@@ -49,8 +49,9 @@ _HANDLE = rf"![0-9a-fA-F]{{8}}|[0-9a-fA-F]{{64}}|{_CALL}"
 
 
 def is_among(handle: str, calls: Collection[str]) -> bool:
-    """Return whether a list of calls holds a station's: `hb9abc-*` is that call with whatever SSID,
-    and `*` everybody."""
+    """Return True if a list of callsigns contains a station. `hb9abc-*` means that callsign with
+    any SSID, and `*` means all stations.
+    """
     return any(each in calls for each in (handle, f"{handle.partition('-')[0]}-*", "*"))
 
 

@@ -1,1 +1,1 @@
-"""People's radios: what a person with a phone and a handheld says to the kit, and is told back."""
+"""People's radios: messages between the kit and people with a phone and a handheld."""

@@ -1,10 +1,11 @@
-"""Which of what comes in is for a person with a handheld, and the text that they get.
+"""Selects inbound items for people with handhelds, and writes their texts.
 
-It is a hook like the others: what it has handed over is on disk, on its way to the person.
+This is a hook like the others: an item counts as handed over when its text is on disk for the
+person.
 
-    to a user whose handheld is known       the hub's address
-    a message that begins with `@name `     anybody's who cannot address otherwise
-    a word about an SOS of this kit's       all who are in it
+ to a user whose handheld is known       addressed by the hub
+ a message that begins with `@name `     from any sender who has no other way to address it
+ an update about this kit's SOS          for all people in that SOS
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ NAME = "people's radio"
 
 
 def people_hook(known: Handles, lasts: int) -> Hook:
-    """Return the hook that hands texts to people's radios. `lasts`: seconds for which a text is
-    tried."""
+    """Return the hook that hands texts to people's radios. `lasts` is the time in seconds for which
+    a text is tried.
+    """
     return Hook(NAME, partial(_hand_over, known, lasts))
 
 
@@ -36,7 +38,8 @@ async def _hand_over(known: Handles, lasts: int, delivery: Delivery) -> Handover
     text = _text(event, sender.get("name") or sender["id"])
     now = journal.clock.now()
     for handle in handles if text else ():
-        # One who is addressed alone is known by the request, for the receipt to its sender.
+        # If there is only one addressee, keep the request's id, so that its sender gets the
+        # receipt.
         request = delivery.request_id
         if len(handles) > 1:
             request = f"{request} {handle}"
@@ -60,7 +63,7 @@ def _handles(known: Handles, event: Mapping[str, Any]) -> list[str]:
 
 
 def _called(event: Mapping[str, Any]) -> str:
-    """Return the name that a message begins with, as `@Ada come back`; else nothing."""
+    """Return the name at the start of a message such as `@Ada come back`, or an empty string."""
     first = event.get("content", "").partition(" ")[0]
     return first[1:].rstrip(":,") if first.startswith("@") else ""
 

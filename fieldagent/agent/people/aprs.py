@@ -1,15 +1,16 @@
-"""APRS stations at a KISS TNC as people's radio: their positions, and messages to the kit's call.
+"""APRS stations at a KISS TNC as a people's radio: their positions, and messages to the kit's
+callsign.
 
-    their call            is who they are, by their own word: nothing proves it
-    who is heard          are those that the door lets in (`aprs_door`)
-    an acknowledgement    goes out once the message is on disk, and again for each repetition; it is
-                          the sign for that, too. What is not taken is rejected
-    other signs           are texts: there are no reactions
-    an emergency          of Mic-E is an alert
-    an object             is a point that its sender marks; where that is itself, it does not say
-    by APRS-IS            comes what says nothing of who is near: it is not acknowledged
+ their callsign        is their identity, but it is not authenticated
+ admitted stations     are decided by `aprs_door`
+ an acknowledgement    is sent once the message is on disk, and again for each repetition; it also
+                       replaces that sign. A refused message is rejected
+ other signs           are texts, because APRS has no reactions
+ an emergency          of Mic-E is an alert
+ an object             is a point that its sender marks, not the sender's own position
+ APRS-IS               carries packets that do not show who is near: they are not acknowledged
 
-Without a call of its own the kit transmits nothing.
+Without a callsign of its own the kit does not transmit.
 """
 
 from __future__ import annotations
@@ -66,19 +67,20 @@ PATH = (ax25.Callsign("WIDE1", 1), ax25.Callsign("WIDE2", 1))
 WRITE_MAX = 10.0
 """Seconds in which a TNC takes a frame from its line."""
 ACK_AFTER = 1.0, 3.0
-"""Seconds before an answer, so that it does not meet the digipeated copy of what it answers."""
+"""Lowest and highest delay of an acknowledgement in seconds, so that it does not collide with the
+digipeated copy of the message."""
 ACK_MAX = 20.0
-"""Seconds in which a message is acknowledged, for each of its two times on the air."""
+"""Seconds to wait for an acknowledgement, for each of the two transmissions of a message."""
 SAME_ID, SAME_TEXT = 1800.0, 28.0
-"""Seconds within which a message with an id, or one without, is the same again."""
+"""Seconds within which an equal message counts as a repetition, with an id and without."""
 REMEMBERED_MAX = 1000
 WAITING_MAX = 200
-"""Things heard that wait for the desk: of what comes beyond that nothing is acknowledged."""
+"""Most received things that wait for the desk; messages beyond that are not acknowledged."""
 IDS = 36**wire.ID_MAX
 PRECISIONS = (PRECISE, 18, 14, 11, 8)
-"""Bits that are true of a position that leaves out so many digits."""
+"""Valid bits of a position, by its number of omitted digits."""
 LOOK_ALIKES = str.maketrans("|~{\r\n", "/-(  ")
-"""For what a message may not hold."""
+"""Replacements for characters that a message may not contain."""
 TO_ALL = re.compile("ALL|CQ|QST|BLN.*")
 LISTENS_ONLY = "listens only: it has no mesh-callsign"
 CAVEAT = "by APRS, unproved call sign"
@@ -86,19 +88,19 @@ CAVEAT = "by APRS, unproved call sign"
 
 @dataclass(slots=True)
 class _HeardMessage:
-    """One that was heard, until it is too old to be repeated."""
+    """A received message, until it is too old to be repeated."""
 
     number: int
     until: float
     is_kept: bool = False
-    """It is on disk."""
+    """True once it is on disk."""
 
 
 @dataclass(slots=True)
 class _HeardThing:
     heard: FromHandheld
     key: tuple[str, str, str] | None = None
-    """By which its message is remembered: station, id and text."""
+    """Key of its message: station, id and text."""
 
 
 class AprsPeople:
@@ -125,14 +127,14 @@ class AprsPeople:
         self._heard: deque[_HeardThing] = deque()
         self._news = trio.Event()
         self._taken: _HeardThing | None = None
-        """What the desk has in hand."""
+        """The thing that the desk is handling now."""
         self._named: set[str] = set()
         self._messages: dict[tuple[str, str, str], _HeardMessage] = {}
         self._asked: dict[tuple[str, str], tuple[trio.Event, list[bool]]] = {}
-        """What is said of messages of ours, by station and id."""
+        """Answers to our messages, by station and id."""
 
     async def listen(self) -> NoReturn:
-        """Take in what the TNC hears. Raises PortLost."""
+        """Receive from the TNC. Raises PortLost."""
         while True:
             for kind, content in self._deframer.receive_data(await self._line.read()):
                 if kind != kiss.DATA:
@@ -147,7 +149,7 @@ class AprsPeople:
 
     def _judge(self, frame: ax25.Frame, heard: AprsHeard) -> None:
         if heard.source == self._own:
-            # A gateway's copy of what the kit itself sent.
+            # A gateway's copy of our own packet.
             return
         now, raw = trio.current_time(), (str(frame.destination), frame.info)
         became = self._door.judge(heard, raw, self._own, now)
@@ -216,8 +218,9 @@ class AprsPeople:
         self._hear(heard, number, Spoken(words, True, alert=True))
 
     def _take_object(self, heard: AprsHeard, thing: AprsObject) -> None:
-        """One is repeated for hours: it has the same number each time, until it says another thing.
-        What is taken off the map stays where it is marked."""
+        """Take in an object, which is repeated for hours. It keeps its number until its content
+        changes. An object that is removed from the map stays where it was marked.
+        """
         place, name = thing.there, thing.name or "?"
         mark = int.from_bytes(sha256(name.encode()).digest()[:4], "big")
         text = f"{name}\0{place.latitude}\0{place.longitude}\0{place.comment}"
@@ -249,14 +252,15 @@ class AprsPeople:
         self._hear(heard, number, spoken, key if is_ours and message.id else None)
 
     def _number(self, *what: str) -> int:
-        """Return the same for the same within half an hour, whether the kit started anew in it or
-        not: stations count their messages from 1 after each start of theirs."""
+        """Return the same number for the same content within half an hour, even if the kit
+        restarts, because stations count their messages from 1 after each start.
+        """
         since = int(self._clock() // SAME_ID)
         text = "\0".join((*what, str(since)))
         return int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
 
     async def receive(self) -> FromHandheld:
-        # Whoever asks for the next has the last on disk.
+        # A call for the next thing means that the last one is on disk.
         self._settle(has_it=True)
         while not self._heard:
             self._news = trio.Event()
@@ -271,7 +275,7 @@ class AprsPeople:
         if has_it and taken.key in self._messages:
             self._messages[taken.key].is_kept = True
         elif not has_it:
-            # Repeated, it is another try.
+            # A repetition then counts as a new attempt.
             self._messages.pop(taken.key, None)
         self._answer(taken.heard.handle, taken.key[1], has_it=has_it)
 
@@ -283,7 +287,7 @@ class AprsPeople:
         await self._send(wire.write_answer(handle.upper(), number, has_it=has_it))
 
     async def _send(self, info: bytes) -> None:
-        """Raises PortLost and RadioLost."""
+        """Transmit a frame. Raises PortLost and RadioLost."""
         assert self._call is not None
         frame = ax25.encode(ax25.Frame(self._call, DESTINATION, info, PATH))
         async with self._writes:
@@ -310,7 +314,9 @@ class AprsPeople:
         return await self._say(handle, text, _id(number))
 
     async def refuse(self, heard: FromHandheld, why: str) -> None:
-        """Refuse by a rejection: the sender's station shows that, and asks for no text."""
+        """Refuse a message with an APRS rejection, which the sender's station shows; a text is not
+        needed.
+        """
         self._settle(has_it=False)
 
     async def _say(self, handle: str, text: str, number: str) -> TextOutcome:
@@ -332,7 +338,7 @@ class AprsPeople:
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
         if sign == signs.KEPT:
-            return TextOutcome(True, "")  # the acknowledgement has said it
+            return TextOutcome(True, "")  # The acknowledgement has already shown it.
         text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
         return await self.say(handle, text, self.new_number())
 
@@ -347,7 +353,7 @@ def _id(number: int) -> str:
 
 
 def is_handle(handle: str) -> bool:
-    """Return whether a handle is a call, in lower case."""
+    """Return True if a handle is a callsign in lower case."""
     return re.fullmatch(r"[a-z0-9]{1,9}(?:-[a-z0-9]{1,2})?", handle) is not None
 
 
@@ -355,8 +361,9 @@ def is_handle(handle: str) -> bool:
 async def open_aprs(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[AprsPeople]:
-    """Open the line to the APRS radio and listen to it. Raises RadioLost and PortLost, in groups.
-    `clock` gives Unix time."""
+    """Open the line to the APRS radio and receive from it. `clock` returns Unix time. Raises
+    RadioLost and PortLost, in groups.
+    """
     async with open_line(place.port, place.baud, TCP_PORT) as line, trio.open_nursery() as nursery:
         link.facts["node"] = place.callsign or LISTENS_ONLY
         link.reason = ""

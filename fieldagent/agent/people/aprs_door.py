@@ -1,9 +1,8 @@
-"""Decides which frames on an APRS frequency are looked at: everybody hears everybody there.
+"""Admits frames on an APRS frequency, where all stations hear each other.
 
-unlisted    of a station that the kit does not know and no setting names
-copies      the same frame again, as digipeaters send it
-limited     more came than is taken; what is for the kit, or calls for help, counts by itself
-taken       the others
+unlisted    from a station that the kit does not know and no setting names copies      the same
+frame again, as digipeaters send it limited     above the rate limit; frames for the kit and calls
+for help have their own limit taken       all other frames
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from fieldagent.system.rate import Rate
 from fieldagent.wire.aprs import AprsAnswer, AprsEmergency, AprsHeard, AprsMessage, AprsPosition
 
 COPY, COPY_TO_US = 28.0, 5.0
-"""Seconds within which the same is a copy. A station repeats a message that was not acknowledged,
-and is to hear that it is: what is for the kit is a copy for a shorter time."""
+"""Seconds within which an equal frame counts as a copy: of any frame, and of a frame for the kit.
+The second is shorter, because a station repeats a message until it is acknowledged."""
 REMEMBERED_MAX = 1_000
 RATE = Rate(per_minute=60, burst=60)
-"""Frames of all stations together that are looked at, and as many for the kit beside them: each is
-a write or two of the journal."""
+"""Admitted frames of all stations together, and as many again for the kit. Each frame takes one or
+two writes of the journal."""
 
 
 class AprsDoor:
-    """`admits` says of a handle whether its station is listed."""
+    """Admission of frames. `admits` returns True if the station of a handle is listed."""
 
     def __init__(self, admits: Callable[[str], bool]) -> None:
         self._admits = admits
@@ -32,8 +31,9 @@ class AprsDoor:
         self._next = {False: 0.0, True: 0.0}
 
     def judge(self, heard: AprsHeard, frame: tuple[str, bytes], own: str, now: float) -> str:
-        """Return what becomes of a frame, which is its destination and its information. `own` is
-        the kit's call; `now` is of any clock that only goes on, in seconds."""
+        """Return the decision about a frame, given its destination and information. `own` is the
+        kit's callsign; `now` is from any monotonic clock, in seconds.
+        """
         if not self._admits(heard.source.lower()):
             return "unlisted"
         what = heard.what

@@ -1,5 +1,6 @@
-"""Whichever firmware answers at `mesh-port`: asked for at each opening, as another radio may have
-been plugged in."""
+"""Detects the firmware at `mesh-port` at each opening, because another radio may have been plugged
+in.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 
 NAME = "auto"
 FACT = "protocol"
-"""Of the link's facts: which firmware was found."""
+"""Name of the link's fact that contains the detected firmware."""
 
 
 def _recognitions() -> list[Recognition]:
@@ -29,7 +30,7 @@ def _recognitions() -> list[Recognition]:
 
 
 async def firmware_at(place: str) -> str:
-    """Return which firmware answers there, by its name. Raises RadioLost and PortLost."""
+    """Return the name of the firmware at a port. Raises RadioLost and PortLost."""
     kinds = _recognitions()
     ports = [0] if is_serial(place) else [each.tcp_port for each in kinds]
     lost: PortLost | None = None
@@ -55,8 +56,9 @@ async def firmware_at(place: str) -> str:
 async def open_whichever(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[PeopleRadio]:
-    """Open the radio by the firmware that it has. Raises RadioLost and PortLost, in groups. `clock`
-    gives Unix time."""
+    """Open the radio with the driver of its firmware. `clock` returns Unix time. Raises RadioLost
+    and PortLost, in groups.
+    """
     name = await firmware_at(place.port)
     if link.facts.get(FACT) != name:
         log.info("the people's radio at %s has the firmware %s", place.port, name)

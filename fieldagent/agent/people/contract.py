@@ -1,9 +1,9 @@
-"""What a people's radio and the agent promise each other.
+"""The contract between a people's radio and the agent.
 
-A people's radio is one module with a `PeoplesRadio`, named in `people_settings.RADIOS`. It speaks
-to the handhelds of people who never heard of us, by the firmware that these have. A handheld is
-known by its *handle*, which is what its firmware calls it for good: of Meshtastic `!a1b2c3d4`, of
-MeshCore the public key in 64 hexadecimal digits, of APRS the call in lower case.
+A people's radio is a module with a `PeoplesRadio`, named in `people_settings.RADIOS`. It talks to
+people's handhelds with their usual firmware; these need not know the kit. A handheld is identified
+by its *handle*, a permanent name of its firmware. Meshtastic: `!a1b2c3d4`. MeshCore: the public key
+in 64 hexadecimal digits. APRS: the callsign in lower case.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PRECISE = 32
-"""Bits of a position that nobody has blurred."""
+"""Valid bits of an exact position."""
 
 
 class HandheldSignal(NamedTuple):
-    """How a packet was heard; None where the radio does not say."""
+    """Reception of a packet; None for values that the radio does not report."""
 
     rssi: int | None = None
     snr: float | None = None
     hops: int | None = None
-    """Radios that repeated it on its way."""
+    """Number of radios that repeated it."""
 
 
 class Spoken(NamedTuple):
@@ -37,19 +37,19 @@ class Spoken(NamedTuple):
 
     text: str
     direct: bool
-    """To the kit alone, and not on a channel."""
+    """True if it was sent to the kit alone, not on a channel."""
     channel: str = ""
     alert: bool = False
     key: bytes = b""
-    """The public key that proves whose it is; empty where nothing does."""
+    """Public key that authenticates the sender; empty if the sender is unauthenticated."""
     answers: int | None = None
-    """The packet of ours that it answers."""
+    """Number of our packet that it answers."""
     reaction: bool = False
-    """It is a sign on that packet, and no text."""
+    """True if it is a reaction to that packet, not a text."""
 
 
 class Named(NamedTuple):
-    """Holder a handheld's person is, by their own word."""
+    """Name and key that a handheld announces for its person; not authenticated."""
 
     name: str
     key: bytes
@@ -58,18 +58,18 @@ class Named(NamedTuple):
 class Located(NamedTuple):
     where: Location
     precision: int = PRECISE
-    """Bits of it that are true; fewer than `PRECISE` where it is blurred on purpose."""
+    """Valid bits of the position; fewer than `PRECISE` if it is blurred on purpose."""
 
 
 def located(where: Location, precision: int = PRECISE) -> Located | None:
-    """Return a position, or None if it is nowhere: the handheld is there, and has no fix."""
+    """Return a position, or None if it is the null position: then the handheld has no fix."""
     blur = 2 ** (PRECISE - precision) * 1e-7
     nowhere = is_nowhere(where.latitude, where.longitude, blur)
     return None if nowhere else Located(where, precision)
 
 
 class Marked(NamedTuple):
-    """A point that a person has marked; a later one with the same number takes its place."""
+    """A point that a person has marked; a later one with the same number replaces it."""
 
     mark: int
     latitude: float
@@ -77,107 +77,115 @@ class Marked(NamedTuple):
     name: str
     notes: str
     lasts: int | None
-    """Seconds; None where it does not end."""
+    """Seconds until it ends; None if it does not end."""
 
 
 class Powered(NamedTuple):
     battery: int
-    """Per cent."""
+    """Charge in percent."""
 
 
 class FromHandheld(NamedTuple):
-    """One thing that came from a handheld."""
+    """One thing received from a handheld."""
 
     handle: str
     number: int
-    """Of the packet; 0 where the radio tells of itself what it knew before."""
+    """Number of the packet; 0 if the radio reports earlier knowledge of its own."""
     what: Spoken | Named | Located | Marked | Powered | None
-    """None where it is nothing for us: the handheld is there."""
+    """None if the content is not for the kit; the handheld is in range."""
     signal: HandheldSignal = HandheldSignal()
     over_internet: bool = False
-    """It came by somebody's MQTT server, and says nothing of who is near."""
+    """True if it came over an MQTT server, so it does not show who is near."""
 
 
 class TextOutcome(NamedTuple):
-    """What is known of a text that was given to the radio."""
+    """Result of a text that was given to the radio."""
 
     there: bool
-    """The person's radio says that it has it. Whether a person has read it, it does not know."""
+    """True if the person's radio confirms it. This does not mean that a person has read it."""
     why: str
-    """For people, where it is not there."""
+    """Reason for people, if it was not confirmed."""
     too_early: bool = False
-    """The kit's own radio takes none so soon after another: of the person that says nothing."""
+    """True if the kit's own radio refused it because it came too soon after another; this does not
+    reflect on the person's radio."""
 
 
 class HandheldPlace(NamedTuple):
-    """Where a people's radio is, and what it needs there."""
+    """Port of a people's radio, and its settings."""
 
     port: str
     """A serial port, or `tcp://host`."""
     callsign: str = ""
-    """The kit's own, where its radio works by calls."""
+    """The kit's own callsign, for a radio that uses callsigns."""
     baud: int = 9600
-    """Of a serial port whose firmware prescribes none."""
+    """Baud rate of a serial port whose firmware does not prescribe one."""
     admits: Callable[[str], bool] = lambda handle: True
-    """Whom the kit takes in, by handle, where its radio hears everybody on a frequency."""
+    """Returns True if the kit accepts this handle; used if its radio hears all stations on a
+    frequency."""
     note: Callable[[str], None] = lambda became: None
-    """Counts a frame there, by what became of it."""
+    """Counts a received frame, by the decision about it."""
 
 
 class PeopleRadio(Protocol):
-    """Raises RadioLost and PortLost once the radio is gone."""
+    """Radio for messages to people. Its methods raise RadioLost and PortLost when the radio is
+    gone.
+    """
 
     text_bytes: int
-    """Most bytes of a text in UTF-8."""
+    """Longest text in bytes of UTF-8."""
     has_signs: bool
-    """A sign is put on a message of theirs. Where it has none, a text takes its place."""
+    """True if the firmware has reactions; if not, a text replaces a sign."""
 
     async def receive(self) -> FromHandheld:
-        """Wait for the next thing that is heard."""
+        """Wait for the next received thing and return it."""
 
     def new_number(self) -> int:
-        """Return a number for a packet, by which answers name it."""
+        """Return a number for a packet, which answers refer to."""
 
     async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
-        """Send a direct message, and wait until it is known whether it is there."""
+        """Send a direct message, and wait for the result."""
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
-        """Put a sign on a message of theirs; where the radio has no signs, send it with `words`,
-        which say the same and which message it is."""
+        """Add a sign to a person's message. If the radio has no signs, send it with `words`, which
+        explain it and name the message.
+        """
 
     async def refuse(self, heard: FromHandheld, why: str) -> None:
-        """Let a person know that what they wrote last is not taken, by a sign of the firmware's or
-        by `why`, for people; empty where a text tells them."""
+        """Notify a person that their last message was refused, with a sign of the firmware or with
+        `why`, a text for people. `why` is empty if a text is sent separately.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class PeoplesRadio:
-    """Describes one kind of people's radio."""
+    """One kind of people's radio."""
 
     name: str
-    """What `mesh-protocol` calls it."""
+    """Name in `mesh-protocol`."""
     means: str
-    """For people."""
+    """Text for people."""
     open: Callable[
         [HandheldPlace, ChannelLink, Callable[[], float]],
         AbstractAsyncContextManager[PeopleRadio],
     ]
-    """Opens the one at a place, with a clock of Unix time. Raises RadioLost and PortLost, in
+    """Opens the radio at a place, with a clock of Unix time. Raises RadioLost and PortLost, in
     groups."""
     is_handle: Callable[[str], bool]
-    """Whether a handle is of that kind: a person may have radios of several."""
+    """Returns True if a handle is of this kind, because a person may have radios of
+    several kinds."""
     recognition: Callable[[], Recognition] | None = None
-    """Loads how it is recognised at a port; None: it tells nobody which it is."""
+    """Loads the recognition of this kind at a port; None if it cannot be recognised."""
     caveat: str = ""
-    """Stands beside all that comes by it, where nothing proves whose it is. What such a one says
-    raises an SOS or costs anything only where a setting says so, and where they are is a tracker's
-    position at the hub."""
+    """Warning that is shown with everything that comes over an unauthenticated radio. Such a sender
+    can raise an SOS or cause costs only if a setting allows it, and the hub shows their position
+    as a tracker's."""
 
 
 SHORT_KEY = 12
 
 
 def in_short(handle: str) -> str:
-    """Return a handle as it stands in a text for people: of a public key the beginning, by which
-    MeshCore's apps show it, too."""
+    """Return a handle for texts to people; of a public key only the start, as MeshCore's apps show
+    it.
+    """
     return handle[:SHORT_KEY] if len(handle) == 64 else handle

@@ -1,27 +1,27 @@
-"""Decides what becomes of what a person's handheld says, and puts it on disk.
+"""Handles everything that a person's handheld sends, and stores it.
 
-| heard                      | known person                 | guest                  |
+| received                   | known person                 | guest                  |
 |----------------------------|------------------------------|------------------------|
-| direct text                | Package of that person       | told once a day why not|
-| text on a channel          | only behind the kit's word   | nothing                |
-| `SOS …`, `MAYDAY …`, alert | the kit's SOS, by their name | an SOS of their own    |
-| `SOS CANCEL`               | their own SOS is called off  | the same               |
+| direct text                | Package of that person       | refused, explained daily|
+| text on a channel          | only after the kit's word    | ignored                |
+| `SOS …`, `MAYDAY …`, alert | the kit's SOS, in their name | an SOS of their own    |
+| `SOS CANCEL`               | cancels their own SOS        | the same               |
 | position                   | kept, the newest             | the same               |
-| waypoint                   | Package                      | nothing                |
-| name and key               | kept; another key is told    | the same               |
+| waypoint                   | Package                      | ignored                |
+| name and key               | kept; another key is reported| the same               |
 | battery                    | kept, never sent on          | the same               |
 
-What came over the Internet (MQTT) is not taken. An SOS of it is a notice. A packet counts once in
-24 hours.
+Packets that came over the Internet (MQTT) are not accepted; an SOS among them gives a notice. A
+packet counts once in 24 hours.
 
-Where nothing proves who somebody is (`Desk.caveat`), it stands beside all that they say, and
+If senders are unauthenticated (`Desk.caveat`), that warning is added to everything they send, and
 
-| heard                      | known person                 | guest                  |
+| received                   | known person                 | guest                  |
 |----------------------------|------------------------------|------------------------|
 | `SOS …`, `MAYDAY …`, alert | a message, and a notice      | a notice               |
-| the same, of `mesh-sos`    | an SOS of their own          | the same               |
+| the same, in `mesh-sos`    | an SOS of their own          | the same               |
 | position                   | a tracker's at the hub       | kept, the newest       |
-| whatever                   | costs nothing, or one budget has it for all           |
+| anything                   | costs nothing, or one budget pays for all             |
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ log = logging.getLogger(__name__)
 DISTRESS = re.compile(r"\s*(sos|mayday)\b[\s:,.!-]*", re.IGNORECASE)
 CANCEL = re.compile(r"\s*sos\s+cancel\b", re.IGNORECASE)
 ADDRESS = re.compile(r"\+[0-9]{6,15}|[^\s@]+@[^\s@]+\.[^\s@]+")
-"""A telephone number, or an e-mail address."""
+"""A telephone number or an e-mail address."""
 JOIN = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
 REPLY_LASTS = 3600.0
-"""Seconds for which an answer of the kit's is tried."""
+"""Seconds for which the kit's reply is tried."""
 GUESSES_A_DAY = 5
-"""Codes that one handheld may try."""
+"""Number of codes that one handheld may try per day."""
 KM_A_DEGREE = 111.2
 
 RAISED = (
@@ -123,7 +123,7 @@ class Desk:
     settings: PeopleSettings
     proof_keys: list[bytes]
     caveat: str = ""
-    """As `PeoplesRadio` has it."""
+    """See `PeoplesRadio.caveat`."""
     unbelieved: Unbelieved = field(default_factory=Unbelieved)
 
     @property
@@ -132,8 +132,9 @@ class Desk:
         return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
 
     async def take(self, heard: FromHandheld) -> bool:
-        """Return, once what it became is on disk, whether it was taken; False of what its writer is
-        told is not. Raises what the journal raises."""
+        """Handle a received thing. Return True if it was accepted and is on disk, and False if its
+        sender must be notified of the refusal. Raises the journal's errors.
+        """
         await self._note(heard)
         what = heard.what
         if isinstance(what, Named):
@@ -263,7 +264,9 @@ class Desk:
             log.warning("%s: %s", in_distress(person, FROM_AFAR), said.text)
 
     async def _take_unbelieved(self, heard: FromHandheld, said: Spoken) -> bool:
-        """A call for help that anybody could have sent: people see it, and nobody is rung."""
+        """Handle a call for help from an unauthenticated sender: people see it, but no alarm is
+        raised.
+        """
         person = self.who(heard.handle)
         self.unbelieved.note(heard.handle, self.journal.clock.now())
         log.warning("%s: %s", in_distress(person), said.text)
@@ -276,7 +279,9 @@ class Desk:
         return taken
 
     async def _turn_away(self, heard: FromHandheld, said: Spoken) -> bool:
-        """Tell a guest once a day why nothing of theirs goes; an alert's radio asks for no text."""
+        """Explain to a guest once a day why their messages are not sent; an alert gets no text.
+        Return False.
+        """
         if said.direct and not said.alert:
             template = STRANGER if self.caveat else GUEST
             words = template.format(handle=in_short(heard.handle))
@@ -309,7 +314,7 @@ class Desk:
         is_direct = said is not None and said.direct and not said.alert
         earlier = outbound.by_idempotency_key(self.journal, _key(heard))
         if earlier is not None:
-            # An object is repeated for days: what it may cost was decided then.
+            # An object is repeated for days; its cost was decided at its first arrival.
             await self._know(heard, earlier.sequence if is_direct else None)
             return True
         affordable, price = self._afford(heard, package)
@@ -324,7 +329,7 @@ class Desk:
         return True
 
     def _afford(self, heard: FromHandheld, package: Package) -> tuple[Package | None, int]:
-        """Return it as it may go, with what that may cost; None where it may not go at all."""
+        """Return the Package with its affordable channels, or None, and its price in credits."""
         if self.caveat:
             plan = self.toll.afford(heard.handle, heard.number, package, self._credits)
             return (plan.package if plan.goes else None), plan.price
@@ -334,12 +339,12 @@ class Desk:
 
     async def _raise(self, heard: FromHandheld, said: Spoken) -> None:
         person = self.who(heard.handle, said.key if said.direct else None)
-        # Anybody can send what nothing proves: it opens an incident of its own.
+        # An unauthenticated sender opens an incident of their own, because any radio could send it.
         unproved = "" if person.is_known and not self.caveat else heard.handle
         handheld = handhelds.handheld(self.journal, heard.handle)
         text = DISTRESS.sub("", said.text, count=1).strip()
         radio = ", ".join(filter(None, (in_short(heard.handle), self.caveat)))
-        # A tracker's position is on no incident's map: words say it.
+        # A tracker's position is not shown on an incident's map, so the text contains it.
         place = _in_words(handheld) if self.caveat else _roughly(handheld)
         who_and_where = f"{person.name} ({radio}){place}"
         content = f"SOS from {who_and_where}: {text}" if text else f"SOS from {who_and_where}"
@@ -355,7 +360,8 @@ class Desk:
             position = _placed(person, where, priority=SOS_PRIORITY)
             if unproved:
                 position, _ = await self._afford_sos(position)
-            # Taken back meanwhile, it is over: a position alone raises no other.
+            # The incident may have been canceled meanwhile; a position alone does not raise
+            # another.
             with suppress(IncidentOver):
                 await self.intake.accept(position, f"{_key(heard)} position", joins=number)
         joined = handhelds.join_sos(number, heard.handle, raised=is_first)
@@ -367,8 +373,9 @@ class Desk:
         await self._know(heard, standing.sequence if said.direct else None)
 
     async def _afford_sos(self, package: Package) -> tuple[Package, str]:
-        """Return it on the channels that the budget of an SOS of others pays for, and why it may
-        not take the others."""
+        """Return the Package with the channels that the budget for other people's SOS can pay, and
+        the reason why the other channels are left out.
+        """
         plan = self.toll.afford_sos(package)
         await self.toll.take_sos(plan.price)
         return plan.package, plan.why
@@ -391,10 +398,10 @@ class Desk:
             over = is_theirs and all(each.called_off for each in others)
             over = over and not has_own_words(self.journal, open_incident.number)
             if over:
-                # Another's SOS may be heard next: no session is waited for.
+                # Do not wait for a session, because another person's SOS may be next.
                 ending = self.cancellation, self.intake, self.proof_keys, open_incident.number
                 await call_off(self.journal, *ending, within=0.0)
-            # Last: where power fails before it is over, they may say so once more.
+            # Store this last: if power fails before the SOS is over, the person can cancel again.
             await self.journal.persist(handhelds.leave_sos(open_incident.number, heard.handle))
             await self._reply(heard, CALLED_OFF if over else STAYS)
         await self._know(heard, None)
@@ -416,7 +423,7 @@ class Desk:
         return right
 
     def who(self, handle: str, key: bytes | None = None) -> Holder:
-        """Return who has that radio, with what is to be said beside their name."""
+        """Return the holder of that radio, with the warning to be shown with their name."""
         holder = who(self.journal, self.settings.people or {}, handle, key)
         return holder._replace(caveat=self.caveat)
 
@@ -443,8 +450,9 @@ def _key(heard: FromHandheld) -> str:
 
 
 def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:
-    """Return for whom a message that begins with `@` and a name, an e-mail address or a telephone
-    number is, and what it says to them; None and all of it where nobody is called that."""
+    """Return the addressee and the text of a message that begins with `@` and a name, e-mail
+    address or telephone number. Return None and the whole text if the addressee is unknown.
+    """
     word, _, rest = text.partition(" ")
     name, said = word[1:].rstrip(":,"), rest.strip()
     if not word.startswith("@") or not said:
@@ -456,12 +464,12 @@ def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:
 
 
 def _number(text: str) -> int:
-    """Return a collapseKey that stands for it."""
+    """Return a collapseKey made from a text."""
     return zlib.crc32(text.encode()) & 0x7FFF_FFFF
 
 
 def _exactly(handheld: Handheld) -> Location | None:
-    """Return where a handheld was last, unless it is blurred."""
+    """Return the last position of a handheld; None if it is unknown or blurred."""
     if (
         handheld.latitude is None
         or handheld.longitude is None
@@ -473,7 +481,7 @@ def _exactly(handheld: Handheld) -> Location | None:
 
 
 def _placed(person: Holder, where: Location, **more: Any) -> Package:
-    """Return what says where a person is. Whom nothing proves is a tracker."""
+    """Return a Package with a person's position. An unauthenticated person is sent as a tracker."""
     if not person.caveat:
         return Package(where, author=person.author, **more)
     name = person.handle.upper()
@@ -482,7 +490,7 @@ def _placed(person: Holder, where: Location, **more: Any) -> Package:
 
 
 def _in_words(handheld: Handheld) -> str:
-    """Return where a handheld was last; empty where nobody knows."""
+    """Return the last position of a handheld as text; empty if it is unknown."""
     where = _exactly(handheld)
     return (
         _roughly(handheld) if where is None else f", at {where.latitude:.5f} {where.longitude:.5f}"
@@ -490,7 +498,7 @@ def _in_words(handheld: Handheld) -> str:
 
 
 def _roughly(handheld: Handheld) -> str:
-    """Return a blurred position as what it is; empty where there is none, or an exact one."""
+    """Return a blurred position as text with its accuracy; empty if it is unknown or exact."""
     bits = handheld.precision
     if handheld.latitude is None or handheld.longitude is None or bits is None or bits >= PRECISE:
         return ""

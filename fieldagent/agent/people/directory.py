@@ -1,7 +1,8 @@
-"""Holder is behind a handheld: by the hub's directory, by the kit's own settings, or by the code.
+"""Finds the holder of a handheld: in the hub's directory, in the kit's settings, or by the join
+code.
 
-A person is *known* while the handheld's key is the one that it first told; a guest otherwise. The
-hub's and the settings' word is about a handheld, so it falls with the key.
+A person is *known* while the handheld's key is the first one that it sent; otherwise they are a
+guest. The directory and the settings name the handheld, so a changed key invalidates them.
 """
 
 from __future__ import annotations
@@ -16,29 +17,31 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 class Holder(NamedTuple):
     handle: str
     name: str
-    """What people call them; the handle where they never told."""
+    """Name for people; the handle if the person never sent a name."""
     is_known: bool
     author: int | None = None
-    """The user's number at the hub, where that knows them."""
+    """User number at the hub, if the hub knows the person."""
     caveat: str = ""
-    """Said beside their name, where nothing proves who it is."""
+    """Warning shown with their name if they are unauthenticated."""
 
     @property
     def signature(self) -> str:
-        """Return what stands before their words, so that whoever reads these sees who: of a user
-        the hub tells that."""
+        """Return the prefix of their messages that names the sender. For a hub user it has no name,
+        because the hub shows it.
+        """
         name = self.name if self.author is None else ""
         who = " ".join(filter(None, (name, self.caveat)))
         return f"{who}: " if who else ""
 
     def in_their_name(self, text: str) -> str:
-        """Return a text with its sender before it, where the hub does not tell who that is."""
+        """Return a text with the sender's name in front, if the hub does not show it."""
         return self.signature + text
 
 
 def who(journal: Journal, own: Mapping[str, str], handle: str, key: bytes | None = None) -> Holder:
-    """Return who has a handheld. `own` are those whom the settings name; `key` is what proves a
-    message theirs, None where that is not asked."""
+    """Return the holder of a handheld. `own` contains the handhelds of the settings. `key` is the
+    key that authenticated the message, None if that is not checked.
+    """
     handheld = handhelds.handheld(journal, handle)
     name = own.get(handle) or handheld.name or handle
     if handheld.other_key is not None or (key is not None and handheld.key and key != handheld.key):
@@ -50,16 +53,18 @@ def who(journal: Journal, own: Mapping[str, str], handle: str, key: bytes | None
 
 
 class Handles(NamedTuple):
-    """Finds the handheld of a person, among those that the kit's radio can reach."""
+    """Finds the handheld of a person among those that the kit's radio can reach."""
 
     journal: Journal
     own: Mapping[str, str]
-    """Those whom the settings name."""
+    """Names by handle, from the settings."""
     is_handle: Callable[[str], bool]
-    """Whether a handle is of the radio's own kind."""
+    """Returns True if a handle is of the radio's own kind."""
 
     def of(self, name: str) -> str | None:
-        """Return that of whoever is called that; None where nobody has one, or several are."""
+        """Return the handheld of the person with that name; None if there is none, or more than
+        one.
+        """
         person = directory.by_name(self.journal, name)
         if person is not None and (reached := self._reached(person.handles)):
             return reached[0]
@@ -74,7 +79,7 @@ class Handles(NamedTuple):
         return there[0] if len(there) == 1 else None
 
     def of_user(self, number: int) -> str | None:
-        """Return that of the hub's user of that number."""
+        """Return the handheld of the hub's user with that number; None if there is none."""
         for person in directory.people(self.journal):
             if (person.kind, person.number) == (directory.USER, number):
                 reached = self._reached(person.handles)

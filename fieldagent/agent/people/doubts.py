@@ -1,9 +1,9 @@
-"""Whose handheld people should look at, whichever its firmware.
+"""Handhelds whose identity people should check, for any firmware.
 
-another key      of a radio that is known by its number (Meshtastic): it was set up anew, or
-                 somebody else uses the number
-a known name     of a radio that is not known. Where the key is who somebody is (MeshCore), this
-                 is what a person's new radio looks like, and an impostor's
+another key      of a radio that is identified by its number (Meshtastic): it was reset, or another
+                 person uses its number
+a known name     of a radio that is not known. If the key is the identity (MeshCore), this may be a
+                 person's new radio, or an impostor's
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ NAMESAKE = (
 class Doubt(NamedTuple):
     handle: str
     notice: str
-    """What is so, and what to do."""
+    """The fact, and the remedy."""
     namesake_of: str | None = None
-    """The handle of the known person's radio."""
+    """Handle of the known person's radio."""
 
 
 def doubts(journal: Journal, own: Mapping[str, str]) -> list[Doubt]:
-    """Return those of all who are around; `own` are those whom the settings name."""
+    """Return the doubtful handhelds of all that are around; `own` contains those of the
+    settings.
+    """
     there = handhelds.around(journal)
     changed = {each.handle for each in there if each.other_key is not None}
     names = {**own, **{each.handle: each.name for each in there if each.joined is not None}}

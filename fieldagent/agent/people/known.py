@@ -1,4 +1,4 @@
-"""Loads the people's radio that the settings name."""
+"""Loads the configured people's radio."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fieldagent.system.properties import WrongProperty
 
 
 def peoples_radio(name: str) -> PeoplesRadio:
-    """Load the radio of this name, or a third party's: `package.module:NAME`.
+    """Load the radio with this name, or a third-party radio: `package.module:NAME`.
 
     Raises WrongProperty, in words that follow `mesh-protocol`.
     """
@@ -18,8 +18,9 @@ def peoples_radio(name: str) -> PeoplesRadio:
 
 
 def caveat_of(name: str) -> str:
-    """Return the caveat of the radio of this name; empty of one that cannot be loaded, which the
-    service says once it is to open it."""
+    """Return the caveat of the radio with this name. Return an empty string if it cannot be loaded;
+    the service reports that when it opens the radio.
+    """
     try:
         return peoples_radio(name).caveat
     except WrongProperty:
@@ -27,7 +28,8 @@ def caveat_of(name: str) -> str:
 
 
 def reaches(protocol: str, link: ChannelLink, handle: str) -> bool:
-    """Return whether the kit's radio reaches a handheld: of `auto` the one that was found last, and
-    whichever as long as none was."""
+    """Return True if the kit's radio can reach a handheld. For `auto` the last detected firmware
+    decides; before the first detection any handheld counts as reachable.
+    """
     name = str(link.facts.get("protocol", protocol))
     return peoples_radio(name).is_handle(handle)

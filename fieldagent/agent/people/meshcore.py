@@ -1,14 +1,14 @@
-"""A MeshCore companion as people's radio: their direct messages, adverts and batteries.
+"""A MeshCore companion as a people's radio: direct messages, adverts and batteries of people.
 
-    their public key      is who they are: another key is another person's radio
-    a channel's text      is nobody's. In a private channel its name is believed if one contact
-                          alone has it; elsewhere it may raise an SOS, under that name
-    reactions             there are none: what becomes of a message is told by a text
-    waypoints, alerts     there are none; an SOS is a text
-    an acknowledgement    is the word of the person's radio
+ their public key      is their identity: another key is another person's radio
+ a text on a channel   is not authenticated. In a private channel its name is accepted if exactly
+                       one contact has it; elsewhere it may raise an SOS, under that name
+ reactions             do not exist: the result of a message is sent as a text
+ waypoints, alerts     do not exist; an SOS is a text
+ an acknowledgement    comes from the person's radio
 
-The radio gives each message to its host once and forgets it then, so the next is asked for only
-when the last is on disk.
+The radio gives each message to its host once and then forgets it. So the next message is requested
+only when the last is on disk.
 """
 
 from __future__ import annotations
@@ -59,25 +59,24 @@ from fieldagent.wire.meshcore_companion import (
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 60.0
-"""Seconds after which the radio is asked for messages unasked, and its clock is looked at."""
+"""Seconds after which the radio is asked for messages and its clock is checked."""
 ADVERT_AFTER, ADVERT_EVERY = 60.0, 43_200.0
-"""Seconds until all the mesh is told who the kit is, and between two times."""
+"""Seconds until the whole mesh receives the kit's advert, and between two adverts."""
 BATTERY_EVERY = 21_600.0
-"""Seconds between two questions for a person's battery, each of which costs two packets."""
+"""Seconds between two queries of a person's battery, each of which costs two packets."""
 AT_ONCE = 6
-"""Texts that are under way at one time: a radio remembers eight that it expects to be
-acknowledged."""
+"""Texts that may be on their way at one time: a radio remembers eight expected acknowledgements."""
 ACK_SPARE = 3.0
-"""Seconds beyond the radio's own reckoning until nobody acknowledges any more."""
+"""Seconds to wait for an acknowledgement beyond the radio's own estimate."""
 ACK_MAX = 60.0
 UNANSWERED_MAX = 200
-"""Texts whose time is known for another try."""
+"""Most texts whose time is remembered for a retry."""
 CHARGES = (
     *((3.3, 0), (3.5, 5), (3.6, 15), (3.7, 35), (3.8, 55), (3.9, 70), (4.0, 85), (4.2, 100)),
 )
-"""Volts of a lithium cell under little load, and what per cent that is about."""
+"""Volts of a lithium cell under light load, and the approximate charge in percent."""
 ON_CHANNEL = "#"
-"""What the handle begins with of one who is known by a channel's text alone."""
+"""Prefix of the handle of a person who is only known from a channel's text."""
 _HANDLE = re.compile(
     rf"{ON_CHANNEL}(?:1?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])/.*|(?:[0-9a-f]{{2}}){{6,32}}",
     re.ASCII | re.DOTALL,
@@ -85,8 +84,9 @@ _HANDLE = re.compile(
 
 
 class _Unanswered(NamedTuple):
-    """A text that nobody has acknowledged: with the same time, who has it already knows it
-    again."""
+    """A text that was not acknowledged. It is repeated with the same time, so that a receiver which
+    already has it recognises it.
+    """
 
     time: int
     attempt: int
@@ -94,8 +94,9 @@ class _Unanswered(NamedTuple):
 
 
 class OwnTexts:
-    """The time of each text of the kit's, which no other has: the mesh takes two that are equal for
-    one."""
+    """Times of the kit's texts. Each is unique, because the mesh treats texts with one time as one
+    text.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -103,17 +104,17 @@ class OwnTexts:
         self._unanswered: dict[tuple[str, str], _Unanswered] = {}
 
     def begin(self, handle: str, text: str) -> _Unanswered:
-        """Return what is known of a text that goes now: that of its last try, if there was one."""
+        """Return the state of a text that is sent now: that of its last attempt, or a new one."""
         before = self._unanswered.pop((handle, text), None)
         return before if before is not None else _Unanswered(self.new_time(), 0, [])
 
     def new_time(self) -> int:
-        """Return the Unix time of a new text: two of one time are taken for one."""
+        """Return a unique Unix time for a new text."""
         self._last = max(self._last + 1, int(self._clock()))
         return self._last
 
     def remember(self, handle: str, text: str, unanswered: _Unanswered) -> None:
-        """Keep a text until it is answered; of UNANSWERED_MAX the oldest goes."""
+        """Keep a text until it is acknowledged; beyond UNANSWERED_MAX the oldest is dropped."""
         while len(self._unanswered) >= UNANSWERED_MAX:
             del self._unanswered[next(iter(self._unanswered))]
         self._unanswered[handle, text] = unanswered
@@ -132,17 +133,17 @@ class MeshcorePeople:
         self._contacts: dict[bytes, CompanionContact] = {}
         self._heard: deque[FromHandheld] = deque()
         self._may_wait = True
-        """A message may wait in the radio."""
+        """True if a message may wait in the radio."""
         self._is_full = False
         self._own_texts = OwnTexts(clock)
         self._said_on_channel: deque[tuple[str, str]] = deque(maxlen=UNANSWERED_MAX)
         self._wrote = b""
-        """Whose message came last, until their battery is asked for."""
+        """Key of the last message's sender, until their battery is queried."""
         self._ask_battery_at: dict[bytes, float] = {}
         self._turns = trio.Semaphore(AT_ONCE)
 
     async def begin(self) -> None:
-        """Learn whom the radio knows. Raises RadioLost."""
+        """Load the radio's contacts. Raises RadioLost."""
         await self._host.set_clock(self._clock)
         await self._learn_contacts()
         for contact in self._contacts.values():
@@ -150,8 +151,9 @@ class MeshcorePeople:
         self._note_room(full=False)
 
     async def advertise(self) -> NoReturn:
-        """Tell who the kit is, or nobody could write to it: at first those in earshot, and the mesh
-        once the radio has worked for a while. Raises RadioLost."""
+        """Send the kit's advert, so that people can write to it: first to the radios in range, and
+        later regularly to the whole mesh. Raises RadioLost.
+        """
         await self._host.ask(wire.plain(CompanionCommand.SEND_ADVERT), CompanionSaid.OK)
         await waits.sleep(ADVERT_AFTER)
         while True:
@@ -163,7 +165,8 @@ class MeshcorePeople:
         while True:
             if self._heard:
                 return self._heard.popleft()
-            # Only now: the radio may be lost over that, and what was heard with it.
+            # Query the battery only when the queue is empty, because the radio may be lost during
+            # the query and the queue with it.
             wrote, self._wrote = self._wrote, b""
             if wrote:
                 await self._ask_battery(wrote)
@@ -191,7 +194,7 @@ class MeshcorePeople:
         self._contacts = {each.key: each for each in await self._host.contacts()}
 
     async def _fetch(self) -> None:
-        """Ask for the next message. Raises RadioLost."""
+        """Request the next message. Raises RadioLost."""
         kinds = (CompanionSaid.TEXT, CompanionSaid.CHANNEL_TEXT, CompanionSaid.CHANNEL_DATA)
         old = (CompanionSaid.OLD_TEXT, CompanionSaid.OLD_CHANNEL_TEXT, CompanionSaid.NO_MESSAGE)
         asked = wire.plain(CompanionCommand.NEXT_MESSAGE)
@@ -213,13 +216,13 @@ class MeshcorePeople:
             return
         there = self._called(message.sender)
         if not there:
-            # A radio that is lost over this has forgotten the message all the same.
+            # If the radio is lost during this, it has already forgotten the message.
             with suppress(RadioLost):
                 await self._learn_contacts()
             there = self._called(message.sender)
         if len(there) == 1 and there[0].type != ContactType.CHAT:
             return
-        # Of two whose keys begin alike, nobody knows which one wrote.
+        # If two keys have the same prefix, the sender is unknown.
         key = there[0].key if len(there) == 1 else b""
         handle = (key or message.sender).hex()
         if key:
@@ -232,7 +235,7 @@ class MeshcorePeople:
     def _hear_on_channel(self, message: CompanionText) -> None:
         name, colon, text = message.text.partition(": ")
         if not colon:
-            # Apps put the name there. Without one it may be a call for help all the same.
+            # Apps put the name there. A text without a name may still be a call for help.
             name, text = "", message.text
         assert message.channel is not None
         channel = self._host.channels.get(message.channel)
@@ -253,7 +256,7 @@ class MeshcorePeople:
         return [each for key, each in self._contacts.items() if key.startswith(prefix)]
 
     async def _take(self, content: bytes) -> None:
-        """Raises RadioLost."""
+        """Handle an unsolicited report. Raises RadioLost."""
         try:
             if content[0] == CompanionSaid.MESSAGE_WAITS:
                 self._may_wait = True
@@ -276,8 +279,9 @@ class MeshcorePeople:
             self._hear_of(contact, number, None)
 
     async def _take_newcomer(self, contact: CompanionContact) -> None:
-        """Add somebody whom the radio would not add by itself: it reads no text of a stranger's,
-        and whoever is in distress may be one."""
+        """Add a contact that the radio would not add by itself. It does not read texts of unknown
+        people, and a person in distress may be unknown to it.
+        """
         if contact.type != ContactType.CHAT:
             return
         answer = await self._host.ask(wire.put_contact(contact), CompanionSaid.OK)
@@ -287,8 +291,9 @@ class MeshcorePeople:
             self._note_room(full=True)
 
     def _hear_of(self, contact: CompanionContact, number: int, since: datetime | None) -> None:
-        """Note who somebody is and where. `number` 0: the radio tells what it knew before, since
-        that time."""
+        """Record a contact's name and position. `number` 0 means earlier knowledge of the radio,
+        from the time `since`.
+        """
         if contact.type != ContactType.CHAT:
             return
         handle = contact.key.hex()
@@ -299,13 +304,16 @@ class MeshcorePeople:
             self._heard.append(FromHandheld(handle, number, place))
 
     def _known_since(self, contact: CompanionContact) -> datetime | None:
-        """Return when somebody's place was told, at the latest: the radio changes its entry later,
-        too, and their own clock may be wrong. None where that is not known."""
+        """Return the latest possible time of a contact's position; None if it is unknown. The radio
+        also changes its entry later, and the contact's own clock may be wrong.
+        """
         earliest = min(contact.advertised, contact.changed)
         return datetime.fromtimestamp(earliest, UTC) if 0 < earliest <= self._clock() else None
 
     def _note_room(self, *, full: bool) -> None:
-        """`full`: the radio says so itself."""
+        """Show if the radio's contact list is full. `full` means that the radio itself
+        reported it.
+        """
         most = self._host.device.contacts_max
         self._is_full = full or 0 < most <= len(self._contacts)
         self._link.state = LinkState.FAULT if self._is_full else LinkState.READY
@@ -338,12 +346,13 @@ class MeshcorePeople:
             await self.say(heard.handle, why, self.new_number(), heard.number)
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
-        # A reason may be long, and what the radio refuses would be tried before all else for ever.
+        # A reason may be long; an over-long text would be refused, and retried before all others
+        # forever.
         text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
         return await self.say(handle, text, number)
 
     async def _say(self, handle: str, key: bytes, text: str) -> TextOutcome:
-        """By the path that the radio knows and, where nobody acknowledges that, to everybody."""
+        """Send by the path that the radio knows. If that is not acknowledged, flood the mesh."""
         time, attempt, codes = self._own_texts.begin(handle, text)
         floods = False
         while not floods and not self._host.was_acknowledged(codes):
@@ -370,7 +379,9 @@ class MeshcorePeople:
         return TextOutcome(False, "nobody acknowledged it")
 
     async def _say_on_channel(self, handle: str, text: str) -> TextOutcome:
-        """Once, where everybody reads it: no other way leads to who wrote there."""
+        """Send once on the channel, where all members read it, because the person cannot be reached
+        otherwise.
+        """
         if (handle, text) not in self._said_on_channel:
             self._said_on_channel.append((handle, text))
             place = int(handle[1:].partition("/")[0])
@@ -384,8 +395,9 @@ def _tidy(name: str) -> str:
 
 
 def _number_of(message: CompanionText) -> int:
-    """Return what tells a message from others of the same person: it has no number of its own, and
-    each try of it has the same time and text."""
+    """Return a number that identifies a person's message. It has no number of its own, but each
+    attempt has the same time and text.
+    """
     where = message.sender if message.channel is None else bytes([message.channel])
     return _number(where + message.time.to_bytes(4, "big") + message.text.encode())
 
@@ -395,7 +407,9 @@ def _number(what: bytes) -> int:
 
 
 def _charge(volts: float) -> int | None:
-    """Return about how many per cent of a lithium cell that is; None where it is none."""
+    """Return the approximate charge of a lithium cell in percent; None if it is not a cell's
+    voltage.
+    """
     if not 2.5 <= volts <= 4.6:
         return None
     below = [(at, percent) for at, percent in CHARGES if at <= volts]
@@ -407,8 +421,9 @@ def _charge(volts: float) -> int | None:
 
 
 def is_handle(handle: str) -> bool:
-    """Return whether a handle is a MeshCore radio's: a public key, its beginning, or a channel's
-    name."""
+    """Return True if a handle is a MeshCore radio's: a public key, its start, or a name on a
+    channel.
+    """
     return _HANDLE.fullmatch(handle) is not None
 
 
@@ -416,8 +431,9 @@ def is_handle(handle: str) -> bool:
 async def open_meshcore(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshcorePeople]:
-    """Open the people's MeshCore radio. Raises RadioLost and PortLost, in groups. `clock` gives
-    Unix time."""
+    """Open the people's MeshCore radio. `clock` returns Unix time. Raises RadioLost and PortLost,
+    in groups.
+    """
     async with attended(place.port) as host:
         link.facts["node"] = host.own.key.hex()
         link.facts["firmware"] = host.device.firmware

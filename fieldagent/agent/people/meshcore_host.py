@@ -1,10 +1,10 @@
-"""What a MeshCore companion's host does: it greets the radio, asks it one thing at a time, and
-keeps what the radio says unasked until somebody wants it.
+"""Host of a MeshCore companion: it greets the radio, sends one command at a time, and keeps the
+unsolicited reports until they are needed.
 
-    no answer               the radio is lost, and opened again: nobody knows what a later answer
-                            is to
-    a frame that was cut    its rest is not waited for long; its question stays without an answer
-    an acknowledgement      may come before what says which one to expect
+ no answer               the radio is lost and is reopened, because a later answer could not be
+                         assigned to a question
+ a truncated frame       its rest is awaited only briefly; its question stays unanswered
+ an acknowledgement      may come before the report that names the expected one
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 ANSWER_MAX = 5.0
 """Seconds in which a radio answers."""
 GREETINGS = 3
-"""How often it is greeted: opening the port lets many boards start anew."""
+"""Number of greetings, because opening the port restarts many boards."""
 LULL = 2.0
-"""Seconds of silence within a frame after which its rest is lost."""
+"""Seconds of silence within a frame after which the rest of the frame is lost."""
 PUSHES_MAX = 256
 ACKS_KEPT = 64
 SILENT = (
@@ -56,7 +56,7 @@ FULL = (
 
 
 class CompanionHost:
-    """`listen` must be running. Raises RadioLost and PortLost where it says so."""
+    """Host of one radio; `listen` must be running. Raises RadioLost and PortLost where noted."""
 
     def __init__(self, line: RadioLine) -> None:
         self._line = line
@@ -73,8 +73,9 @@ class CompanionHost:
         self.channels: dict[int, CompanionChannel] = {}
 
     async def listen(self) -> NoReturn:
-        """Read from the radio and hand on answers, acknowledgements and pushes to those who wait
-        for them. The only reader of the line, for ever. Raises what the line does."""
+        """Read from the radio forever, and pass on answers, acknowledgements and unsolicited
+        reports. This is the only reader of the line. Raises the line's errors.
+        """
         while True:
             with waits.move_on_after(LULL if self._deframer.is_within else inf) as lull:
                 data = await self._line.read()
@@ -104,12 +105,13 @@ class CompanionHost:
                 log.warning("the radio says more than can be stored: %d were lost", count)
 
     async def push(self) -> bytes:
-        """Wait for what the radio says unasked, an acknowledgement aside."""
+        """Wait for the next unsolicited report and return it; acknowledgements are not included."""
         return await self._ear.receive()
 
     async def ask(self, command: bytes, *expected: CompanionSaid) -> bytes:
-        """Say something and wait for its answer, one of `expected` or an error. Raises
-        RadioLost."""
+        """Send a command and return its answer, which is one of `expected` or an error. Raises
+        RadioLost.
+        """
         async with self._asking:
             return await self._ask(command, {*expected, CompanionSaid.ERROR})
 
@@ -119,7 +121,7 @@ class CompanionHost:
         return await self._answer(expected)
 
     async def _answer(self, expected: set[CompanionSaid]) -> bytes:
-        """Pass over what answers something else. Raises RadioLost."""
+        """Return the next expected answer, and skip answers to other commands. Raises RadioLost."""
         with waits.move_on_after(ANSWER_MAX):
             while True:
                 while self._answers:
@@ -131,18 +133,20 @@ class CompanionHost:
         raise RadioLost(SILENT)
 
     async def has_acknowledged(self, codes: list[bytes], seconds: float) -> bool:
-        """Wait until one of those has been acknowledged; False where none was in that time."""
+        """Wait until one of those codes has been acknowledged. Return False if the time is over
+        first.
+        """
         with waits.move_on_after(seconds):
             while not self.was_acknowledged(codes):
                 await self._acknowledged.wait()
         return self.was_acknowledged(codes)
 
     def was_acknowledged(self, codes: list[bytes]) -> bool:
-        """Return whether any copy of a text was, by the codes that the radio gave."""
+        """Return True if any copy of a text was acknowledged, by the codes that the radio gave."""
         return any(code in self._acks for code in codes)
 
     async def greet(self) -> None:
-        """Learn who the radio is and how it is set. Raises RadioLost."""
+        """Request the radio's identity and configuration. Raises RadioLost."""
         hello = wire.app_start(HOST_NAME)
         for tries_left in reversed(range(GREETINGS)):
             try:
@@ -169,7 +173,7 @@ class CompanionHost:
             self.channels[channel.place] = channel
 
     async def contacts(self) -> list[CompanionContact]:
-        """Return whom the radio knows. Raises RadioLost."""
+        """Return the radio's contacts. Raises RadioLost."""
         known: list[CompanionContact] = []
         parts = {CompanionSaid.CONTACT, CompanionSaid.CONTACTS_END, CompanionSaid.ERROR}
         async with self._asking:
@@ -182,16 +186,16 @@ class CompanionHost:
         return known
 
     async def contact(self, key: bytes) -> CompanionContact | None:
-        """Return what the radio knows of one; None where it has forgotten them. Raises
-        RadioLost."""
+        """Return a contact of the radio; None if the radio has forgotten it. Raises RadioLost."""
         asked = wire.plain(CompanionCommand.GET_CONTACT, key)
         known: list[CompanionContact] = []
         _add_if_whole(known, await self.ask(asked, CompanionSaid.CONTACT))
         return known[0] if known else None
 
     async def set_clock(self, clock: Callable[[], float]) -> bool:
-        """Set the radio's clock where it is behind, as after a start: it has none of its own that
-        runs on. Return whether it was. Raises RadioLost."""
+        """Set the radio's clock if it is behind, as after a restart, because it has no
+        battery-backed clock. Return True if it was set. Raises RadioLost.
+        """
         try:
             shown = wire.read_time(
                 await self.ask(wire.plain(CompanionCommand.GET_TIME), CompanionSaid.TIME)
@@ -206,7 +210,7 @@ class CompanionHost:
 
 
 CLOCK_MAX = 30
-"""Seconds that the radio's clock may be behind."""
+"""Largest lag of the radio's clock that is tolerated, in seconds."""
 
 
 def _add_if_whole(known: list[CompanionContact], answer: bytes) -> None:
@@ -219,7 +223,7 @@ def _add_if_whole(known: list[CompanionContact], answer: bytes) -> None:
 
 @asynccontextmanager
 async def attended(place: str) -> AsyncIterator[CompanionHost]:
-    """Be a radio's host. Raises RadioLost and PortLost, in groups."""
+    """Open a radio and act as its host. Raises RadioLost and PortLost, in groups."""
     async with open_line(place, wire.BAUD, wire.TCP_PORT) as line:
         host = CompanionHost(line)
         async with trio.open_nursery() as nursery:

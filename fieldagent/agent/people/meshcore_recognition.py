@@ -1,5 +1,6 @@
-"""What a MeshCore companion is asked, so that it tells how it is set; no key of a channel is among
-it. Its messages stay with it."""
+"""Recognises a MeshCore companion and queries its settings; channel keys are never shown. Its
+messages stay in the radio.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from fieldagent.wire.meshcore_companion import CompanionCommand, CompanionSaid
 
 NAME = "meshcore"
 TELL_MAX = 30.0
-"""Seconds in which it tells all."""
+"""Seconds in which it sends its full configuration."""
 
 
 def _is_answer(said: bytes) -> bool:
@@ -32,7 +33,9 @@ def _is_answer(said: bytes) -> bool:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Ask the radio how it is set, and return that. Raises RadioLost and PortLost, in groups."""
+    """Query the radio's configuration and return a report. Raises RadioLost and PortLost, in
+    groups.
+    """
     host = CompanionHost(line)
     report = None
     async with trio.open_nursery() as nursery:

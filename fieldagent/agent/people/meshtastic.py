@@ -1,4 +1,6 @@
-"""A Meshtastic radio as people's: their texts, alerts, positions, waypoints and names."""
+"""A Meshtastic radio as a people's radio: texts, alerts, positions, waypoints and names of
+people.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,9 @@ from fieldagent.wire.meshtastic import MeshData, MeshPacket, NodeInfo, Port, Rou
 
 TEXT_BYTES = 200
 TEXT_EVERY = 2.1
-"""Seconds between two texts, reactions among them: the radio takes no more."""
+"""Seconds between two texts or reactions: the radio refuses more."""
 NEVER, DELETED = {0, 2**31 - 1}, 1
-"""Of a waypoint's end."""
+"""Special values of a waypoint's expiry time."""
 CHARGING = 101
 
 
@@ -105,12 +107,14 @@ class MeshtasticPeople:
             try:
                 what = self._what(packet, packet.decoded)
             except RemoteProtocolError:
-                # A packet that cannot be read is one by which its sender is there, no more.
+                # A packet that cannot be read only shows that its sender is in range.
                 what = None
         return FromHandheld(wire.node_id(packet.source), packet.id, what, signal, by_internet)
 
     def _what(self, packet: MeshPacket, data: MeshData) -> Any:
-        """Raises RemoteProtocolError."""
+        """Return the content of a packet; None if it is not for the kit. Raises
+        RemoteProtocolError.
+        """
         if data.port in (Port.TEXT, Port.ALERT):
             return self._text(packet, data)
         if data.port == Port.NODE_INFO:
@@ -138,8 +142,7 @@ class MeshtasticPeople:
 
 
 def _known_before(node: NodeInfo) -> FromHandheld | None:
-    """Return what the radio tells of a node when it is greeted: it heard that at some time
-    before."""
+    """Return the radio's earlier knowledge of a node, which it sends when it is greeted."""
     if node.user is None:
         return None
     return FromHandheld(
@@ -182,7 +185,7 @@ def _powered(metrics: wire.DeviceMetrics | None) -> Powered | None:
 
 
 def is_handle(handle: str) -> bool:
-    """Return whether a handle is a Meshtastic node's: `!a1b2c3d4`."""
+    """Return True if a handle is a Meshtastic node's: `!a1b2c3d4`."""
     return re.fullmatch(r"![0-9a-f]{8}", handle) is not None
 
 
@@ -190,8 +193,9 @@ def is_handle(handle: str) -> bool:
 async def open_meshtastic(
     place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
 ) -> AsyncIterator[MeshtasticPeople]:
-    """Open the people's Meshtastic radio. Raises RadioLost and PortLost, in groups. `clock` gives
-    Unix time."""
+    """Open the people's Meshtastic radio. `clock` returns Unix time. Raises RadioLost and PortLost,
+    in groups.
+    """
     async with attended(place.port, wire.BAUD) as host:
         link.facts["node"] = wire.node_id(host.facts.number)
         link.facts["firmware"] = host.facts.firmware

@@ -1,8 +1,8 @@
-"""Brings texts to people's handhelds, and signs onto their own messages.
+"""Sends texts to people's handhelds, and signs for their own messages.
 
-A text goes in parts, each until the person's radio says that it has it. One who is out of range is
-tried again when anything of them is heard, and by themselves ever later, until the text's time is
-over. That their radio has it is no reading: an answer or a sign of theirs is.
+A text is sent in parts, each until the person's radio confirms it. A person who is out of range is
+tried again when their radio is heard, and otherwise less and less often, until the text expires. A
+confirmation by the radio is not a read receipt; an answer or a reaction of the person is.
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ from fieldagent.system.lazy_dataclass import dataclass
 log = logging.getLogger(__name__)
 
 AGAIN_AFTER = (60.0, 300.0, 900.0, 3600.0)
-"""Seconds until one who did not answer is tried again unheard, the last for ever."""
+"""Seconds until a person who did not answer is tried again without being heard; the last value
+repeats."""
 PARTS_MAX = 3
 MORE = " … more at the kit"
 OWN_WORDS = ("answer ", "guest ", "given up ")
-"""How requests begin that nobody else has made: of those nobody is told."""
+"""Prefixes of the kit's own requests, for which no receipts are sent."""
 LINE_LASTS = 3600.0
 LOOK_AGAIN = 3600.0
 BEGINNING = 24
-"""Characters of a message by which its sender knows it."""
+"""Characters of a message that are quoted, so that its sender recognises it."""
 
 
 def parts_of(text: str, size: int) -> list[str]:
-    """Cut a text into parts of at most `size` bytes, at words where that goes, each with its number
-    before it. Of what takes too many parts the first says that there is more."""
+    """Split a text into parts of at most `size` bytes, at spaces if possible, each with its number
+    in front. If there are too many parts, return only the first, with a note that there is more.
+    """
     if len(text.encode()) <= size:
         return [text]
     capacity = size - len("1/3 ")
@@ -70,13 +72,13 @@ def _cut(text: str, size: int, most: int) -> list[str]:
 
 
 class Absence:
-    """Holder did not answer, and when they are worth another try. `now` is lived time."""
+    """People who did not answer, and the time of their next attempt. `now` is elapsed time."""
 
     def __init__(self) -> None:
         self._failed: dict[str, tuple[float, int]] = {}
 
     def until(self, handle: str, heard: float | None) -> float:
-        """Return when the next try is due; -inf where it may be now."""
+        """Return the time of the next attempt; -inf if it may be now."""
         if handle not in self._failed:
             return -inf
         failed, tries = self._failed[handle]
@@ -101,14 +103,15 @@ class Postman:
     _news: trio.Event = field(default_factory=trio.Event)
 
     async def run(self, radio: PeopleRadio) -> None:
-        """Serve each person by themselves, until cancelled. Raises RadioLost and PortLost, and what
-        the journal raises."""
+        """Serve each person in a task of their own, until canceled. Raises RadioLost and PortLost,
+        and the journal's errors.
+        """
         busy: set[str] = set()
         self._news = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._pass_news_on)
             while True:
-                # Asked for before the journal is read, or what comes in between would be missed.
+                # Take the event before the journal is read, so that changes in between are noticed.
                 news = self._news
                 now = self.journal.clock.now()
                 next_at = now + LOOK_AGAIN
@@ -133,7 +136,7 @@ class Postman:
         self._news = trio.Event()
 
     def _due(self) -> dict[str, float]:
-        """Return by handheld when something for it is due."""
+        """Return the time when something is due, by handheld."""
         handles = [each.handle for each in handhelds.posts(self.journal)]
         handles += [sent.handle for sent, _, _ in self._signs()]
         return {
@@ -161,7 +164,7 @@ class Postman:
                     return
         finally:
             busy.discard(handle)
-            # Something may have come for them meanwhile.
+            # Something may have arrived for them meanwhile.
             self._wake()
 
     async def _sign(self, radio: PeopleRadio, sent: HandheldSent, sign: str, line: str) -> bool:
@@ -181,7 +184,7 @@ class Postman:
         return True
 
     def _beginning_of(self, sent: HandheldSent) -> str:
-        """Return how a message of theirs begins, so that they know which one it is."""
+        """Return the start of a person's message, so that they recognise it."""
         known = outbound.packages(self.journal, [sent.sequence]).get(sent.sequence)
         item = known.package.item if isinstance(known, Accepted) else None
         text = item.content if isinstance(item, Message) else ""
@@ -189,7 +192,7 @@ class Postman:
         return text if len(text) <= BEGINNING else text[:BEGINNING].rstrip() + "…"
 
     async def _bring(self, radio: PeopleRadio, post: HandheldPost) -> bool:
-        """Return whether their radio is worth another text now."""
+        """Send a text. Return True if another text to their radio is worthwhile now."""
         if self.journal.clock.now() >= post.expires:
             log.warning("a text has not reached %s in its time", self.who(post.handle).name)
             await self.journal.persist(handhelds.settle(post.number, state="expired"))
@@ -211,7 +214,7 @@ class Postman:
             await self.journal.persist(is_there)
             return True
         name, request = self.who(post.handle).name, post.request_id.partition(" ")[0]
-        # In one commit: nobody would be told later.
+        # Store both in one commit, because the receipt could not be made up later.
         whose = self.journal, self.inbox, request, name
         await reading.mark(*whose, Rung.RADIO, waits=True, once=is_there)
         return True

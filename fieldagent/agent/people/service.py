@@ -1,4 +1,4 @@
-"""Keeps a people's radio at work: opened again where it was lost, with all that people are told."""
+"""Runs a people's radio: opens it, reopens it when it is lost, and handles messages both ways."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 
 
 class PeopleService:
-    """`run` it under a supervisor; `status` and `around` are for the API."""
+    """Service for a people's radio. Call `run` under a supervisor; `status` and `around` are for
+    the API.
+    """
 
     def __init__(self, settings: PeopleSettings, desk: Desk, link: ChannelLink) -> None:
         self._settings = settings
@@ -36,10 +38,10 @@ class PeopleService:
         self.link = link
         self._postman = Postman(desk.journal, desk.inbox, desk.who, Absence())
         self._frames: Counter[str] = Counter()
-        """What became of those that a radio hears of everybody."""
+        """Counts of received frames by decision, for a radio that hears all stations."""
 
     async def run(self) -> NoReturn:
-        """Keep the people's radio open and work with it. Raises what the journal raises."""
+        """Keep the people's radio open and serve it. Raises the journal's errors."""
         kind = peoples_radio(self._settings.protocol)
         await self._journal.persist(handhelds.find_again)
         self.link.state = LinkState.STARTING
@@ -87,7 +89,7 @@ class PeopleService:
         self._frames[became] += 1
 
     def status(self) -> dict[str, Any]:
-        """Return how the radio is, and how many texts are on their way."""
+        """Return the state of the radio, and the number of texts by state."""
         return {
             "state": self.link.state.value,
             "reason": self.link.reason,
@@ -99,7 +101,7 @@ class PeopleService:
         }
 
     def around(self) -> list[dict[str, Any]]:
-        """Return who is around, the last that was heard first."""
+        """Return the handhelds that are around, the most recently heard first."""
         namesakes = {each.handle: each.namesake_of for each in self._doubts()}
         return [
             self._as_json(each, namesakes.get(each.handle))
@@ -133,7 +135,7 @@ class PeopleService:
         return members
 
     def doubtful(self) -> list[dict[str, Any]]:
-        """Return whose radio people should look at, each with what is so and what to do."""
+        """Return the handhelds that people should check, each with the fact and the remedy."""
         by_handle = {each.handle: each for each in self._doubts()}
         return [
             {**self._as_json(each, doubt.namesake_of), "notice": doubt.notice}
@@ -142,7 +144,7 @@ class PeopleService:
         ]
 
     def notices(self) -> list[str]:
-        """Return what of them people should look at."""
+        """Return the notices that people should see."""
         calling = self._desk.unbelieved.calls(self._journal.clock.now())
         return [
             *(in_distress(self._desk.who(handle), notice) for handle, notice in calling),

@@ -1,12 +1,10 @@
-"""What a person is shown on their own message, as far as it is known and no further.
+"""Signs that a person sees on their own message, as far as its progress is known.
 
-📥  the kit has it on its disk
-🛰  it left by satellite; whether anybody has it is not known by that
-✅  a person has it, or a person's kit
-❌  given up; a line says why
+📥  the kit has it on its disk 🛰  it left by satellite; this does not show that a receiver has it ✅
+a person has it, or a person's kit ❌  given up; a text gives the reason
 
-Only a change is shown, and the highest that is true: at most three signs a message. What only the
-hub has is none of these.
+Only a change is shown, and only the highest stage: at most three signs per message. The stage "only
+the hub has it" has no sign.
 """
 
 from __future__ import annotations
@@ -26,20 +24,21 @@ RUNGS = {
     "nobody": GIVEN_UP,
     "ended": GIVEN_UP,
 }
-"""Of `outbound.reach.Step.rung`; another shows nothing."""
+"""Sign for each value of `outbound.reach.Step.rung`; other values have no sign."""
 WORDS = {
     KEPT: "on the kit's disk",
     LEFT: "left by satellite",
     THERE: "a person has it, or their kit",
     GIVEN_UP: "given up",
 }
-"""What each means, where there are no signs to put on a message."""
+"""Meanings of the signs, for radios without reactions."""
 ORDER = (KEPT, LEFT, GIVEN_UP, THERE)
 
 
 def due(signs: str, steps: Sequence[Step]) -> tuple[str, str]:
-    """Return the sign that is to be put on a message now, and a line that goes with it; both empty
-    where nothing is. `signs` are the signs that were put there."""
+    """Return the sign that is due for a message, and a text that explains it; both are empty if
+    none is due. `signs` are the signs already sent.
+    """
     reached = {RUNGS[step.rung]: step for step in steps if step.rung in RUNGS}
     highest = max(reached, key=ORDER.index, default="")
     if not highest or highest in signs or sum(signs.count(sign) for sign in ORDER) >= MOST:

@@ -1,4 +1,4 @@
-"""What each person's messages may cost, and how often a handheld may do what is not free."""
+"""Limits the cost of people's messages, and how often a handheld may do things that cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOS_LIMIT = "an SOS of unproved radios and of neighbours may cost"
 
 
 class Toll:
-    """`has_sms` tells whether what goes over Cellular may leave by SMS."""
+    """Limits for handhelds. `has_sms` is true if Packages on Cellular may leave by SMS."""
 
     def __init__(
         self,
@@ -34,25 +34,26 @@ class Toll:
         self._guesses: dict[tuple[str, str], int] = {}
 
     def day(self) -> str:
-        """Return the UTC day."""
+        """Return the UTC day in ISO 8601."""
         now = self._journal.clock.date(self._journal.clock.now())
         return datetime.fromtimestamp(now, UTC).date().isoformat()
 
     def price(self, package: Package) -> int:
-        """Return the satellite credits that a Package takes where it rides alone; 0 where nothing
-        costs any."""
+        """Return the satellite credits of a Package that is sent alone; 0 if it costs none."""
         now = self._journal.clock.date(self._journal.clock.now())
         cost = costs(package, self._outboxes, now).get(Channel.SATELLITE)
         return 0 if cost is None else cost.credits
 
     def spent(self, handle: str, number: int) -> int:
-        """Return what a person's messages of today may have cost, but for the one of that number:
-        it may have been booked before power failed."""
+        """Return the possible cost of a person's messages of today, without the message with that
+        number, because it may have been booked before a power failure.
+        """
         return handhelds.spent(self._journal, self.day(), handle, number)
 
     def afford(self, handle: str, number: int, package: Package, limit: int) -> Affordable:
-        """Return a Package of somebody whom nothing proves on the channels that it may take: what
-        costs nothing, and the others within `limit` credits a day of all such people together."""
+        """Return an unauthenticated person's Package with the channels that it may use: free
+        channels, and others within `limit` credits a day for all such people together.
+        """
         left = limit - handhelds.spent_by_all(self._journal, self.day(), handle, number)
         limits = SpendingLimits(
             "" if limit else "mesh-credits-per-day is not set",
@@ -65,7 +66,7 @@ class Toll:
         return affordable(package, self._outboxes, now, limits)
 
     def afford_sos(self, package: Package) -> Affordable:
-        """Return an SOS of somebody whom nobody has proved on the channels that it may take."""
+        """Return an unauthenticated person's SOS with the channels that it may use."""
         limits = SpendingLimits(
             "", others_sos.left(self._journal), others_sos.CREDITS_PER_DAY, SOS_LIMIT, False
         )
@@ -73,19 +74,20 @@ class Toll:
         return affordable(package, self._outboxes, now, limits)
 
     async def take_sos(self, price: int) -> None:
-        """Book what such an SOS costs before it is accepted."""
+        """Book the cost of such an SOS before it is accepted."""
         if price:
             clock = self._journal.clock
             await self._journal.persist(others_sos.spend(price, clock.now(), clock))
 
     async def take(self, handle: str, number: int, price: int) -> None:
-        """Book it before the Package is accepted: power that fails in between makes a person's day
-        one message shorter, and never one longer."""
+        """Book the price before the Package is accepted. If power fails in between, the person's
+        day has one message less, never one more.
+        """
         if price:
             await self._journal.persist(handhelds.spend(self.day(), handle, number, price))
 
     def take_position_turn(self, handle: str, every: int) -> bool:
-        """Return whether a position may go, and count from here where it may."""
+        """Return True if a position may be sent now, and start the interval if so."""
         now = self._journal.clock.now()
         if now < self._positions.get(handle, -inf) + every:
             return False
@@ -93,7 +95,7 @@ class Toll:
         return True
 
     def guess(self, handle: str) -> int:
-        """Count a code that was tried; return how many those were today."""
+        """Count an attempted code, and return the number of attempts today."""
         today = self.day()
         self._guesses = {key: count for key, count in self._guesses.items() if key[0] == today}
         self._guesses[today, handle] = self._guesses.get((today, handle), 0) + 1

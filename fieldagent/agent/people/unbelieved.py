@@ -1,4 +1,4 @@
-"""Calls for help that ring nobody, as nothing proves them: people see them for an hour."""
+"""Unauthenticated calls for help, which raise no alarm: people see them for an hour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fieldagent.agent.people.directory import Holder
 from fieldagent.system.lazy_dataclass import dataclass
 
 SHOWN_FOR = 3600.0
-"""Seconds."""
+"""Seconds for which a call is shown."""
 MOST = 100
 IN_DISTRESS = (
     "{who} ({handle}) says that it is in distress, {caveat}: that rings nobody, as mesh-sos does"
@@ -24,7 +24,7 @@ FROM_AFAR = (
 
 @dataclass(slots=True)
 class Unbelieved:
-    """`now` is lived time."""
+    """Recent unauthenticated calls. `now` is elapsed time."""
 
     _heard: dict[str, tuple[float, str]] = field(default_factory=dict)
 
@@ -42,6 +42,6 @@ class Unbelieved:
 
 
 def in_distress(person: Holder, notice: str = IN_DISTRESS) -> str:
-    """Return who calls, and what to do, for people."""
+    """Return the notice for people: the caller, and what to do."""
     handle = in_short(person.handle)
     return notice.format(who=person.name, handle=handle, caveat=person.caveat)

@@ -1,1 +1,1 @@
-"""SMS as a second bearer of channel Cellular: where there is GSM, and no way to the hub by IP."""
+"""SMS as a second bearer of channel Cellular: used if there is GSM, but no IP route to the hub."""

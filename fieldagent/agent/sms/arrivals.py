@@ -1,9 +1,10 @@
-"""What lies in a modem's store, put together: a message of several parts counts once all are there.
+"""Assembles the messages in a modem's store; a message of several parts counts once all parts are
+there.
 
 Nothing is remembered between two looks: parts stay in the store until the last has come, so that a
-restart loses none. Parts are of one message if sender, reference and count agree and the service
-centre had them within PARTS_APART: references come round again, and some senders have one alone.
-Pure.
+restart loses none. Parts belong together if sender, reference and count agree and the service
+centre received them within PARTS_APART. Time is needed because references are reused, and some
+senders always use the same one. Pure.
 """
 
 from __future__ import annotations
@@ -15,40 +16,40 @@ from fieldagent.wire.sms_modem import Stored
 from fieldagent.wire.sms_pdu import Content, Deliver, Part, StatusReport
 
 PARTS_APART = 3_600.0
-"""Seconds between two parts of one message, at the service centre."""
+"""Most seconds between two parts of one message, at the service centre."""
 
 
 class Arrival(NamedTuple):
-    """One message, or what the network says of one of ours."""
+    """A complete message, or a status report for one of ours."""
 
     places: tuple[int, ...]
-    """That may be freed once it is taken in."""
+    """Places in the store that may be freed once it is taken in."""
     message: Deliver | StatusReport | None
-    """None where it came before, or is one of our own that somebody stored."""
+    """None if it is a duplicate, or one of our own messages that was stored."""
 
 
 class WaitingParts(NamedTuple):
-    """Parts of one message, whose others have not come."""
+    """Parts of one message whose other parts have not arrived."""
 
     places: tuple[int, ...]
     number: str
-    """The sender's."""
+    """Number of the sender."""
     name: str
-    """Tells it from others in the store."""
+    """Key of the message in the store."""
     at: float
-    """When the service centre had the last of them, Unix time."""
+    """Unix time when the service centre received the last of them."""
     told: str
-    """How many came, for people."""
+    """Number of parts that arrived, for people."""
 
 
 class Found(NamedTuple):
-    """All that a look at the store found."""
+    """Result of a look at the store."""
 
     whole: list[Arrival]
-    """In the order of the store."""
+    """Complete messages in the order of the store."""
     waiting: list[WaitingParts]
     unreadable: Sequence[Stored] = ()
-    """What may read otherwise at another look: the line has noise."""
+    """Messages that may be readable at another look, because the line has noise."""
 
 
 class _Piece(NamedTuple):
@@ -58,11 +59,11 @@ class _Piece(NamedTuple):
 
 
 _Group = dict[int, _Piece]
-"""What is there of one message, by the number of the part."""
+"""Known parts of one message, by part number."""
 
 
 def arrivals(stored: Sequence[Stored]) -> Found:
-    """Return what is whole, and what waits for the rest of it."""
+    """Return the complete messages, and those with missing parts."""
     whole: list[Arrival] = []
     groups: dict[tuple[str, int, int], list[_Group]] = {}
     unreadable = [each for each in stored if each.message is None]
@@ -93,7 +94,7 @@ def _apart(piece: _Piece, group: _Group) -> float:
 
 
 def _is_again(piece: _Piece, group: _Group) -> bool:
-    """Return whether the network brought it twice."""
+    """Return True if the network delivered the part twice."""
     before = group.get(piece.part.number)
     if before is None or before.message.content != piece.message.content:
         return False
@@ -101,14 +102,17 @@ def _is_again(piece: _Piece, group: _Group) -> bool:
 
 
 def _group_of(piece: _Piece, alike: list[_Group]) -> _Group:
-    """Return the message that it completes, the nearest in time; a new one where it is of none."""
+    """Return the message to which the part belongs, the nearest in time; a new one if there is
+    none.
+    """
     fits = [
         each
         for each in alike
         if piece.part.number not in each and _apart(piece, each) <= PARTS_APART
     ]
     if fits:
-        # Of several the later in the store: what has a part twice was begun anew.
+        # If several fit, take the later in the store: a message that had a part twice was started
+        # again.
         return min(reversed(fits), key=lambda each: _apart(piece, each))
     alike.append({})
     return alike[-1]

@@ -1,17 +1,17 @@
-"""Carries what waits for the hub by SMS while the IP link is away, and takes in what the hub sends.
+"""Sends items to the hub by SMS while the IP link is away, and receives the hub's SMS.
 
-1. An SMS holds a frame of `wire.sms_frame`. It is Delivered once a frame of the hub acknowledges
-   its tag: then the hub has it on disk. That the network took it, or that the hub's telephone has
-   it, is written down and means no more than that.
-2. A few are under way at a time. One that is not answered in time is doubtful and goes again, the
-   very same; the hub drops the second, and acknowledges it too. After COPIES it waits in the queue
-   again.
-3. Each SMS counts for the day's limit before the modem gets it, and is taken off again only where
-   it surely has not left.
-4. What comes is deleted from the modem once it is on disk here, and acknowledged after that. What
-   no allowed number sent is deleted, and counted. What cannot be read is looked at again, and kept
-   as it shows itself before it is deleted.
-5. When the IP link is back, what is under way is given back at once, and goes there.
+1. An SMS contains a frame of `wire.sms_frame`. It is Delivered once a frame of the hub acknowledges
+its tag, because then the hub has it on disk. Reports that the network accepted it, or that the
+hub's telephone has it, are stored but do not count.
+2. Only a few SMS are on their way at a time. If one is not answered in time, it is in doubt and is
+sent again unchanged; the hub drops the duplicate and acknowledges it too. After COPIES attempts it
+waits in the queue again.
+3. Each SMS is booked against the day's limit before the modem gets it. The booking is canceled only
+if the SMS certainly has not left.
+4. A received SMS is deleted from the modem once it is on disk here, and is acknowledged after that.
+An SMS from a number that is not allowed is deleted and counted. An SMS that cannot be read is
+looked at again, and is stored as it is before it is deleted.
+5. When the IP link is back, SMS on their way are returned to the queue at once, and use the link.
 """
 
 from __future__ import annotations
@@ -55,56 +55,59 @@ log = logging.getLogger(__name__)
 TARIFF = Tariff("sms", ENVELOPE_BYTES, booked=False)
 CARRIAGE = Carriage(ENVELOPE_BYTES, ENVELOPE_BYTES, TARIFF)
 WINDOW = 3
-"""SMS under way at a time, and as many more of an SOS."""
+"""Most SMS on their way at a time, and the same number again for an SOS."""
 COPIES = 3
-"""Of one message, before it waits in the queue again."""
+"""Most copies of one message before it waits in the queue again."""
 URGENT_AFTER = 20.0
-"""Seconds without an IP link after which an SOS goes by SMS at the latest."""
+"""Longest time in seconds without an IP link before an SOS goes by SMS."""
 LOOKS = 3
-"""At a message that cannot be read, before it is given up."""
+"""Looks at an unreadable message before it is given up."""
 LOOK_EVERY = 600.0
 """Seconds between two looks at the modem while the IP link is there."""
 AGAIN_MAX = 3_600.0
-"""Seconds that an answer is waited for at most, and that one without rests in the queue."""
+"""Longest time in seconds to wait for an answer, and to rest in the queue after a missing
+answer."""
 DAY_OVER = 3_600.0
-"""Seconds after which a limit that was reached is looked at again."""
+"""Seconds until a limit that was reached is checked again."""
 
 
 class Purse(Protocol):
-    """What a day's SMS may come to."""
+    """Daily budget of SMS."""
 
     def left(self, *, urgent: bool = False) -> int | None:
-        """Return how many more may go today; None without a limit."""
+        """Return the number of SMS that may still be sent today; None without a limit."""
 
     def spent(self) -> int:
-        """Return how many went today."""
+        """Return the number of SMS sent today."""
 
     async def spend(self, count: int) -> None:
-        """Book them; below zero, take some off that have not left. On disk on return."""
+        """Book that many SMS; a negative number cancels bookings of SMS that have not left. On disk
+        on return.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class SmsSeat:
-    """All that the carrier gets of the agent."""
+    """Parts of the agent that the carrier uses."""
 
     settings: SmsSettings
     token_digest: bytes
     outbox: Outbox
-    """That of channel Cellular."""
+    """Outbox of channel Cellular."""
     reception: Reception
     cellular: ChannelLink
-    """Where people read how the modem is."""
+    """Link of channel Cellular, which shows the modem's state to people."""
     turn: IpTurn
     purse: Purse
     folder: Path
     link: ChannelLink
-    """The modem's own condition."""
+    """Condition of the modem itself."""
     heal: Callable[[], Awaitable[bool]] = no_healing
     progress: Callable[[], None] = lambda: None
 
 
 async def run(seat: SmsSeat) -> NoReturn:
-    """Serve one modem for ever: absent, unplugged or locked, it goes on."""
+    """Serve one modem forever, also while it is absent, unplugged or locked."""
     carrier = SmsCarrier(seat)
     pin = PinMemory(seat.settings.pin, seat.folder / "sms-pin-refused")
     port = seat.settings.port
@@ -127,7 +130,9 @@ async def run(seat: SmsSeat) -> NoReturn:
 
 
 class SmsCarrier:
-    """What outlives the modem's port: the frames under way, and what is owed to the hub."""
+    """State that outlives the modem's port: frames on their way, and acknowledgements owed to the
+    hub.
+    """
 
     def __init__(self, seat: SmsSeat) -> None:
         self._seat = seat
@@ -137,22 +142,24 @@ class SmsCarrier:
         self._key_up = sms_frame.key_up(seat.token_digest)
         self._key_down = sms_frame.key_down(seat.token_digest)
         self._under_way: dict[bytes, SentFrame] = {}
-        """By tag. Who takes one out settles it, and nobody else."""
+        """Unacknowledged frames by tag. Only the code that removes a frame may settle it."""
         self._owed: list[bytes] = []
-        """Tags of what came and the hub has not been told."""
+        """Tags of received frames that the hub has no acknowledgement for yet."""
         self._rest = Rest()
         self._ours = False
         self._next_look = -inf
         self._parts = PartsKept()
         self._garbled: dict[int, int] = {}
-        """How often the message at a place could not be read, look after look."""
+        """Number of unreadable looks in a row, by place in the store."""
         self._strangers = 0
         self._show()
 
-    # Who carries.
+    # Choice of the bearer.
 
     async def give_way(self) -> NoReturn:
-        """Give back what is under way once the IP link is there, whatever the modem does."""
+        """Return the frames on their way to the queue once the IP link is there, whatever the modem
+        does.
+        """
         while True:
             if self._seat.turn.linked:
                 self._ours = False
@@ -162,7 +169,9 @@ class SmsCarrier:
             await self._seat.turn.changed()
 
     async def _take_over(self) -> None:
-        """What the last link left unacknowledged goes by SMS, packed anew."""
+        """Take over the transmissions that the last link left unacknowledged, to be packed again
+        for SMS.
+        """
         self._ours = True
         self._outbox.fit(CARRIAGE)
         left = self._seat.turn.left
@@ -176,7 +185,7 @@ class SmsCarrier:
             await self._outbox.release(sending.transmission, reason=reason, retry_after=retry_after)
 
     def _may_from(self, *, urgent: bool) -> float:
-        """Return from when one more may go."""
+        """Return the time from which another SMS may be sent; inf if none may."""
         turn, modem = self._seat.turn, self._seat.link
         if turn.linked or modem.state is not LinkState.READY:
             return inf
@@ -190,11 +199,12 @@ class SmsCarrier:
     def _affords(self, *, urgent: bool) -> bool:
         return self._seat.purse.left(urgent=urgent) != 0
 
-    # At work with one opened modem.
+    # Work with one opened modem.
 
     async def work(self, modem: SmsModem) -> NoReturn:
-        """Carry by one opened modem, for ever: look for what came, and send what waits while the IP
-        link is away. Raises why the modem must be opened anew (`contract.LOST`)."""
+        """Serve one opened modem forever: look for received SMS, and send waiting items while the
+        IP link is away. Raises one of `contract.LOST` if the modem must be reopened.
+        """
         self._next_look = -inf
         while True:
             self._seat.progress()
@@ -212,7 +222,7 @@ class SmsCarrier:
                 raise modem.lost
 
     async def _send_one(self, modem: SmsModem) -> bool:
-        """Send what is due now, and return whether anything was."""
+        """Send the SMS that is due now. Return True if there was one."""
         if not self._ours:
             return False
         now = trio.current_time()
@@ -237,7 +247,8 @@ class SmsCarrier:
         if not urgent and not self._affords(urgent=False):
             return False
         await self._outbox.fix_dates()
-        # The link may have come back meanwhile: nobody would give this back before it ends again.
+        # The link may have come back meanwhile; the queue would not get this transmission back
+        # before the link ends again.
         transmission = self._outbox.load(ENVELOPE_BYTES) if self._ours else None
         if transmission is None:
             return False
@@ -255,23 +266,23 @@ class SmsCarrier:
         return True
 
     def _owed_beside(self, envelope: bytes) -> tuple[bytes, ...]:
-        """Return what is owed and rides along for nothing."""
+        """Return the acknowledgements that fit beside an envelope without another SMS."""
         for count in range(min(len(self._owed), sms_frame.ACKNOWLEDGED_MAX), 0, -1):
             if sms_frame.fits_one(self._owed[:count], envelope):
                 return tuple(self._owed[:count])
         return ()
 
     async def _submit(self, modem: SmsModem, tag: bytes) -> bool:
-        """Send it, once more where it was sent before; return whether it may have left."""
+        """Send an SMS, or repeat it. Return True if it may have left."""
         under_way = self._under_way[tag]
         await self._seat.purse.spend(1)
         self._show()
         if self._under_way.get(tag) is not under_way:
-            # The link has come back: what it carries is not paid for.
+            # The link has come back and carries it, so cancel the booking.
             await self._seat.purse.spend(-1)
             return False
         sent = await modem.send(self._message(under_way.text))
-        here = self._under_way.get(tag) is under_way  # the link may have come back meanwhile
+        here = self._under_way.get(tag) is under_way  # The link may have come back meanwhile.
         if sent.outcome is Outcome.NOT_SENT:
             await self._seat.purse.spend(-1)
             self._show()
@@ -312,7 +323,9 @@ class SmsCarrier:
         return min(AGAIN_MAX, within * 2.0 ** (under_way.copies - 1))
 
     async def _again(self, modem: SmsModem, tag: bytes) -> None:
-        """The hub has not answered in time."""
+        """Handle a frame that the hub has not answered in time: repeat it, or return it to the
+        queue.
+        """
         under_way = self._under_way[tag]
         if under_way.copies >= COPIES:
             reason = f"no answer of the hub to {under_way.copies} SMS"
@@ -329,7 +342,7 @@ class SmsCarrier:
                 await self._submit(modem, tag)
 
     async def _acknowledge(self, modem: SmsModem) -> None:
-        """Tell the hub what has come, by an SMS that holds nothing else."""
+        """Send the hub an SMS that contains only acknowledgements."""
         owed = tuple(self._owed[: sms_frame.ACKNOWLEDGED_MAX])
         text = SmsFrame(self._name, b"", owed).text(self._key_up)
         await self._seat.purse.spend(1)
@@ -342,7 +355,7 @@ class SmsCarrier:
         self._owed = [each for each in self._owed if each not in owed]
 
     async def _wait(self, modem: SmsModem) -> None:
-        """Until something may be due."""
+        """Wait until something may be due."""
         now = trio.current_time()
         moments = [self._next_look]
         events: list[Callable[[], Awaitable[None]]] = [modem.news.wait, self._seat.turn.changed]
@@ -359,10 +372,10 @@ class SmsCarrier:
         if not modem.arrived:
             await first_of(max(0.0, min(moments) - now), self._seat.progress, *events)
 
-    # What comes.
+    # Receiving.
 
     async def _look(self, modem: SmsModem) -> None:
-        # A modem need not say that something came.
+        # A modem may not report that something arrived.
         every = LOOK_EVERY if self._seat.turn.linked else modem.look_soon
         self._next_look = trio.current_time() + every
         contents = await modem.stored()
@@ -390,8 +403,10 @@ class SmsCarrier:
             modem.arrived = True
 
     async def _read_again(self, modem: SmsModem, unreadable: Sequence[Stored]) -> None:
-        """What cannot be read stays for another look, the first of them at once: the line may have
-        noise, and the modem has the only copy. Then it is kept as it shows itself."""
+        """Look again at unreadable messages, the first time at once, because the line may have
+        noise and the modem has the only copy. After LOOKS looks, store the message as it is and
+        delete it.
+        """
         before = self._garbled
         self._garbled = {each.place: before.get(each.place, 0) + 1 for each in unreadable}
         for each in unreadable:
@@ -436,11 +451,12 @@ class SmsCarrier:
             if frame.tag not in self._owed and not self._seat.turn.linked:
                 self._owed.append(frame.tag)
 
-    # What people read.
+    # State for people.
 
     def note_absent(self, error: BaseException) -> None:
-        """Show on the channel's link why no SMS can be sent, and warn in the log where that is new:
-        FAULT where the modem refuses, else ABSENT."""
+        """Show on the link why no SMS can be sent, and log a new reason. The state is FAULT if the
+        modem refuses, otherwise ABSENT.
+        """
         link = self._seat.link
         state = LinkState.FAULT if isinstance(error, GsmRefuses) else LinkState.ABSENT
         if (link.state, link.reason) != (state, str(error)):
@@ -472,5 +488,5 @@ class SmsCarrier:
 
 
 def _text_of(content: Content) -> str:
-    """Return the text of a message; empty of one of octets."""
+    """Return the text of a message; empty if it contains binary data."""
     return "" if content.coding is Coding.DATA else content.text

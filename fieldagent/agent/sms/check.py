@@ -1,4 +1,4 @@
-"""How `fieldagent check` looks at the GSM modem."""
+"""Checks the GSM modem for `fieldagent check`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from fieldagent.system.finding import Finding
 
 
 def sms_finding(port: str, status: Mapping[str, Any] | None) -> Finding:
-    """Return how it is, by what the agent that has it tells, or by what is there where none
-    runs."""
+    """Return a finding from the running agent's status, or from the port if no agent is running."""
     state = (status or {}).get("channels", {}).get("Cellular", {}).get("sms")
     if state is None:
         return way_of(port).check(port)

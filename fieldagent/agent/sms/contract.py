@@ -1,7 +1,8 @@
-"""What the carrier and a modem for SMS promise each other. An AT line and ModemManager keep it.
+"""The contract between the carrier and a modem for SMS. The drivers for an AT line and for
+ModemManager implement it.
 
-All that is here may raise GsmSilent, GsmRefuses or PortLost, unless it says otherwise; the
-modem is opened anew then.
+All methods may raise GsmSilent, GsmRefuses or PortLost unless stated otherwise; then the modem is
+reopened.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from fieldagent.wire.sms_pdu import Submit
 
 
 class GsmSilent(Exception):
-    """A command was not answered in time, or by what cannot be understood."""
+    """A command was not answered in time, or its answer makes no sense."""
 
 
 class GsmRefuses(Exception):
-    """The modem answers, and cannot be used as it is; the text says what to do."""
+    """The modem answers but cannot be used as it is; the text contains the remedy."""
 
 
 LOST = (PortLost, GsmSilent, GsmRefuses)
-"""Why a modem must be opened anew."""
+"""Errors after which a modem must be reopened."""
 
 
 class SmsModem(Protocol):
@@ -34,25 +35,27 @@ class SmsModem(Protocol):
     look_soon: float
     """Seconds between two looks while the IP link is away."""
     arrived: bool
-    """Something may lie in the store that was not looked at."""
+    """True if the store may contain messages that were not looked at."""
     news: trio.Event
-    """Set when the modem said something unasked, and then replaced."""
+    """Set when the modem sent an unsolicited report, and then replaced."""
     lost: Exception | None
-    """Why it must be opened anew, where a message was under way as that showed."""
+    """Error for which it must be reopened, if it occurred while a message was being sent."""
     crowded: bool
-    """The store is filled so far that soon nothing more is received; as `look` found it."""
+    """True if the last `look` found the store nearly full, so that soon no message can be
+    received."""
 
     async def send(self, message: Submit) -> Sent:
-        """Hand a message over, and return how that ended. Never raises: where the modem goes away
-        meanwhile, `lost` says so."""
+        """Pass a message to the modem and return the result. Never raises: if the modem is lost
+        meanwhile, `lost` contains the error.
+        """
 
     async def stored(self) -> Found:
-        """Return what lies in the store."""
+        """Return the content of the store."""
 
     async def delete(self, place: int) -> None:
-        """Free a place. Where the modem does not, that is in the log, and the next look finds it
-        again."""
+        """Free a place. If the modem refuses, that is logged, and the next look finds the message
+        again.
+        """
 
     async def look(self) -> None:
-        """Write down in its link whether a network is there, how well, and how full the store
-        is."""
+        """Record in its link the network, the signal, and the fill level of the store."""

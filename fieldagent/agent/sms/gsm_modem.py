@@ -1,4 +1,4 @@
-"""A GSM modem on an open serial port: commands, their replies, and what it says unasked."""
+"""Talks to a GSM modem on an open serial port: commands, replies and unsolicited reports."""
 
 from __future__ import annotations
 
@@ -27,35 +27,36 @@ log = logging.getLogger(__name__)
 
 REPLY_MAX = 10.0
 LIST_MAX = 30.0
-"""Seconds in which a full store is listed: some read each place from the SIM."""
+"""Seconds in which a full store is listed: some modems read each place from the SIM."""
 WAKE_MAX, WAKE_TRIES = 3.0, 3
 LOOK_SOON = 30.0
-"""Seconds: most modems tell what arrives."""
+"""Seconds between two looks: most modems report what arrives."""
 ALARM_SHARE = 0.8
-"""Of the store: one that is full receives nothing more, and does not say so."""
+"""Share of the store from which on it counts as crowded: a full store receives nothing more,
+without a report."""
 
 
 @dataclass(slots=True)
 class GsmModem:
-    """Commands and their replies over one open port."""
+    """Commands and replies over one open port."""
 
     port: SerialPort
     link: ChannelLink
     look_soon: float = LOOK_SOON
     conversation: GsmConversation = field(default_factory=GsmConversation)
     arrived: bool = True
-    """Something may lie in the store that was not looked at."""
+    """True if the store may contain messages that were not looked at."""
     news: trio.Event = field(default_factory=trio.Event)
-    """Set when the modem said something unasked, and then replaced."""
+    """Set when the modem sent an unsolicited report, and then replaced."""
     lost: Exception | None = None
-    """Why it must be opened anew, where a message was under way as that showed."""
+    """Error for which it must be reopened, if it occurred while a message was being sent."""
     crowded: bool = False
     _events: tuple[trio.MemorySendChannel[GsmEvent], trio.MemoryReceiveChannel[GsmEvent]] = field(
         default_factory=lambda: trio.open_memory_channel[GsmEvent](64)
     )
 
     async def listen(self) -> NoReturn:
-        """Feed the conversation; the only reader of the port."""
+        """Pass received bytes to the conversation; this is the only reader of the port."""
         while True:
             self.conversation.receive_data(await self.port.read())
             while not isinstance(event := self.conversation.next_event(), sms_modem.NeedMore):
@@ -67,7 +68,7 @@ class GsmModem:
                     self._events[0].send_nowait(event)
 
     async def ask(self, command: str, seconds: float = REPLY_MAX) -> GsmReply:
-        """Give the modem a command and return its reply. Raises GsmSilent, PortLost."""
+        """Send the modem a command and return its reply. Raises GsmSilent, PortLost."""
         shown = command.partition("=")[0] if "CPIN" in command else command
         event = await self._exchange(shown, self.conversation.command(command), seconds)
         if not isinstance(event, GsmReply):
@@ -82,8 +83,9 @@ class GsmModem:
         raise GsmSilent(f"{shown} was not answered within {seconds:.0f} s")
 
     async def send(self, message: Submit) -> Sent:
-        """Hand a message over, and return how that ended, also where the modem goes away meanwhile:
-        then `lost` says so."""
+        """Pass a message to the modem and return the result. If the modem is lost meanwhile, `lost`
+        contains the error.
+        """
         written = False
         try:
             prompted = await self._exchange("AT+CMGS", self.conversation.submit(message), REPLY_MAX)
@@ -100,8 +102,9 @@ class GsmModem:
         return sms_modem.judge(event if isinstance(event, GsmReply) else None)
 
     async def _hand_over(self, pdu: bytes) -> GsmEvent:
-        """Where something arrives meanwhile, the modem is done with the network: a reply that is
-        not there soon is lost."""
+        """Write the message and return the modem's reply. If another message arrives meanwhile, the
+        modem has finished with the network, so a reply that does not come soon is lost.
+        """
         with waits.move_on_after(sms_modem.SEND_SECONDS) as limit:
             await self.port.write(pdu)
             async with trio.open_nursery() as nursery:
@@ -117,7 +120,7 @@ class GsmModem:
         limit.deadline = min(limit.deadline, trio.current_time() + REPLY_MAX)
 
     async def stored(self) -> Found:
-        """Return what lies in the store. Raises GsmSilent, PortLost."""
+        """Return the content of the store. Raises GsmSilent, PortLost."""
         self.arrived = False
         reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX)
         if not reply.ok:
@@ -130,7 +133,7 @@ class GsmModem:
             log.warning("the GSM modem did not delete place %d: error %s", place, reply.error)
 
     async def look(self) -> None:
-        """Write down whether a network is there, how well, and how full the store is."""
+        """Record the network, the signal, and the fill level of the store."""
         registered = sms_modem.registered(await self.ask(sms_modem.NETWORK))
         self.link.note_signal(sms_modem.bars(await self.ask(sms_modem.SIGNAL)))
         self.link.state = LinkState.READY if registered else LinkState.NO_SERVICE
@@ -148,8 +151,8 @@ class GsmModem:
             log.warning("the GSM modem's store is filled: %d of %d places", taken, places)
 
     async def set_up(self, pin: PinMemory) -> None:
-        """Set the modem up, its SIM unlocked. Raises GsmSilent, GsmRefuses, PortLost."""
-        # Whoever was here before may have left a prompt.
+        """Set the modem up and unlock its SIM. Raises GsmSilent, GsmRefuses, PortLost."""
+        # An earlier program may have left an open prompt.
         await self.port.write(sms_modem.LEAVE_PROMPT)
         await self._wake()
         for command in sms_modem.FIRST:
@@ -178,8 +181,9 @@ class GsmModem:
         raise GsmSilent("nothing answers AT there: is it the modem's port, and has it power?")
 
     async def _unlock(self, pin: PinMemory) -> None:
-        """A SIM is locked for good after three wrong PINs: each value is tried once, and once more
-        where its answer was lost."""
+        """Unlock the SIM. Three wrong PINs lock it for good, so each value is tried once, and once
+        more if its answer was lost.
+        """
         wants = self._locked(await self.ask(sms_modem.PIN))
         if not wants:
             return
@@ -209,7 +213,7 @@ class GsmModem:
 
 
 def _refused_prompt(reply: GsmReply) -> Sent:
-    """No prompt, so nothing left, whatever the error is."""
+    """Return the result of a refused prompt: the message has not left, whatever the error is."""
     verdict = sms_modem.judge(reply)
     if verdict.outcome is Outcome.NOT_SENT:
         return verdict

@@ -1,4 +1,4 @@
-"""A modem that ModemManager owns, by its command `mmcli`: one process for each question."""
+"""A modem that ModemManager owns, over its command `mmcli`: one process for each query."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 COMMAND = "mmcli"
 REPLY_MAX = 20.0
-"""Seconds; D-Bus itself waits for 30."""
+"""Seconds for an answer; D-Bus itself waits 30."""
 OUTPUT_MAX = 262_144
-"""Bytes of one answer."""
+"""Largest answer in bytes."""
 LOOK_SOON = 10.0
-"""Seconds: it does not tell what arrives."""
+"""Seconds between two looks, because it does not report what arrives."""
 
 
 class _Ended(NamedTuple):
@@ -47,20 +47,20 @@ class ManagedModem:
     """Implements `contract.SmsModem`; places are the numbers of ModemManager's objects."""
 
     name: str
-    """As `mmcli -m` takes it."""
+    """Name for `mmcli -m`."""
     link: ChannelLink
     send_max: float = SEND_SECONDS + REPLY_MAX
-    """Seconds in which it must have said whether a message left."""
+    """Seconds in which it must report if a message left."""
     look_soon: float = LOOK_SOON
     arrived: bool = True
     news: trio.Event = field(default_factory=trio.Event)
     lost: Exception | None = None
     crowded: bool = False
     _told: set[int] = field(default_factory=set)
-    """Places that are in the log as unreadable, or not deleted."""
+    """Places that were logged as unreadable or not deleted."""
 
     async def ask(self, *arguments: str) -> str:
-        """Return what it prints. Raises GsmSilent, GsmRefuses."""
+        """Return the output of the command. Raises GsmSilent, GsmRefuses."""
         ended = await _run(arguments, REPLY_MAX)
         if ended.status == 0:
             return ended.output
@@ -88,7 +88,9 @@ class ManagedModem:
         return sent
 
     async def _reference(self, place: int) -> int | None:
-        """A report of one without is passed over."""
+        """Return the reference of a sent message; None if it is unknown: then its status report is
+        ignored.
+        """
         try:
             output = await self.ask(*modem_manager.look(place))
             return modem_manager.read_message(place, output).reference
@@ -118,7 +120,9 @@ class ManagedModem:
         return contents
 
     async def _read(self, place: int) -> ManagedSms | None:
-        """Return one of them; None where it cannot be read, or is gone: it stays where it is."""
+        """Return a stored message; None if it cannot be read or no longer exists. It stays in the
+        store.
+        """
         ended = await _run(modem_manager.look(place), REPLY_MAX)
         try:
             if ended.status:
@@ -156,7 +160,9 @@ class ManagedModem:
 
 
 def _sort(message: ManagedSms, contents: Found) -> None:
-    """What a person sends by this modem, and other programs, is left where it is."""
+    """Sort a message into the result. Outgoing messages, of a person or another program, are left
+    alone.
+    """
     place, content = message.place, message.message
     if isinstance(content, Deliver) and not message.whole:
         parts = WaitingParts((place,), content.number, str(place), content.at, "not all of it came")
@@ -181,8 +187,9 @@ def _silent(error: RemoteProtocolError) -> GsmSilent:
 
 
 async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Ended:
-    """Run it in its own process group. Raises GsmSilent where it does not end in time or writes
-    more than OUTPUT_MAX, GsmRefuses where it is not there."""
+    """Run the command in its own process group. Raises GsmSilent if it does not end in time or
+    writes more than OUTPUT_MAX, and GsmRefuses if it is not installed.
+    """
     try:
         process = await trio.lowlevel.open_process(
             [COMMAND, *arguments],
@@ -213,7 +220,7 @@ async def _run(arguments: list[str] | tuple[str, ...], seconds: float) -> _Ended
 
 
 async def _gather(process: trio.Process, output: bytearray, errors: bytearray) -> None:
-    """Return once it has ended, or has written more than OUTPUT_MAX."""
+    """Read the output until the process ends or has written more than OUTPUT_MAX."""
     assert process.stdout is not None
     assert process.stderr is not None
 
@@ -231,7 +238,7 @@ async def _gather(process: trio.Process, output: bytearray, errors: bytearray) -
 
 @asynccontextmanager
 async def open_managed(name: str, link: ChannelLink) -> AsyncIterator[ManagedModem]:
-    """Open a modem that ModemManager has, unlocked. Raises GsmSilent, GsmRefuses."""
+    """Open an unlocked modem of ModemManager. Raises GsmSilent, GsmRefuses."""
     modem = ManagedModem(name, link)
     await modem.look()
     log.info("GSM modem %s answers by ModemManager", link.facts.get("smsModem", ""))

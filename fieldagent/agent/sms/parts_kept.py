@@ -1,5 +1,6 @@
-"""Which parts of messages are given up, and when: a modem's store is small, and receives nothing
-more once parts fill it whose others never come. Pure."""
+"""Decides which parts of messages are given up, and when. A modem's store is small, and cannot
+receive once parts fill it whose other parts never come. Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +12,20 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sms_pdu import StatusReport
 
 PARTS_KEPT = 86_400.0
-"""Seconds that parts lie in the modem without the others: by our own clock since the first look
-after a start, or by the network's, whose time each message bears."""
+"""Seconds for which incomplete parts stay in the modem. They count by our own clock since the first
+look after a start, or by the network's time in the messages."""
 
 
 class GivenUp(NamedTuple):
     parts: WaitingParts
     reason: str
-    """For the log; empty where it was told before and the modem has not deleted them."""
+    """Text for the log; empty if it was logged before and the modem has not deleted them."""
 
 
 class PartsKept:
-    """What waits in the store, since when. As much is kept here as the store has places."""
+    """Waiting parts in the store, and the times since when they wait. It holds at most as many as
+    the store has places.
+    """
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
@@ -30,7 +33,9 @@ class PartsKept:
         self._network_time = -inf
 
     def judge(self, contents: Found, now: float) -> list[GivenUp]:
-        """Return what has waited too long, by a look at `now` (any clock that goes on evenly)."""
+        """Return the parts that have waited too long, as of a look at `now` (any monotonic
+        clock).
+        """
         self._network_time = max(self._network_time, *_times(contents), -inf)
         self._since = {each.name: self._since.get(each.name, now) for each in contents.waiting}
         self._told &= self._since.keys()
@@ -38,7 +43,7 @@ class PartsKept:
         return [self._give_up(each, "the others never did") for each in old]
 
     def oldest(self, waiting: Sequence[WaitingParts]) -> GivenUp:
-        """Return what is given up first, of what `judge` was shown, where the store is filled."""
+        """Return the parts to give up first if the store is full, among those shown to `judge`."""
         first = min(waiting, key=lambda each: (self._since[each.name], each.at))
         return self._give_up(first, "and the modem's store is filled")
 

@@ -1,4 +1,6 @@
-"""Which PIN a SIM has refused: three wrong ones lock it, and an agent starts again and again."""
+"""Remembers the PIN that a SIM has refused: three wrong PINs lock it, and the agent
+restarts often.
+"""
 
 from __future__ import annotations
 
@@ -15,38 +17,42 @@ UNKNOWN = (
     " it is not tried again"
 )
 UNKNOWN_MAX = 2
-"""Tries whose end nobody knows, as power failed or the modem went away: a third locks a SIM."""
+"""Most attempts with an unknown result, after a power failure or the loss of the modem: a third
+wrong attempt locks a SIM."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinMemory:
     value: str
-    """As the settings have it; empty where none is set."""
+    """PIN of the settings; empty if none is set."""
     file: Path
 
     def hindrance(self) -> str:
-        """Return why this value is not tried any more, for people; empty where it may be."""
+        """Return the reason, for people, why this PIN is not tried any more; empty if it may be
+        tried.
+        """
         tries = self._tries()
         if tries is None:
             return WRONG
         return UNKNOWN if tries >= UNKNOWN_MAX else ""
 
     def note_tried(self) -> None:
-        """Count a try, on disk before the SIM hears it: what a power cut hides counts as a try.
-        Raises OSError."""
+        """Count an attempt on disk before the SIM receives it, so that an attempt hidden by a power
+        cut counts too. Raises OSError.
+        """
         put_file(self.file, b"%s %d" % (self._print(), (self._tries() or 0) + 1))
 
     def note_refused(self) -> None:
-        """Write down that the SIM has said that the PIN is wrong. Raises OSError."""
+        """Store that the SIM has refused the PIN. Raises OSError."""
         put_file(self.file, self._print())
 
     def note_taken(self) -> None:
-        """Note that the SIM took its PIN: the memory of trying it goes."""
+        """Delete the memory of attempts, because the SIM accepted its PIN."""
         with suppress(OSError):
             self.file.unlink()
 
     def _tries(self) -> int | None:
-        """Return how often it was tried with an unknown end; None where it was refused."""
+        """Return the number of attempts with an unknown result; None if the PIN was refused."""
         kept = b""
         with suppress(OSError):
             kept = self.file.read_bytes()
@@ -56,6 +62,7 @@ class PinMemory:
         return int(tries) if tries.isdigit() else None
 
     def _print(self) -> bytes:
-        """No secret to who reads the file: ten thousand PINs are soon tried, but it says no more
-        than the settings beside it."""
+        """Return a digest of the PIN. It is not secret, because all PINs are soon tried, but the
+        settings beside the file contain the PIN anyway.
+        """
         return hashlib.sha256(f"fieldagent PIN {self.value}".encode()).hexdigest().encode()

@@ -1,5 +1,4 @@
-"""What a GSM modem is asked, so that it says what it is and whether its SIM can be used. Nothing is
-sent, and no PIN is tried."""
+"""Recognises a GSM modem and queries the state of its SIM. No SMS is sent, and no PIN is tried."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from fieldagent.wire import model, sms_modem
 NAME = "gsm"
 BAUD = 115_200
 SIM_MAX = 5.0
-"""Seconds in which it says how its SIM is."""
+"""Seconds in which it reports the state of its SIM."""
 _SIM = re.compile(rb"\+CPIN: ?([^\r\n]+)|\+CME ERROR: ?([^\r\n]+)|[\r\n](ERROR)[\r\n]")
 
 
@@ -31,7 +30,7 @@ def _sim(said: bytes) -> str | None:
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Ask a modem for its model and how its SIM is. Raises PortLost."""
+    """Query a modem's model and the state of its SIM. Raises PortLost."""
     name = await answer_to(line, model.QUESTION, model.read_model) or "of unknown model"
     sim = await answer_to(line, f"{sms_modem.PIN}\r".encode(), _sim, SIM_MAX)
     return DeviceReport(

@@ -1,4 +1,4 @@
-"""The settings of the modem that sends SMS to the hub."""
+"""Settings of the modem that sends SMS to the hub."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fieldagent.system.properties import Key, WrongProperty, text, whole
 
 PER_DAY = 100
 MANAGED = re.compile(r"mmcli(:[A-Za-z0-9/_.-]{1,80})?", re.ASCII)
-"""Values of sms-port by which the modem is ModemManager's."""
+"""Values of sms-port for a modem of ModemManager."""
 
 
 class SmsSettings(NamedTuple):
-    """As `KEYS` has them, in that order."""
+    """Settings in the order of `KEYS`."""
 
     port: str | None = None
     baud: int = 115_200
@@ -29,12 +29,13 @@ class SmsSettings(NamedTuple):
     recovery_command: str | None = None
 
     def is_hub(self, number: str) -> bool:
-        """Return whether this is the hub's number, as a network may show it."""
+        """Return True if this is the hub's number, in any form that a network shows."""
         return _ending(number) == _ending(self.hub_number)
 
     def may_send(self, number: str) -> bool:
-        """Return whether what comes from this number is looked at. Networks show some numbers
-        without the country: the last digits decide, and the tag proves."""
+        """Return True if messages from this number are looked at. Some networks show numbers
+        without the country code, so the last digits decide; the tag authenticates the message.
+        """
         return any(_ending(each) == _ending(number) for each in (self.hub_number, *self.allow))
 
 
@@ -109,13 +110,13 @@ NEEDS = {
     "sms-hub-number": "hub-address",
     **dict.fromkeys(("sms-allow", "sms-pin", "sms-heal", "sms-recovery-command"), "sms-port"),
 }
-"""What means nothing without another; the key of the tag is made of hub-token."""
+"""Settings that need another setting; the tag's key is derived from hub-token."""
 
 _OF_A_LINE = ("sms-baud", "sms-pin")
 
 
 def sms_faults(pairs: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the settings of a modem that ModemManager has."""
+    """Return errors in the settings of a modem that belongs to ModemManager."""
     port = pairs.get("sms-port", "")
     if not MANAGED.fullmatch(port):
         return []
@@ -138,4 +139,4 @@ EXAMPLES = {
     "sms-heal": "dtr command",
     "sms-recovery-command": "uhubctl --action cycle --ports 4",
 }
-"""For the first settings file."""
+"""Values for the first settings file."""

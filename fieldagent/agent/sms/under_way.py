@@ -1,4 +1,6 @@
-"""Frames that the hub has not acknowledged, what the network says of them, and its rests."""
+"""Frames that the hub has not acknowledged, the network's reports about them, and pauses after
+failures.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,12 @@ from fieldagent.wire.sms_pdu import ReportState, StatusReport
 log = logging.getLogger(__name__)
 
 REST_FIRST, REST_MAX, REST_URGENT = 30.0, 900.0, 30.0
-"""Seconds after a message that the modem did not take; they double. An SOS rests for the last."""
+"""Seconds of pause after a message that the modem did not take: the first, which doubles, its
+maximum, and the pause of an SOS."""
 REFUSED_REST = 3_600.0
-"""The same where the network refuses for good: a subscription or a number is wrong."""
+"""Seconds of pause if the network refuses for good: a subscription or a number is wrong."""
 REPORT_FAILED = 60.0
-"""Seconds after which one that the network failed to deliver goes again."""
+"""Seconds after which a message is sent again that the network failed to deliver."""
 
 
 @dataclass(slots=True)
@@ -31,26 +34,26 @@ class SentFrame:
     text: str
     copies: int = 0
     due: float = -inf
-    """When it goes again; trio's clock."""
+    """Time of the next attempt; trio's clock."""
     references: dict[int, int] = field(default_factory=dict)
-    """Its copies that no report has ended, by the number under which the network reports."""
+    """Copies without a final report, by the reference in the network's reports."""
 
     @property
     def urgent(self) -> bool:
-        """Return whether it has something of an SOS."""
+        """Return True if it contains a part of an SOS."""
         return self.transmission.urgent
 
 
 @dataclass(slots=True)
 class Rest:
-    """The modem or the network did not take a message."""
+    """Pause after the modem or the network did not take a message."""
 
     until: float = -inf
     urgent_until: float = -inf
     tries: int = 0
 
     def begin(self, *, final: bool) -> None:
-        """Begin a rest, each twice as long as the one before; `final` is a refusal for good."""
+        """Begin a pause, twice as long as the last one; `final` means a refusal for good."""
         now = trio.current_time()
         pause = min(REST_MAX, REST_FIRST * 2 ** min(self.tries, 10))
         self.tries += 1
@@ -58,28 +61,31 @@ class Rest:
         self.urgent_until = now + REST_URGENT
 
     def end(self) -> None:
-        """End it: a message was taken."""
+        """End the pause: a message was taken."""
         self.tries, self.until, self.urgent_until = 0, -inf, -inf
 
     def ends(self, *, urgent: bool) -> float:
-        """Return when a message may be tried again, by trio's clock; an SOS may sooner."""
+        """Return the time when a message may be tried again, by trio's clock; an SOS may be tried
+        sooner.
+        """
         return self.urgent_until if urgent else self.until
 
 
 def forget_reference(frames: Iterable[SentFrame], reference: int | None) -> None:
-    """Forget which frame bore this reference: another SMS bears it from now on, as the numbers come
-    round again."""
+    """Forget which frame had this reference, because references are reused and another SMS now has
+    it.
+    """
     if reference is not None:
         for each in frames:
             each.references.pop(reference, None)
 
 
 def note_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
-    """Note what a report says: the hub's telephone has it, which says nothing of the hub, or never
-    will have it.
+    """Apply a status report: the hub's telephone has the SMS, which does not show that the hub has
+    it, or it will never get it.
 
-    Each copy is reported on once; a report of one that was settled, or that comes twice, changes
-    nothing. A failure makes the frame go again unless a later copy is on its way.
+    Each copy is reported once. A report on a settled frame, or a second report, has no effect.
+    After a failure the frame is sent again unless a later copy is on its way.
     """
     if report.state is ReportState.TRYING:
         return

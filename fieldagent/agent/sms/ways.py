@@ -1,4 +1,4 @@
-"""The ways to a modem for SMS, one a line of `WAYS`; the form of sms-port says which it is."""
+"""Drivers for SMS modems, one per line of `WAYS`; the form of sms-port selects one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Opened = AbstractAsyncContextManager[SmsModem]
 
 class SmsWay(NamedTuple):
     form: re.Pattern[str]
-    """Of the values of sms-port that are of it."""
+    """Pattern of the sms-port values for this driver."""
     open: Callable[[str, SmsSettings, ChannelLink, PinMemory], Opened]
-    """Open the modem. Raises what `contract.LOST` names."""
+    """Opens the modem. Raises one of `contract.LOST`."""
     check: Callable[[str], Finding]
-    """Look whether it can be there, where no agent runs."""
+    """Checks if the modem can be there while no agent is running."""
     heals: tuple[HealingStep, ...]
-    """What is done to a silent modem unless sms-heal says otherwise."""
+    """Recovery steps for a silent modem unless sms-heal is set."""
 
 
 def _open_managed(port: str, settings: SmsSettings, link: ChannelLink, pin: PinMemory) -> Opened:
@@ -58,9 +58,9 @@ WAYS = (
     SmsWay(MANAGED, _open_managed, _check_command, ()),
     SmsWay(re.compile(r".*"), _open_line, _check_line, (HealingStep("dtr"),)),
 )
-"""The first whose form fits; the last is the AT line of any device."""
+"""The first entry whose pattern fits is used; the last is the AT line of any device."""
 
 
 def way_of(port: str) -> SmsWay:
-    """Return who sends SMS for that `sms-port`. Raises StopIteration for none that is allowed."""
+    """Return the driver for that `sms-port`. Raises StopIteration if none fits."""
     return next(each for each in WAYS if each.form.fullmatch(port))

@@ -1,1 +1,1 @@
-"""MQTT: what other programs near the kit take from it, and send by it, through a broker."""
+"""MQTT: lets other programs near the kit receive from it, and send through it, over a broker."""

@@ -1,4 +1,4 @@
-"""How the kit comes to its broker, and who it is there."""
+"""Connects the kit to its MQTT broker, with the kit's own client id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fieldagent.extensions.mqtt.session import BrokerLost, MqttClient, MqttSessi
 
 
 def client_id(settings: MqttSettings) -> str:
-    """Return by which the broker knows this kit."""
+    """Return the client id of this kit at the broker."""
     return f"fieldagent-{settings.name}"
 
 
@@ -25,8 +25,9 @@ def client_id(settings: MqttSettings) -> str:
 async def connected(
     settings: MqttSettings, will: Will | None = None, *, suffix: str = ""
 ) -> AsyncIterator[MqttSession]:
-    """Connect to the broker. `suffix` tells this session from the agent's own. Raises
-    BrokerLost."""
+    """Connect to the broker. `suffix` distinguishes this session's client id from the agent's own.
+    Raises BrokerLost.
+    """
     client = MqttClient(
         f"{client_id(settings)}{suffix}",
         "this kit",

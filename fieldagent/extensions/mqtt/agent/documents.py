@@ -1,6 +1,8 @@
-"""What is published, as JSON: state, position, what came in, a Package's way, and discovery. Pure.
+"""Builds the published JSON documents: state, position, inbound items, Package progress, and
+discovery. Pure.
 
-Retained is only what anybody at the broker may read later: no text of a message, no secret.
+Retained documents contain only facts that any client of the broker may read later: no message text
+and no secret.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from fieldagent.package.package import Location
 from fieldagent.package.writing import write_timestamp
 
 EVENT_TYPES = ("message", "location", "waypoint", "data", "sos", "incident")
-"""Of what comes in."""
+"""Event types of inbound items."""
 LINKED = ("ready", "busy")
 
 
 def state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dict[str, Any]:
-    """Return what the broker is told of the kit's state. `status` is the answer to `GET
-    /api/status`; `left` are credits that MQTT may cost today."""
+    """Return the state document of the kit. `status` is the answer to `GET /api/status`; `left` is
+    the number of credits that MQTT may still spend today.
+    """
     links = {name.lower(): link for name, link in status["channels"].items() if link["configured"]}
     document: dict[str, Any] = {
         "sos": bool(status["sos"]["active"]),
@@ -44,8 +47,9 @@ def state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dic
 
 
 def position(place: Location) -> dict[str, Any]:
-    """Return a place under the names that Home Assistant gives a tracker's attributes. How exact it
-    is, nobody has said."""
+    """Return a place with the names of a Home Assistant tracker's attributes. Its accuracy is
+    unknown.
+    """
     attributes: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
     if place.altitude is not None:
         attributes["altitude"] = place.altitude
@@ -55,7 +59,9 @@ def position(place: Location) -> dict[str, Any]:
 
 
 def inbound(body: str) -> bytes:
-    """Return what a hook gets, with an `event_type` before it, by which Home Assistant knows it."""
+    """Return the JSON that a hook receives, with an `event_type` in front, which Home Assistant
+    uses.
+    """
     (payload,) = json.loads(body)["payloads"]
     (event,) = payload["events"]
     kind = str(event["type"]).lower()
@@ -67,8 +73,9 @@ def inbound(body: str) -> bytes:
 
 
 def discovery(topics: MqttTopics, name: str, channels: Sequence[str]) -> dict[str, Any]:
-    """Return the message by which Home Assistant (2024.11 or later) makes this kit a device.
-    `channels` are those that are configured, in small letters."""
+    """Return the discovery message from which Home Assistant (2024.11 or later) creates this kit as
+    a device. `channels` are the configured ones, in lower case.
+    """
     parts: dict[str, dict[str, Any]] = {
         "sos": shown.flag("SOS open", "sos", "safety"),
         "waiting": shown.number("Packages to send", "waiting"),

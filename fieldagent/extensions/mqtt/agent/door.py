@@ -1,9 +1,9 @@
-"""Decides what becomes of a command that came by MQTT, and puts it on disk.
+"""Admits commands that arrive over MQTT, and stores them.
 
-Whoever can publish at the broker can send, under any client id. So a sender is the last level of
-the topic, which the broker's own rules can keep for one. Only those of `mqtt-senders` use what
-costs, name people (on whose account that is delivered the kit cannot know), and replace what waits.
-All of them together have one budget.
+Any client that can publish at the broker can send, under any client id. So the sender is the last
+level of the topic, which the broker's access rules can reserve for one client. Only senders in
+`mqtt-senders` may use channels that cost, name an addressee or author (the kit cannot verify the
+name), or replace waiting Packages. All senders together have one budget.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from fieldagent.package.package import Channel, Package
 from fieldagent.package.reading import ITEMS, Fault, InvalidPackage, is_sos, read_package
 
 MARK = "mqtt "
-"""What the Idempotency-Key of a Package begins with in the journal that came by MQTT."""
+"""Prefix of the Idempotency-Key in the journal of a Package that came over MQTT."""
 NOT_LISTED = "{sender} is not in mqtt-senders"
 
 
 class Door:
-    """`has_sms` tells whether what goes over Cellular may leave by SMS."""
+    """Admission of commands. `has_sms` is true if Packages on Cellular may leave by SMS."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Door:
         self.purse = purse
 
     async def take(self, sender: str, body: bytes) -> dict[str, Any]:
-        """Return what the sender is told, once that is true on disk."""
+        """Return the answer for the sender, once the command's result is on disk."""
         key = None
         try:
             with told_as_problems():
@@ -85,12 +85,14 @@ class Door:
     async def _accept(
         self, sender: str, key: str | None, package: Package
     ) -> tuple[Standing, dict[str, str]]:
-        """Return how it stands, and on which channels it does not go, with why."""
+        """Accept the Package. Return its state, and the channels that it may not use, each with the
+        reason.
+        """
         self._refuse_what_is_not_theirs(sender, package)
         name = f"{MARK}{sender} {key or secrets.token_hex(8)}"
         earlier = outbound.by_idempotency_key(self._journal, name)
         if earlier is not None:
-            # What it may cost was decided then, and its channels with that.
+            # The cost, and with it the channels, was decided at the first arrival.
             with suppress(DamagedPackage):
                 if (known := outbound.package(self._journal, earlier.sequence)) is not None:
                     package = replace(package, channels=known.package.channels)
@@ -111,7 +113,7 @@ class Door:
         said = {
             "to": package.to,
             "from": package.author,
-            # It would take the place of another program's Package.
+            # It would replace another program's Package.
             "collapseKey": package.collapse_key,
         }
         for member, value in said.items():
@@ -119,7 +121,7 @@ class Door:
                 raise Problem(403, f"nothing was queued: {who}, and cannot say `{member}`")
 
     def _affordable(self, sender: str, package: Package) -> Affordable:
-        """Raises Problem where no channel is left."""
+        """Return the affordable channels. Raises Problem if there are none."""
         listed = sender in self._settings.senders
         limits = SpendingLimits(
             "" if listed else NOT_LISTED.format(sender=sender or "the sender"),
@@ -136,7 +138,9 @@ class Door:
 
 
 def _take_key(document: dict[str, Any], unread: list[Fault]) -> str | None:
-    """Take the key out of a document. A wrong one refuses no SOS. Raises InvalidPackage."""
+    """Remove the key from a document and return it. An invalid key does not stop an SOS. Raises
+    InvalidPackage.
+    """
     try:
         return take_key(document)
     except InvalidPackage as wrong:

@@ -1,4 +1,4 @@
-"""How `fieldagent check` looks at the broker."""
+"""Checks the broker for `fieldagent check`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from fieldagent.system.signals import run_breakable
 
 
 async def probe(settings: MqttSettings) -> str:
-    """Return why the broker does not take this kit; empty where it does. The agent's session goes
-    on: it is another's, that a broker does not keep."""
+    """Return the reason why the broker does not accept this kit; empty if it does. The agent's own
+    session continues, because the probe uses another client id, for which the broker keeps no
+    state.
+    """
     try:
         async with connected(settings, suffix=f"-{secrets.token_hex(3)}") as session:
             await session.leave()

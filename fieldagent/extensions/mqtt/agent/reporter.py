@@ -1,8 +1,8 @@
-"""Publishes how the kit and the Packages that came by MQTT stand, each once it has changed.
+"""Publishes the state of the kit, and of the Packages that came over MQTT, after each change.
 
-What changed is read from the journal, as for `GET /api/events`. So what changes while the broker is
-away is told once it is back, as it stands then; and after a restart of the agent what is still
-known is told once more.
+Changes are read from the journal, as for `GET /api/events`. A change during a broker outage is
+published when the broker is back, with the state at that time. After a restart of the agent,
+everything that is still known is published again.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from fieldagent.package.package import Location
 from fieldagent.package.writing import clock_time
 
 LOOK_EVERY, LOOK_APART = 10.0, 1.0
-"""Seconds between two looks at the state at most, and at least."""
+"""Longest and shortest seconds between two looks at the state."""
 POSITIONS_LOOKED_AT = 20
 
 
 class Reporter:
-    """`run` it for as long as there is a session; it goes on where it was with the next."""
+    """Reports to the broker. Call `run` for each session; it continues where the last session
+    ended.
+    """
 
     def __init__(self, journal: Journal, topics: MqttTopics, name: str, purse: DayPurse) -> None:
         self._journal = journal
@@ -47,12 +49,12 @@ class Reporter:
         self._moved = trio.Event()
 
     def announce(self) -> None:
-        """Announce the kit anew: Home Assistant has begun anew, and knows nothing of it."""
+        """Announce the kit again, because Home Assistant has restarted and forgotten it."""
         self._announce.set()
         self._announce = trio.Event()
 
     async def run(self, session: MqttSession, status: Callable[[], Mapping[str, Any]]) -> None:
-        """Report over a session until cancelled. Raises BrokerLost."""
+        """Report over a session until canceled. Raises BrokerLost."""
         async with trio.open_nursery() as nursery:
             if self._topics.config:
                 nursery.start_soon(self._keep_announced, session, status)

@@ -1,9 +1,9 @@
-"""Keeps the kit at its broker: connected again where it was lost, after waits that grow.
+"""Keeps the kit connected to its broker, and reconnects after growing waits.
 
-1. What comes in is handed over while there is a session, by the journal as to any hook: it is done
-   with once the broker has acknowledged it, and handed over again where the session or the agent
-   ended before that.
-2. What comes as commands goes through `fieldagent.extensions.mqtt.commands`.
+1. Inbound items are handed over while there is a session, by the journal as to any hook. An item is
+done once the broker has acknowledged it. If the session or the agent ended before that, it is
+handed over again.
+2. Commands go through `fieldagent.extensions.mqtt.commands`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HOOK = "MQTT"
 
 
 class Publisher:
-    """The hook that hands over what comes in. It is run while there is a session."""
+    """Hook that publishes inbound items; it runs during a session."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -80,7 +80,7 @@ def plan(settings: MqttSettings) -> PartPlan | None:
 
 
 class MqttService:
-    """`run` it under a supervisor; `status` is for the API."""
+    """Connection to the broker. Call `run` under a supervisor; `status` is for the API."""
 
     def __init__(
         self,
@@ -103,8 +103,9 @@ class MqttService:
         self.link = ChannelLink()
 
     async def run(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> NoReturn:
-        """Connect to the broker, again whenever it is lost, and work with it. `status` returns the
-        answer to `GET /api/status`. Raises what the journal raises."""
+        """Connect to the broker, reconnect when it is lost, and serve the session. `status` returns
+        the answer to `GET /api/status`. Raises the journal's errors.
+        """
         tries = 0
         while True:
             began = trio.current_time()
@@ -128,19 +129,21 @@ class MqttService:
         self.link.state = LinkState.FAULT if lost.fault else LinkState.NO_SERVICE
 
     def _tell_ready(self) -> None:
-        """A session that the broker will end soon, as those before it, is no news."""
+        """Show that the session works, unless the last sessions were short: then this one will
+        probably end soon too.
+        """
         self.link.state = LinkState.READY
         if not self._short.often:
             self._told = self.link.reason = ""
             log.info("MQTT: the broker at %s has this kit", self._settings.address)
 
     async def _work(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
-        """Work with the broker until the session is lost. Raises BrokerLost."""
+        """Serve one session until it is lost. Raises BrokerLost."""
         will = Will(self._topics.online, b"offline")
         async with connected(self._settings, will) as session:
             self._commands.begin()
             async with trio.open_nursery() as nursery:
-                # What comes is heard from the start: the broker sends what waited for us at once.
+                # Receive from the start, because the broker sends stored messages at once.
                 nursery.start_soon(session.run, partial(self._take, session))
                 nursery.start_soon(self._commands.run, session)
                 await session.publish(self._topics.online, b"online", retain=True)
@@ -153,7 +156,7 @@ class MqttService:
                 nursery.start_soon(self._reporter.run, session, status)
 
     async def _take(self, session: MqttSession, came: Published) -> None:
-        """Judge what came before anything is made of it."""
+        """Admit a message before any use of it."""
         if came.topic == self._topics.birth and came.payload == b"online" and not came.retained:
             self._reporter.announce()
         sender = self._topics.sender(came.topic)
@@ -166,7 +169,7 @@ class MqttService:
         return await self._door.take(command.sender, command.came.payload)
 
     def status(self) -> dict[str, Any]:
-        """Return how the broker is reached, and what came from it."""
+        """Return the state of the connection, and the counts of commands."""
         waiting = self._journal.read(
             "SELECT count(*) FROM handover WHERE hook = ? AND state = 'waiting'", HOOK
         )

@@ -1,14 +1,12 @@
-"""The topics of one kit; nothing that it publishes is among those that it subscribes to.
+"""MQTT topics of one kit. The kit never subscribes to a topic that it publishes.
 
-PREFIX/NAME/online             online or offline                     retained
-PREFIX/NAME/state              how the kit is                        retained
-PREFIX/NAME/position           where it was last                     retained
-PREFIX/NAME/inbound            what came in, each once
-PREFIX/NAME/package/ID         how a Package that came by MQTT stands
-PREFIX/NAME/result[/SENDER]    what became of a command
+PREFIX/NAME/online             online or offline                     retained PREFIX/NAME/state
+state of the kit                      retained PREFIX/NAME/position           last position
+retained PREFIX/NAME/inbound            inbound items, each once PREFIX/NAME/package/ID
+state of a Package that came over MQTT PREFIX/NAME/result[/SENDER]    result of a command
 PREFIX/NAME/send[/SENDER]      commands                              subscribed
-DISCOVERY/device/…/config      what Home Assistant makes of it all   retained
-DISCOVERY/status               Home Assistant's birth                subscribed
+DISCOVERY/device/…/config      discovery for Home Assistant          retained DISCOVERY/status
+Home Assistant's birth message        subscribed
 """
 
 from __future__ import annotations
@@ -24,26 +22,27 @@ class MqttTopics(NamedTuple):
     inbound: str
     send: str
     device: str
-    """What Home Assistant knows this kit by."""
+    """Id of this kit in Home Assistant."""
     config: str
     birth: str
-    """Empty, as `config` is, where it is told nothing."""
+    """Topic of Home Assistant's birth message; empty, as `config`, without discovery."""
 
     def package(self, id_: int) -> str:
-        """Return where it is told how a Package stands."""
+        """Return the topic for a Package's state."""
         return f"{self.base}/package/{id_}"
 
     def result(self, sender: str) -> str:
-        """Return where the sender of a command is answered; where none is named, everybody."""
+        """Return the topic for answers to a sender; without a name, the common topic."""
         return f"{self.base}/result/{sender}" if sender else f"{self.base}/result"
 
     def filters(self) -> list[str]:
-        """Return what is subscribed to."""
+        """Return the topic filters to subscribe to."""
         return [self.send, f"{self.send}/+", *([self.birth] if self.birth else [])]
 
     def sender(self, topic: str) -> str | None:
-        """Return who sends by this topic, empty for nobody in particular; None where it is none of
-        commands."""
+        """Return the sender that the topic names, empty if it names none; None if it is not a
+        command topic.
+        """
         if topic == self.send:
             return ""
         head, _, sender = topic.rpartition("/")
@@ -51,8 +50,9 @@ class MqttTopics(NamedTuple):
 
 
 def topics_of(prefix: str, name: str, discovery: str) -> MqttTopics:
-    """Return the topics of the kit `name` below `prefix`; an empty `discovery` tells Home Assistant
-    nothing."""
+    """Return the topics of the kit `name` below `prefix`. With an empty `discovery`, Home Assistant
+    is not notified.
+    """
     base, device = f"{prefix}/{name}", f"fieldagent-{name}"
     return MqttTopics(
         base=base,

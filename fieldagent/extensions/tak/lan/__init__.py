@@ -1,1 +1,1 @@
-"""TAK on the kit's own network: phones there see what the kit knows, and write by it."""
+"""TAK on the kit's own network: phones there see the kit's data, and send messages through it."""

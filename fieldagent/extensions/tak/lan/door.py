@@ -1,16 +1,17 @@
-"""Decides what becomes of what a phone on the kit's network says, and puts it on disk.
+"""Admits messages of phones on the kit's network, and stores them.
 
-| said to                         | becomes                                      |
+| sent to                         | becomes                                      |
 |---------------------------------|----------------------------------------------|
-| the kit's own unit              | a message to everybody                       |
+| the kit's own unit              | a message to everyone                        |
 | the unit of a user              | a message to that user                       |
-| a chat room called as a group   | a message to that group                      |
-| anybody else, all chat rooms    | nothing: phones hear each other by themselves |
+| a chat room named like a group  | a message to that group                      |
+| others, and all chat rooms      | nothing: phones hear each other directly     |
 
-What begins with `?` asks what the rest would cost: that is answered, and nothing is queued.
+A message that begins with `?` asks for the cost of the rest: it is answered but not queued.
 
-A callsign proves nobody: whoever is in the network may take any. So a message begins with it, and
-only those of `tak-lan-allow` use what costs. All of them together have one budget.
+A callsign is not authenticated: any phone in the network may use any callsign. So a message begins
+with the callsign, and only those in `tak-lan-allow` use channels that cost. All of them together
+have one budget.
 """
 
 from __future__ import annotations
@@ -41,27 +42,28 @@ from fieldagent.system.rate import Rate
 from fieldagent.wire.errors import RemoteProtocolError
 
 BURST = 10
-"""Messages that may come at once after a long silence."""
+"""Messages that are accepted at once after a long silence."""
 TEXT_MAX, CALLSIGN_MAX = 1_000, 40
 PHONES_MAX = 200
-"""Phones of which is remembered when they were answered."""
+"""Most phones for which the time of the last reply is remembered."""
 REPLY_EVERY = 600.0
-"""Seconds between two explanations to one phone: two machines that answer each other stop so."""
+"""Seconds between two explanations to one phone, so that two machines that answer each
+other stop."""
 _OURS = re.compile(rb"<event[^>]* uid=\"" + PREFIX.encode())
-"""Multicast comes back to who sent it."""
+"""Pattern of our own events: multicast returns to its sender."""
 COUNTS = ("taken", "repeated", "asked", "own", "limited", "refused", "unreadable", "other")
 
 
 class LanOutcome(NamedTuple):
     became: str
-    """Of `COUNTS`."""
+    """One of `COUNTS`."""
     to: TakUnit | None = None
     why: str = ""
-    """What its writer is told, where it does not go by all that there is."""
+    """Reason shown to the sender, if the message does not use all channels."""
 
 
 class LanDoor:
-    """`has_sms` tells whether what goes over Cellular may leave by SMS."""
+    """Admission of phones' messages. `has_sms` is true if Packages on Cellular may leave by SMS."""
 
     def __init__(
         self,
@@ -87,14 +89,14 @@ class LanDoor:
         self.counts = dict.fromkeys(COUNTS, 0)
 
     async def take(self, raw: bytes) -> LanOutcome:
-        """Take in an event that came."""
+        """Handle a received event and return the outcome."""
         outcome = await self._take(raw)
         self.counts[outcome.became] += 1
         return outcome
 
     async def _take(self, raw: bytes) -> LanOutcome:
         try:
-            # Of all that phones say nearly everything is where they are.
+            # Nearly all events from phones are positions, so only possible chat is decoded.
             said = tak.read_chat(event) if (event := _chat_in(raw)) is not None else None
         except RemoteProtocolError:
             return LanOutcome("unreadable")
@@ -111,7 +113,9 @@ class LanDoor:
         return await self._accept(said, to)
 
     def _addressee(self, to: TakUnit) -> tuple[bool, Person | None]:
-        """Return whether somebody is meant whom the kit reaches, and whom; None is everybody."""
+        """Return True and the addressee if the kit can reach the unit; None as addressee means
+        everyone.
+        """
         if to.uid == self._own.uid:
             return True, None
         if (user := outward.user_in(to.uid)) is not None:
@@ -153,7 +157,7 @@ class LanDoor:
         return LanOutcome("taken", said.sender, f"Without {plan.why}." if plan.why else "")
 
     def admit_reply(self, uid: str, now: float) -> bool:
-        """Return whether that phone may be told something by the kit itself."""
+        """Return True if the kit may now send that phone an explanation."""
         if now < self._replied.get(uid, -REPLY_EVERY) + REPLY_EVERY:
             return False
         self._replied[uid] = now
@@ -164,13 +168,13 @@ class LanDoor:
 
 
 def _chat_in(raw: bytes) -> cot.CotEvent | None:
-    """Return an event that may be chat, read. Raises RemoteProtocolError."""
+    """Return the decoded event if it may be chat, otherwise None. Raises RemoteProtocolError."""
     if raw[:1] == b"\xbf":
         raise RemoteProtocolError("it is in protobuf, and not in XML")
     return cot.decode(raw) if b'"b-t-f"' in raw or b"'b-t-f'" in raw else None
 
 
 def _line(text: str) -> str:
-    """Return it as one line in which nothing hides: strangers wrote it."""
+    """Return the text as one line without hidden characters, because unknown people wrote it."""
     line = " ".join(text.split())
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)

@@ -1,4 +1,4 @@
-"""What a phone is told that asks what a message would cost: nothing of it is queued. Pure."""
+"""Text for a phone that asks for the cost of a message; the message is not queued. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from fieldagent.system.wording import counted
 
 
 def in_words(costs: Mapping[Channel, Cost], plan: Affordable, limits: SpendingLimits) -> str:
-    """Return the answer: what each channel would take, and which it would go by. `costs`: of the
-    same message."""
+    """Return the answer: the cost on each channel, and the channels that the message would use.
+    `costs` belong to the same message.
+    """
     sentences = ["Not sent, as it begins with a question mark."]
     for channel, cost in costs.items():
         withheld = plan.withheld.get(channel)

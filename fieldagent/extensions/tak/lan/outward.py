@@ -1,11 +1,11 @@
-"""What phones on the kit's network are shown, as events. Decides by what it is told alone.
+"""Builds the events that phones on the kit's network see. Uses only its parameters.
 
 | ours                         | there                               | when                       |
 |------------------------------|-------------------------------------|----------------------------|
-| where a kit was last         | its user's unit                     | each half a minute         |
-| a message that came          | GeoChat to all, from its sender     | once                       |
-| a waypoint that came         | a marker                            | once                       |
-| an SOS that nobody answered  | 911 alert of whose it is            | each 10 s; its end 3 times |
+| last position of a kit       | its user's unit                     | every 30 s                 |
+| a received message           | GeoChat to all, from its sender     | once                       |
+| a received waypoint          | a marker                            | once                       |
+| an unanswered SOS            | 911 alert of its sender             | every 10 s; its end 3 times|
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from fieldagent.package.tracks import Placed
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PORT = 4242
-"""Of TCP, where ATAK takes what is for one phone."""
+"""TCP port at which ATAK receives messages for one phone."""
 PEOPLE_MAX = 200
-"""Units that are shown."""
+"""Most units that are shown."""
 
 
 class LanUser(NamedTuple):
-    """Somebody on the map. None where a position is not known."""
+    """A unit on the map; values are None if the position is unknown."""
 
     unit: TakUnit
     name: str
@@ -47,24 +47,26 @@ def own_unit(name: str) -> TakUnit:
 
 
 def _plain(text: str) -> str:
-    """Return it as a part of a uid: those are names of attributes, too."""
+    """Return the text as part of a uid, which may also be used as an attribute's name."""
     return re.sub(r"[^A-Za-z0-9-]", "_", text)
 
 
 def unit_of(kind: str, number: str, name: str) -> TakUnit:
-    """Return the unit of a user, or of a station on the air: the same at each kit of a team."""
+    """Return the unit of a user, or of a station on the air; it is the same at each kit of
+    a team.
+    """
     return TakUnit(f"{PREFIX}{kind[:1] or 'U'}-{_plain(number)}", name or f"{kind} {number}")
 
 
 def user_in(uid: str) -> int | None:
-    """Return the user whose unit has this uid; None where it is no user's."""
+    """Return the user number of a unit's uid; None if it is not a user's."""
     number = uid.removeprefix(f"{PREFIX}U-")
     fits = uid.startswith(f"{PREFIX}U-") and number.isascii() and number.isdecimal()
     return int(number) if fits and len(number) < 19 else None
 
 
 def users(own: TakUnit, mine: Iterable[Placed], others: Iterable[Placed]) -> list[LanUser]:
-    """Return this kit and those of whom it knows where they were; of each the newest position."""
+    """Return this kit and the others with known positions, each with the newest position."""
     newest = {own.uid: LanUser(own, own.callsign)}
     for who, placed in [*((own, each) for each in mine), *_with_units(others)]:
         if not isinstance(placed.place, Location):
@@ -84,15 +86,17 @@ def _with_units(others: Iterable[Placed]) -> list[tuple[TakUnit, Placed]]:
 def position(
     user: LanUser, address: str, previous: ToldPosition | None, now: float
 ) -> list[CotEvent]:
-    """Return what shows a user at their position. `address` is the kit's: what is for anybody whom
-    it shows goes there."""
+    """Return the events that show a user's position. `address` is the kit's, because messages for
+    shown units go there.
+    """
     shown_by = ShownBy("kit", "shown by the kit", f"{address}:{PORT}:tcp")
     return tak_map.position(user.unit, user, shown_by, previous, now, shared=True)
 
 
 def arrived(body: str, now: float) -> CotEvent | None:
-    """Return what shows something that came in; None of what has no event. `body` is the JSON that
-    a hook gets."""
+    """Return the event for a received item; None if it has no event. `body` is the JSON that a hook
+    receives.
+    """
     document = json.loads(body)
     (payload,) = document["payloads"]
     (event,) = payload["events"]
@@ -109,18 +113,18 @@ def arrived(body: str, now: float) -> CotEvent | None:
 
 
 class LanAlert(NamedTuple):
-    """An SOS that nobody has answered, of one who is on the map or may be."""
+    """An unanswered SOS of a unit that may be on the map."""
 
     unit: TakUnit
 
 
 def alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
-    """Return what rings. `status` is the answer to `GET /api/sos`."""
+    """Return the active alerts. `status` is the answer to `GET /api/sos`."""
     mine = status["incident"]
     ringing = [LanAlert(own)] if mine is not None and mine["state"] == "open" else []
     for each in status["heard"]:
         if each["state"] == "open":
-            # Station 0 is this kit: handhelds that it does not know have numbers alone.
+            # Station 0 is this kit: unknown handhelds are distinguished only by numbers.
             station = str(each["station"] or f"0-{each['number']}")
             name = str(each.get("name") or f"kit {station}")
             ringing.append(LanAlert(TakUnit(f"{PREFIX}S-{station}", name)))
@@ -128,7 +132,7 @@ def alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
 
 
 def alert_of(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: bool) -> CotEvent:
-    """Return the 911 alert, or its cancel where it is `over`."""
+    """Return the 911 alert, or its cancellation if it is `over`."""
     point = NOWHERE
     for user in known:
         is_theirs = alert.unit.uid == user.unit.uid or alert.unit.callsign == user.name

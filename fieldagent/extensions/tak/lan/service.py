@@ -1,10 +1,10 @@
-"""Keeps the kit in the multicast of its network, and takes what phones there say to it.
+"""Keeps the kit in its network's TAK multicast, and receives messages of phones there.
 
-1. Multicast has no acknowledgement: what was sent was sent, and whether a phone has heard it nobody
-   knows. So nothing counts as handed over by it. Positions and alerts are said again and again.
-2. What is for one of ours comes by multicast, or by TCP to the port where ATAK expects it: one
-   event a connection.
-3. A network that is away is looked for again after waits that grow.
+1. Multicast has no acknowledgement, so it is unknown if a phone received an event. So no item
+counts as handed over by it. Positions and alerts are repeated.
+2. Messages for our units arrive by multicast, or over TCP at the port that ATAK expects: one event
+per connection.
+3. After a network failure it is tried again after growing waits.
 """
 
 from __future__ import annotations
@@ -39,25 +39,26 @@ from fieldagent.system.wording import reason_of
 log = logging.getLogger(__name__)
 
 GROUP, GROUP_PORT = "239.2.3.1", 6969
-"""Where phones with ATAK and the like are, in each network."""
+"""Multicast group of phones with ATAK and similar apps, in each network."""
 TTL = 1
-"""It goes into that network, and no further."""
+"""Multicast stays in that network."""
 WAITS = (1.0, 5.0, 30.0, 60.0)
-"""Seconds between two looks for a network that is away; the last for ever."""
+"""Seconds between two attempts after a network failure; the last value repeats."""
 TURN_MIN, QUIET_MAX = 1.0, 9.0
-"""Seconds between two looks at least, and until the next where nothing is new: together those
-between two alerts of one SOS."""
+"""Shortest seconds between two looks, and additional seconds if nothing is new. Together they are
+the time between two alerts of one SOS."""
 AGAIN = 30.0
-"""Seconds between two positions of one unit: nobody keeps them for who comes later."""
+"""Seconds between two positions of one unit, because phones that come later have no other
+source."""
 CANCELS = 3
-"""How often the end of an alert is said."""
+"""Number of times that the end of an alert is sent."""
 LOOKED_AT = 500
 DATAGRAM_MAX = 65_507
-"""Bytes that UDP over IPv4 carries."""
+"""Most bytes of a UDP datagram over IPv4."""
 CONNECTIONS = 16
-"""Phones that may be connected at once."""
+"""Most phones that may be connected at once."""
 EVENT_WITHIN = 10.0
-"""Seconds in which a phone says what it has to say."""
+"""Seconds in which a phone must send its event."""
 
 
 PAYER = "TAK"
@@ -80,8 +81,9 @@ def plan(settings: TakLanSettings) -> PartPlan | None:
 
 
 class TakLan:
-    """`run` it under a supervisor; `status` is for the API. `incidents` returns the answer to `GET
-    /api/sos`."""
+    """TAK on the kit's network. Call `run` under a supervisor; `status` is for the API. `incidents`
+    returns the answer to `GET /api/sos`.
+    """
 
     def __init__(
         self,
@@ -98,21 +100,23 @@ class TakLan:
         self._incidents = incidents
         self._told: dict[str, ToldPosition] = {}
         self._alerts: dict[str, LanAlert] = {}
-        """By uid, those that ring."""
+        """Active alerts by uid."""
         self._ended: dict[str, tuple[LanAlert, int]] = {}
-        """Those that are over, and how often that was said."""
+        """Ended alerts, each with the number of times that its end was sent."""
         self._place = changes.newest(journal)
         self._last = 0
-        """The number of what came in, and was said last."""
+        """Number of the last payload that was sent."""
         self._unsaid: list[CotEvent] = []
-        """Of what came in: once only is it said, and a network may break off."""
+        """Events of received items that are not sent yet; each is sent once, and the network may
+        fail."""
         self.link = ChannelLink()
 
     async def run(
         self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note
     ) -> NoReturn:
-        """Show phones of the network what comes, and hear them; look for the network again where it
-        is lost. Raises what the journal raises."""
+        """Show received items to phones and receive their messages; try again after network
+        failures. Raises the journal's errors.
+        """
         tries = 0
         while True:
             try:
@@ -131,7 +135,7 @@ class TakLan:
         self.link.state, self.link.reason = LinkState.NO_SERVICE, reason
 
     async def _work(self) -> None:
-        """Work until the network is lost. Raises OSError."""
+        """Work until the network fails. Raises OSError."""
         with _sender(self._address) as speaking, _listener(self._address) as hearing:
             direct = await _tcp_listener(self._address)
             async with trio.open_nursery() as nursery:
@@ -141,7 +145,7 @@ class TakLan:
                 log.info("TAK: phones are shown what comes, at %s", self._address)
                 await self._tell(speaking)
 
-    # Out.
+    # Sending.
 
     async def _tell(self, speaking: trio.socket.SocketType) -> NoReturn:
         while True:
@@ -173,7 +177,7 @@ class TakLan:
         news, self._place = changes.since(self._journal, self._place, ("inbound",))
         events = []
         for change in news:
-            # It changes also as somebody takes it, or reads it.
+            # A change also occurs when a hook takes it or a person reads it.
             if change.subject <= self._last:
                 continue
             self._last = change.subject
@@ -208,7 +212,7 @@ class TakLan:
                 self._ended[uid] = (alert, times + 1)
         return events
 
-    # In.
+    # Receiving.
 
     async def _hear(
         self, hearing: trio.socket.SocketType, speaking: trio.socket.SocketType
@@ -244,7 +248,7 @@ class TakLan:
             await self._say(speaking, tak.chat(reply, tak_map.at(self._journal.clock.date(now))))
 
     def status(self) -> dict[str, Any]:
-        """Return whether the network is there, and what came from phones."""
+        """Return the state of the network, and the counts of messages from phones."""
         return {
             "state": self.link.state.value,
             "reason": self.link.reason,
@@ -265,14 +269,16 @@ def _sender(address: str) -> trio.socket.SocketType:
 
 
 def _listener(address: str) -> trio.socket.SocketType:
-    """Hears the group alone, in that network alone; beside others on this machine that do."""
+    """Return a socket that receives only this group in this network, even if other programs on this
+    machine use the group.
+    """
     plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         plain.bind((GROUP, GROUP_PORT))
         membership = socket.inet_aton(GROUP) + socket.inet_aton(address)
         plain.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-        # Otherwise it hears what another program on this machine has joined elsewhere.
+        # Otherwise it would receive groups that another program has joined elsewhere.
         plain.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
         return trio.socket.from_stdlib_socket(plain)
     except BaseException:
@@ -281,7 +287,7 @@ def _listener(address: str) -> trio.socket.SocketType:
 
 
 IP_MULTICAST_ALL = 49
-"""linux/in.h; Python has no name for it."""
+"""Socket option of linux/in.h; Python has no name for it."""
 
 
 async def _tcp_listener(address: str) -> trio.SocketListener:
@@ -290,7 +296,9 @@ async def _tcp_listener(address: str) -> trio.SocketListener:
 
 
 async def _whole(stream: trio.SocketStream) -> bytes:
-    """Return what a phone says until it closes; nothing where that is too long, or too slow."""
+    """Return the bytes that a phone sends until it closes; empty if they are too long or
+    too slow.
+    """
     raw = b""
     with trio.move_on_after(EVENT_WITHIN):
         try:
