@@ -1,4 +1,4 @@
-"""`GET /api/messages/canned`: what is said often, as `canned-messages` has it."""
+"""`GET /api/messages/canned`: frequent messages from the setting `canned-messages`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fieldagent.http.routes import Route
 
 
 def routes(messages: Sequence[str]) -> list[Route]:
-    """Return the route at which a page asks for them."""
+    """Return the route that the page uses for canned messages."""
     return [Route("GET", "/api/messages/canned", partial(_listed, messages))]
 
 

@@ -1,4 +1,6 @@
-"""`POST` and `DELETE /api/check-in`: the hub is asked to raise the alarm where it hears nothing."""
+"""`POST` and `DELETE /api/check-in`: ask the hub to raise the alarm if it does not hear from the
+kit.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ from fieldagent.package.strict_json import load_document
 
 
 async def begin(parts: Parts, request: Request) -> Standing:
-    """Ask the hub to miss this kit after so many seconds, as the body says. Raises Problem."""
+    """Ask the hub to raise the alarm after the number of silent seconds in the body. Raises
+    Problem.
+    """
     return await _ask(parts, _within(required_body(request)))
 
 
 async def end(parts: Parts) -> Standing:
-    """Ask the hub to miss this kit no more."""
+    """Ask the hub to end the check-in."""
     return await _ask(parts, None)
 
 
@@ -36,7 +40,7 @@ async def _ask(parts: Parts, within: int | None) -> Standing:
 
 
 def _within(body: bytes) -> int:
-    """Raises NotJson, InvalidPackage."""
+    """Return the seconds in the body. Raises NotJson, InvalidPackage."""
     document = load_document(body)
     if not isinstance(document, dict):
         raise InvalidPackage([Fault('must be an object such as {"within": 14400}', "")])

@@ -1,4 +1,4 @@
-"""`GET /api/commands`: what the hub has told this kit to do, and what it answered."""
+"""`GET /api/commands`: the hub's commands to this kit, and the answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LISTED = 50
 
 
 def listing(parts: Parts) -> dict[str, Any]:
-    """Return what this kit allows, and the newest commands, the last first."""
+    """Return the allowed commands, and the newest commands, newest first."""
     newest = commands.listing(parts.journal, LISTED)
     date = parts.journal.clock.date
     return {

@@ -1,4 +1,4 @@
-"""What a Package says, for people."""
+"""Content of a Package, for people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fieldagent.package.payload import incident_text
 from fieldagent.package.writing import kind_of, minutes_in_words
 
 TEXT_MAX = 500
-"""Characters of a text in a list; `GET /api/package/{id}` has all of it."""
+"""Most characters of a text in a list; `GET /api/package/{id}` shows all of it."""
 DAMAGED: dict[str, Any] = {
     "kind": "damaged",
     "sos": False,
@@ -31,12 +31,13 @@ DAMAGED: dict[str, Any] = {
     "from": None,
     "receipt": None,
 }
-"""Of a Package that cannot be read any more."""
+"""Content of a Package that can no longer be read."""
 
 
 def content(package: Package, most: int | None = None) -> dict[str, Any]:
-    """Return what a Package holds as the API shows it, with `most` characters of its text at
-    most."""
+    """Return the content of a Package in the API's form, with at most `most` characters of its
+    text.
+    """
     text = _text(package.item)
     place = package.item if isinstance(package.item, Location | Waypoint) else None
     return {

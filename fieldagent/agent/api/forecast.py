@@ -1,4 +1,6 @@
-"""`GET /api/forecast`: when each channel delivers, and how good such forecasts were."""
+"""`GET /api/forecast`: expected deliveries of each channel, and the quality of earlier
+forecasts.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,7 @@ from fieldagent.package.package import Channel
 
 
 async def forecasts(parts: Parts, request: Request) -> Response:
-    """Answer with what each channel that is configured is expected to do; null where too little is
-    known."""
+    """Answer with the forecast of each configured channel; null if too little is known."""
     channels = {}
     for channel in parts.outboxes:
         legs, now = _past(parts, channel)
@@ -25,12 +26,12 @@ async def forecasts(parts: Parts, request: Request) -> Response:
 
 
 def expected(parts: Parts, channel: Channel) -> dict[str, Any] | None:
-    """Return what is expected of a Package that is accepted now."""
+    """Return the forecast for a Package that is accepted now."""
     return _in_json(forecast(*_past(parts, channel)))
 
 
 def _past(parts: Parts, channel: Channel) -> tuple[list[PastLeg], float]:
-    """Return how the newest Packages went there, and the Unix time now."""
+    """Return the past deliveries of the newest Packages on the channel, and the Unix time now."""
     clock = parts.journal.clock
     return listing.past_legs(parts.journal, channel, PAST), clock.date(clock.now())
 

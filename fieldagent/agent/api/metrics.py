@@ -1,7 +1,7 @@
-"""What `GET /metrics` of the agent tells.
+"""Answer to `GET /metrics` of the agent.
 
-What counts over weeks is counted in the journal, in the commit that it is about: no restart of the
-agent sets it back.
+Long-term counters are kept in the journal, in the same commit as the event, so that a restart of
+the agent does not reset them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from fieldagent.system.named_object import imported
 
 
 def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal) -> str:
-    """Return the answer to `GET /metrics` in the OpenMetrics text format. `status` is that of `GET
-    /api/status`; `faults` counts, by part of the agent, how often it has failed."""
+    """Return the answer to `GET /metrics` in the OpenMetrics text format. `status` is the answer to
+    `GET /api/status`; `faults` contains the number of failures of each part of the agent.
+    """
     families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
     for name, part in kit_parts().items():
         if status[name] is not None and part.metrics:
@@ -100,7 +101,9 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
 
 
 def _people(mesh: Mapping[str, Any] | None) -> Iterator[Family]:
-    """Nothing where no people's radio hears everybody on a frequency."""
+    """Yield the metrics of people's radio frames; none unless its radio hears all stations on a
+    frequency.
+    """
     if mesh is None or not mesh["frames"]:
         return
     samples = [Sample(count, {"result": result}) for result, count in mesh["frames"].items()]

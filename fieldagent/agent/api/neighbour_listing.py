@@ -1,4 +1,4 @@
-"""The stations that were heard on the air, as `GET /api/neighbours` tells them."""
+"""List of the heard stations, for `GET /api/neighbours`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel
 
 if TYPE_CHECKING:
-    # An agent without a radio does without the memory that the air takes.
+    # Import only for type checks: an agent without a radio saves this memory.
     from fieldagent.agent.mesh.station import Station
     from fieldagent.agent.outbound.ways import KnownWay
 
@@ -20,8 +20,9 @@ LACKS_MAX = 8
 
 
 def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
-    """List the neighbours, the one that was heard last first; `station` is null where there is no
-    radio."""
+    """Return the neighbours, the most recently heard first; `station` is null if there is
+    no radio.
+    """
     if station is None:
         return {"station": None, "neighbours": [], "beyond": []}
     names = inbound.station_names(journal)
@@ -60,7 +61,9 @@ def _to_the_hub(way: KnownWay | None) -> dict[str, Any]:
 
 
 def _ours(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:
-    """Return the ids of this kit's Packages that go round, the newest first, and who has each."""
+    """Return the ids of this kit's Packages that are being repeated, newest first, each with the
+    stations that have it.
+    """
     items = station.rounds.ours()
     known = outbound.packages(journal, [item.entry.sequence for item in items])
     ids = {sequence: each.id for sequence, each in known.items()}
@@ -75,8 +78,9 @@ def _lacks(number: int, ours: list[tuple[int, set[int]]]) -> list[int]:
 def lacking(
     journal: Journal, station: Station | None, sequence: int, legs: Mapping[Channel, Leg]
 ) -> list[dict[str, Any]]:
-    """Return who was heard within the last hour and has not confirmed a Package that goes on the
-    air, or goes round there still."""
+    """Return the stations in range that have not confirmed a Package which is waiting for the radio
+    or is being repeated.
+    """
     leg = legs.get(Channel.RADIO)
     if station is None or leg is None:
         return []

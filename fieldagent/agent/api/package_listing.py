@@ -1,7 +1,7 @@
-"""The pages of `GET /api/packages`: what was sent, newest first.
+"""Pages of `GET /api/packages`: sent Packages, newest first.
 
-However long the journal is, no page holds up anybody: it is read some at a time, and one that finds
-little of what is asked for ends early, with the place where the next one goes on.
+A page never blocks other work, however long the journal is, because rows are read in batches. A
+page with few matches ends early, with the place where the next page continues.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fieldagent.package.package import Status
 WAITING = "waiting"
 STATES = (WAITING, *Status)
 LOOKED_AT_MAX = 10_000
-"""Packages that one page looks at."""
+"""Most Packages that are searched for one page."""
 
 
 async def page(
@@ -35,7 +35,9 @@ async def page(
     before: int,
     limit: int,
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return those before that place; and the place before which there may be others."""
+    """Return the matching Packages before that place, and the place before which there may
+    be more.
+    """
     rows: list[dict[str, Any]] = []
     place = before
     for _ in range(0, LOOKED_AT_MAX, AT_ONCE):

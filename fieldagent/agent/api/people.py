@@ -1,5 +1,4 @@
-"""Whom a Package may be for, how far it has come with them, and that a person here has read what
-came."""
+"""The directory, the progress of a Package, and read receipts by people here."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from fieldagent.system.sentence import sentence
 
 
 async def people(parts: Parts, request: Request) -> Response:
-    """Return who is in the directory, with what `to` is for each."""
+    """Answer with the directory, including the `to` value for each addressee."""
     refuse_others(request, ())
     journal = parts.journal
     listed = [
@@ -44,8 +43,9 @@ READ = {"by": Field(read_text, "by")}
 
 
 async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A002
-    """Note that a person has read a payload; `by` in the body is their name. A payload that is not
-    there is answered with 404."""
+    """Record that a person has read a payload; `by` in the body is their name. An unknown payload
+    is answered with 404.
+    """
     refuse_others(request, ())
     document = load_document(request.body) if request.body.strip() else {}
     faults: list[Fault] = []
@@ -61,7 +61,7 @@ async def read(parts: Parts, request: Request, id: str) -> Response:  # noqa: A0
 
 
 def told(journal: Journal, package: Package) -> dict[str, Any]:
-    """Return what a Package says, with the names of those whom it names."""
+    """Return a Package's content, with the names of its addressee and author."""
     names = {"toName": package.to, "fromName": package.author}
     return content(package) | {
         name: None if named is None else directory.in_words(journal, named)
@@ -70,5 +70,5 @@ def told(journal: Journal, package: Package) -> dict[str, Any]:
 
 
 def ladder(journal: Journal, known: Known) -> list[dict[str, Any]]:
-    """Return how far a Package has come, as its answer tells it."""
+    """Return the stages that a Package has reached, in the API's form."""
     return [step._asdict() for step in reached(journal, known)]

@@ -1,4 +1,4 @@
-"""`GET /api/positions`: for a map, or to be saved."""
+"""`GET /api/positions`: positions for a map, or to be saved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NEWEST, NEWEST_MAX = 500, 5_000
 
 
 async def positions(parts: Parts, request: Request) -> Response:
-    """Return own and others' positions, the newest of each. `of` bounds it to one of them."""
+    """Answer with the newest own and others' positions. `of` limits them to one of the two."""
     refuse_others(request, ("format", "limit", "of"))
     named = one_of(request, "format", tuple(tracks.CONTENT_TYPES)) or "geojson"
     of = one_of(request, "of", ("own", "others"))

@@ -1,6 +1,6 @@
-"""The pages of `GET /api/queue`: what waits, oldest first.
+"""Pages of `GET /api/queue`: waiting Packages, oldest first.
 
-However much waits, no page holds up anybody: it is read some at a time.
+A page never blocks other work, however many Packages wait, because rows are read in batches.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Channel
 
 PAGE_MAX = 1000
-"""Packages on one page, and where nobody says how many."""
+"""Most Packages on one page; also the default."""
 AT_ONCE = 50
-"""Packages that are read between two looks at who else wants something."""
+"""Packages per batch, after which other tasks may run."""
 
 
 async def page(
     journal: Journal, waiting: WaitReasons, channels: Collection[Channel], after: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return those behind the place `after`; and the place behind which others follow."""
+    """Return the Packages after the place `after`, and the place after which there are more."""
     listed: list[dict[str, Any]] = []
     sequences = listing.waiting_behind(journal, channels, after, limit + 1)
     for begin in range(0, min(limit, len(sequences)), AT_ONCE):
@@ -56,5 +56,7 @@ def _rows(
 
 
 def in_list(known: Accepted | Known) -> dict[str, Any]:
-    """Return the members of a Package in a list, its text cut; what is damaged says so."""
+    """Return the content of a Package in a list, with a shortened text; a damaged Package is
+    marked.
+    """
     return content(known.package, TEXT_MAX) if isinstance(known, Accepted) else DAMAGED

@@ -1,4 +1,4 @@
-"""The routes of the local API: HTTP on one side, the intake and the journal on the other."""
+"""Routes of the local API: they connect HTTP with the intake and the journal."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ PAGE_END = queue_listing.PAGE_MAX + 1
 
 
 class Condition(Protocol):
-    """What the agent tells about itself."""
+    """Condition of the agent."""
 
     def status(self) -> dict[str, Any]:
         """Return the answer to `GET /api/status`."""
 
     def fault_counts(self) -> Mapping[str, int]:
-        """Return how often each part of the agent has failed since it began."""
+        """Return the number of failures of each part of the agent since its start."""
 
     def healthy(self) -> str | None:
-        """Return None when the agent works; else what is wrong, in a sentence."""
+        """Return None if the agent works, or a sentence with the problem."""
 
     def channels_gone(self) -> Sequence[str]:
-        """List the channels that have been away for an hour, each with why."""
+        """Return the channels that have been away for an hour, each with the reason."""
 
 
 class LocalApi:
@@ -84,8 +84,9 @@ class LocalApi:
         self._condition = condition
 
     def routes(self) -> list[Route]:
-        """Return all routes of the local API; every handler turns what the layers below raise into
-        a Problem."""
+        """Return all routes of the local API. Every handler converts errors of the lower layers
+        into a Problem.
+        """
         return [
             Route("POST", "/api/package", _guarded(self.send)),
             Route("POST", "/api/package/async", _guarded(self.enqueue)),
@@ -131,8 +132,9 @@ class LocalApi:
         }
 
     async def send(self, request: Request) -> Response:
-        """Accept a Package and wait for its terminal status; by `Prefer: wait=N` no longer than
-        that, while the Package goes on."""
+        """Accept a Package and wait for its terminal status. With `Prefer: wait=N`, wait at most N
+        seconds; the Package continues after that.
+        """
         standing, unread = await self._accept(request)
         seconds = preferred_wait(request.headers)
         outcome = self._parts.endings.outcome
@@ -149,13 +151,13 @@ class LocalApi:
         return json_response(answer, 202, (_location(standing), applied))
 
     async def enqueue(self, request: Request) -> Response:
-        """Accept a Package and answer 202 at once, with where to ask how it stands."""
+        """Accept a Package and answer 202 at once, with the address of its status."""
         standing, unread = await self._accept(request)
         answer = _kept(self._journal, _progress(standing) | unread)
         return json_response(answer, 202, (_location(standing),))
 
     async def cost(self, request: Request) -> Response:
-        """Answer what the Package would take on each channel; nothing is queued."""
+        """Answer with the Package's cost on each channel; it is not queued."""
         package = parse_package(required_body(request))
         clock = self._journal.clock
         estimates = costs(package, self._parts.outboxes, clock.date(clock.now()))
@@ -182,20 +184,23 @@ class LocalApi:
         )
 
     def _money(self, paid: float) -> str | None:
-        """Return what so many credits cost; None for none, or without a price."""
+        """Return the price of that many credits; None without credits or without a configured
+        price.
+        """
         price = self._parts.price
         return price.of(paid) if price is not None and paid else None
 
     async def _accept(self, request: Request) -> tuple[Standing, dict[str, Any]]:
-        """Accept a Package; return also the answer's member for the faults of an SOS."""
+        """Accept a Package. Also return the answer's member with the faults of an SOS."""
         key = idempotency_key(request.headers)
         unread: list[Fault] = []
         package = parse_package(required_body(request), unread)
         return await self._parts.intake.accept(package, key), unread_member(unread)
 
     async def look(self, request: Request, id: str) -> Response:  # noqa: A002
-        """Answer how one Package stands: its legs, receipts, how far it has come, and its history.
-        An id that is used again means the newest. Raises Problem 404 for an unknown id."""
+        """Answer with the state of one Package: channel deliveries (`Leg`), receipts, stages and
+        history. A reused id means the newest Package. Raises Problem 404 for an unknown id.
+        """
         standing = stands(self._journal, _id(id))
         confirmations = outbound.receipts(self._journal, standing.sequence)
         receipts = [each.as_json() for each in confirmations]
@@ -206,7 +211,7 @@ class LocalApi:
         with suppress(DamagedPackage):
             accepted = outbound.package(self._journal, standing.sequence)
             said = {} if accepted is None else people.told(self._journal, accepted.package)
-        # An answer is never changed; what became known after it is told beside it.
+        # A final status never changes; later facts are shown beside it.
         late = standing.status in (Status.ERROR, Status.CANCELED) and bool(receipts)
         return json_response(
             {
@@ -224,9 +229,10 @@ class LocalApi:
         )
 
     async def cancel(self, request: Request, id: str) -> Response:  # noqa: A002
-        """Take a Package back, on `?channel=` alone or on all. 200: it is canceled; 202: it has not
-        ended on each channel yet. Raises Problem 409 where it had ended before, or ends
-        otherwise."""
+        """Cancel a Package, on the channel in `?channel=` or on all. 200: it is canceled; 202: it
+        has not ended on each channel yet. Raises Problem 409 if it had already ended, or ends
+        with another status.
+        """
         if request.body.strip() not in (b"", b"{}"):
             raise Problem(400, detail="a cancel call has an empty body; use ?channel= to bound it")
         package = _id(id)
@@ -247,8 +253,9 @@ class LocalApi:
         return json_response(_answer(standing))
 
     async def queue(self, request: Request) -> Response:
-        """Answer a page of what waits, the oldest first, and how many Packages that are in all.
-        `?after=` is the place behind which the page begins. Raises Problem 400."""
+        """Answer with a page of the waiting Packages, oldest first, and their total number.
+        `?after=` is the place after which the page starts. Raises Problem 400.
+        """
         channel = _channel(request, "limit", "after")
         limit = number(request, "limit", queue_listing.PAGE_MAX, range(1, PAGE_END))
         after = number(request, "after", 0, range(2**63))
@@ -260,8 +267,9 @@ class LocalApi:
         return page(request, {"queued": queued, "packages": listed}, "after", last)
 
     async def packages(self, request: Request) -> Response:
-        """Answer a page of what was sent, the newest first; `?before=` is the place before which it
-        begins. Raises Problem 400."""
+        """Answer with a page of the sent Packages, newest first; `?before=` is the place before
+        which it starts. Raises Problem 400.
+        """
         refuse_others(request, ("state", "kind", "before", "limit"))
         state = one_of(request, "state", package_listing.STATES)
         kind = one_of(request, "kind", tuple(KINDS))
@@ -275,19 +283,22 @@ class LocalApi:
         return page(request, {"packages": rows}, "before", last)
 
     async def clear(self, request: Request) -> Response:
-        """Cancel all that waits, of one channel or of each, but an open SOS; answer how many."""
+        """Cancel all waiting Packages except an open SOS, on one channel or on all; answer with
+        their number.
+        """
         return json_response({"deleted": await self._parts.cancellation.clear(_channel(request))})
 
     async def inbound(self, request: Request) -> Response:
-        """Answer a page of the payloads that came, the newest first; the first page has all dead
-        letters, too, unless `?state=` asks for another state. Raises Problem 400."""
+        """Answer with a page of the received payloads, newest first. The first page also contains
+        all dead letters, unless `?state=` asks for another state. Raises Problem 400.
+        """
         refuse_others(request, ("state", "before", "limit"))
         state = one_of(request, "state", inbound.STATES)
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED_MAX, range(1, PAGE_END))
         listed = inbound.listing(self._journal, limit + 1, state, before)
         last = listed[limit - 1]["number"] if len(listed) > limit else None
-        # They are few, and kept apart: the first page has them all.
+        # Dead letters are few and have their own list, so the first page contains all.
         has_letters = before == END and state in (None, "dead")
         letters = dead_letters.listing(self._journal) if has_letters else []
         return page(
@@ -301,8 +312,9 @@ class LocalApi:
         )
 
     async def replay(self, request: Request, id: str) -> Response:  # noqa: A002
-        """Hand a payload to every configured hook again, whatever became of it. Raises Problem 409
-        without a hook, 404 where no payload has this requestId."""
+        """Hand a payload to every configured hook again, whatever its state. Raises Problem 409
+        without a hook, 404 if no payload has this requestId.
+        """
         hooks = self._parts.inbox.hooks
         if not hooks:
             raise Problem(
@@ -315,17 +327,20 @@ class LocalApi:
         return json_response({"requestId": id, "hooks": list(hooks)}, 202)
 
     async def neighbours(self, request: Request) -> Response:
-        """Answer with the kits that were heard on the radio."""
+        """Answer with the kits that were heard by radio."""
         return json_response(neighbour_listing.listing(self._journal, self._parts.station))
 
     async def mesh(self, request: Request) -> Response:
-        """Answer with the people whose own radios are around, none without one of the kit's."""
+        """Answer with the people whose radios are in range; empty if the kit has no
+        people's radio.
+        """
         people = self._parts.people
         return json_response({"people": [] if people is None else people.around()})
 
     async def health(self, request: Request) -> Response:
-        """Answer 200 with UP, or DEGRADED where a channel has been away for an hour; 503 with DOWN
-        and the reason where the agent does not work."""
+        """Answer 200 with UP, or with DEGRADED if a channel has been away for an hour. Answer 503
+        with DOWN and the reason if the agent does not work.
+        """
         trouble = self._condition.healthy()
         if trouble is None and (gone := self._condition.channels_gone()):
             return json_response({"status": "DEGRADED", "reason": "; ".join(gone)})
@@ -342,7 +357,7 @@ class LocalApi:
         return server_sent.answer(partial(self._parts.events.listen, asked))
 
     async def metrics(self, request: Request) -> Response:
-        """Answer with the figures for Prometheus."""
+        """Answer with the metrics for Prometheus."""
         status, faults = self._condition.status(), self._condition.fault_counts()
         text = metrics.text(status, faults, self._journal)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
@@ -357,7 +372,7 @@ def _location(standing: Standing) -> tuple[str, str]:
 
 
 def _guarded(handler: Handler) -> Handler:
-    """Turns what the layers below raise into problems."""
+    """Return a handler that converts errors of the lower layers into problems."""
 
     async def guarded(request: Request, **parts: str) -> Response:
         with told_as_problems():
@@ -372,7 +387,7 @@ async def _begin_check_in(parts: Parts, request: Request) -> Response:
 
 
 async def _retry_satellite(parts: Parts, request: Request) -> Response:
-    """A person sees the sky: the modem tries now what waits."""
+    """Let the modem send the waiting Packages now, because a person sees the sky."""
     outbox = parts.outboxes.get(Channel.SATELLITE)
     if outbox is None:
         raise Problem(409, detail="no satellite modem is configured: set satellite-port")
@@ -385,8 +400,9 @@ async def _commands(parts: Parts, request: Request) -> Response:
 
 
 async def _trace(parts: Parts, request: Request) -> Response:
-    """Return what went over a channel's serial line last: what a fault left on disk, and what is in
-    memory."""
+    """Answer with the last traffic of a channel's serial line: the part that a fault left on disk,
+    and the part in memory.
+    """
     refuse_others(request, ("channel", "payloads"))
     channel = Channel(one_of(request, "channel", tuple(Channel)) or Channel.SATELLITE)
     payloads = one_of(request, "payloads", ("0", "1")) == "1"
@@ -413,14 +429,16 @@ def _id(text: str) -> int:
 
 
 def _channel(request: Request, *others: str) -> Channel | None:
-    """`others` are the further parameters of the call."""
+    """Return the channel of the query, or None for all. `others` are the other allowed
+    parameters.
+    """
     refuse_others(request, ("channel", *others))
     value = one_of(request, "channel", tuple(Channel))
     return None if value is None else Channel(value)
 
 
 def _kept(journal: Journal, answer: dict[str, Any]) -> dict[str, Any]:
-    """With why it is not on the disk, where it is not."""
+    """Add the reason to the answer if the journal is not on disk."""
     why = journal.not_on_disk
     return {**answer, "notOnDisk": why} if why else answer
 
@@ -436,12 +454,12 @@ def _answer(standing: Standing) -> dict[str, Any]:
 
 
 def _progress(standing: Standing) -> dict[str, Any]:
-    """Like the answer; `status` is null while the Package waits."""
+    """Return the answer with the time of acceptance; `status` is null while the Package waits."""
     return {**_answer(standing), "accepted": standing.accepted}
 
 
 def _payloads(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the payloads of a list, without a row whose body cannot be read."""
+    """Yield the payloads of a list, without rows whose body cannot be read."""
     for row in rows:
         try:
             yield {**row, "body": json.loads(row["body"])}
@@ -450,7 +468,7 @@ def _payloads(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _dead_letter(letter: DeadLetter) -> dict[str, Any]:
-    """With the text that it holds, where it holds text."""
+    """Return a dead letter in JSON, with its text if it contains text."""
     try:
         text = letter.body.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`GET /api/signals`: how the signal of each link was since the agent began, for a plot."""
+"""`GET /api/signals`: signal of each link since the agent started, for a plot."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from fieldagent.http.message import Request, Response, json_response
 
 
 async def signals(parts: Parts, request: Request) -> Response:
-    """Answer each channel's signal over time, dated in Unix time: each value stands until the next,
-    the last until now."""
+    """Answer with each channel's signal over time, in Unix time. Each value is valid until the
+    next, the last one until now.
+    """
     clock = parts.journal.clock
-    # Unix time, of trio's.
+    # Difference of Unix time to trio's clock.
     ahead = clock.date(clock.now()) - trio.current_time()
     return json_response(
         {

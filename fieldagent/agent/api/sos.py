@@ -1,7 +1,8 @@
-"""`/api/sos`: raise this kit's incident or add to it, look at it, call it off, take another kit's.
+"""`/api/sos`: raise this kit's SOS or add to it, show it, cancel it, or acknowledge another kit's.
 
-Raising is safe to repeat: a second press while one is open adds what it brings, and nothing else.
-The first at one that people with handhelds alone are in is a word of its own: it is theirs, too.
+Raising can be repeated safely: a second press while an SOS is open only adds new content. If only
+people with handhelds are part of the open SOS, the first press adds a message, so that the SOS is
+also the kit's own.
 """
 
 from __future__ import annotations
@@ -52,29 +53,31 @@ from fieldagent.system.sentence import sentence
 
 
 class IncidentApi:
-    """Answers only what is on disk."""
+    """Handlers of `/api/sos`; each answer shows only facts that are on disk."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._journal = parts.journal
         self._raising = trio.Lock()
-        """Two presses at one moment are one SOS."""
+        """Makes two simultaneous presses one SOS."""
 
     async def raise_one(self, request: Request) -> Response:
-        """Open an incident, or add text and position to the one that is open: 201, or 200. Nothing
-        in the call refuses an SOS: the answer names what cannot be read."""
+        """Open an incident (201), or add text and position to the open incident (200). A faulty
+        request never prevents an SOS: the answer lists the unreadable parts.
+        """
         unread: list[Fault] = []
         text, position = _said_and_where(request.body or b"{}", unread)
         key = _key(request, unread)
         async with self._raising:
             current = incident.open_one(self._journal)
             raised = current is None
-            # One that people with handhelds raised may be taken back by them: a press is a word.
+            # People with handhelds may cancel the SOS that they raised, so a press adds a message
+            # of the kit's own.
             is_ours = current is not None and has_own_words(self._journal, current.number)
             said: list[Item] = [Message(text or UNSAID)] if text or not is_ours else []
             said += [] if position is None else [position]
             last = places.last_own(self._journal) if raised and position is None else None
-            # Taken back meanwhile, it is over: what belongs to it raises no other.
+            # If it was canceled meanwhile, it is over, and the rest must not raise another.
             with suppress(IncidentOver):
                 joins = None
                 for item in said:
@@ -86,19 +89,21 @@ class IncidentApi:
         return json_response(self._told(current) | unread_member(unread), 201 if raised else 200)
 
     async def _add(self, item: Item, joins: int | None, key: str | None = None) -> int | None:
-        """Return the incident that has it now: the open one, or a new one, unless it `joins` one.
-        Raises IncidentOver, and what the intake raises."""
+        """Add an item to the open incident, to a new one, or to `joins`, and return the incident's
+        number. Raises IncidentOver, and the intake's errors.
+        """
         package = Package(item, priority=SOS_PRIORITY)
         accept = partial(self._parts.intake.accept, package, joins=joins)
         try:
             standing = await accept(key)
         except KeyReused:
-            # The key marks a repeat of other words. These are new ones, and an SOS all the same.
+            # The key was used with another content. This content is new, and must be sent all the
+            # same.
             standing = await accept(None)
         return incident.incident_of(self._journal, standing.sequence)
 
     async def words(self, request: Request) -> Response:
-        """Return what is said often, and costs one or two bytes on the air."""
+        """Answer with the canned messages, which take one or two bytes on the air."""
         refuse_others(request, ())
         return json_response(
             {
@@ -113,9 +118,10 @@ class IncidentApi:
         return json_response(self._status())
 
     async def call_off(self, request: Request) -> Response:
-        """End the open incident, or the one of that number alone: who asks again, as the answer was
-        lost, ends no other that was raised meanwhile. Whoever may have got it is told so by the
-        same channels."""
+        """End the open incident, or only the incident with that number, so that a repeated request
+        after a lost answer does not end a newer one. Receivers are notified over the same
+        channels.
+        """
         refuse_others(request, ("number",))
         wanted = number(request, "number", 0, range(1, 2**63))
         journal = self._journal
@@ -134,8 +140,9 @@ class IncidentApi:
         return json_response({"incident": self._told(over), "told": is_known})
 
     async def take(self, request: Request, station: str, number: str) -> Response:
-        """Note that a person here has another kit's incident: that kit and everybody in earshot is
-        told. One that has not come here is answered with 404."""
+        """Record that a person here has another kit's incident, and notify that kit and all
+        stations in range. An unknown incident is answered with 404.
+        """
         by, text = _name_and_text(required_body(request))
         wanted = _number(station), _number(number)
         heard = incident_status.heard_json(self._journal, wanted[1])
@@ -150,7 +157,7 @@ class IncidentApi:
             )
         word = IncidentWord(wanted[1], Said.SEEN, wanted[0], by, text)
         at = self._journal.clock.date(now := self._journal.clock.now())
-        # It is said here: this kit rings for it no more.
+        # The person is at this kit, so its own alarm stops too.
         is_here = wanted[0] == OWN
         await self._journal.commit(
             lambda db: incident.note_word(db, word, at, now, proved=True, counts=is_here)
@@ -160,7 +167,9 @@ class IncidentApi:
         return json_response(self._status(), 202)
 
     async def _say_once(self, word: IncidentWord) -> None:
-        """Whoever got no answer says the same again: it goes again only where it did not arrive."""
+        """Send the update. A repeated request sends it again only if the first was not
+        delivered.
+        """
         key = f"seen {word.station} {word.incident} {word.by} {word.text}"
         known = outbound.by_idempotency_key(self._journal, key)
         failed = known is not None and known.status not in (None, Status.DELIVERED)
@@ -175,15 +184,15 @@ class IncidentApi:
 
 
 UNREAD_MAX = 60
-"""Characters of a position that cannot be read."""
+"""Most characters of an unreadable position."""
 _RAISE = {"text": Field(read_text, "text")}
 
 
 def _said_and_where(body: bytes, unread: list[Fault]) -> tuple[str, Location | None]:
-    """Return the text and the position of a body such as `{"text": "leg broken", "position":
-    {"latitude": 47.3, "longitude": "8° 32' 30\" E"}}`; both may be left out.
+    r"""Return the text and the position of a body such as `{"text": "leg broken", "position":
+    {"latitude": 47.3, "longitude": "8° 32' 30\" E"}}`; both are optional.
 
-    Faults are added to `unread`. A position that cannot be read goes with the text: a person may
+    Faults are added to `unread`. An unreadable position is added to the text, because a person may
     understand it.
     """
     try:
@@ -213,14 +222,14 @@ _LOCATION, _POSITION = "/location", "/position"
 
 
 def _in_brief(where: Any) -> str:
-    """Return a position that cannot be read, for people."""
+    """Return an unreadable position for people."""
     if isinstance(where, dict):
         where = " ".join(str(where.get(name, "?")) for name in ("latitude", "longitude"))
     return "".join(each if each.isprintable() else "?" for each in str(where))[:UNREAD_MAX]
 
 
 def _key(request: Request, unread: list[Fault]) -> str | None:
-    """Return the Idempotency-Key; None for one that cannot be read."""
+    """Return the Idempotency-Key; None if it cannot be read."""
     try:
         return idempotency_key(request.headers)
     except Problem as fault:

@@ -1,4 +1,4 @@
-"""`/api/track`: a day's track of this kit with its gaps, and the pace at which it grows."""
+"""`/api/track`: a day's track of this kit with its gaps, and the tracker's interval."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from fieldagent.system.sentence import sentence
 
 DAY = 86_400
 LOOKED_AT = 5_000
-"""Own positions, the newest, among which a day's are."""
+"""Number of our newest positions that are searched for a day's positions."""
 
 
 def routes(parts: Parts, tracking: Tracking) -> list[Route]:
-    """Return the routes of `/api/track`; `tracking` holds what the tracker told of its pace, and
-    the interval that people chose."""
+    """Return the routes of `/api/track`; `tracking` contains the tracker's reported interval and
+    the interval that people chose.
+    """
     return [
         Route("GET", "/api/track", partial(_day, parts, tracking)),
         Route("GET", "/api/track/cost", partial(_cost, parts, tracking)),
@@ -79,7 +80,7 @@ async def _day(parts: Parts, tracking: Tracking, request: Request) -> Response:
 
 
 def _begin_of(day: str | None, now: datetime) -> datetime:
-    """Raises Problem."""
+    """Return the start of the day. Raises Problem."""
     if day is None:
         return now.replace(hour=0, minute=0, second=0, microsecond=0)
     try:
@@ -95,8 +96,9 @@ def _moment(each: Placed) -> datetime:
 
 
 def _gaps(track: list[Placed], pause: float, now: datetime) -> Iterator[tuple[float, float | None]]:
-    """Yield from when until when there was no position, in Unix time; None where there is none
-    yet."""
+    """Yield start and end of each period without a position, in Unix time; the end is None if it
+    continues.
+    """
     moments = [each.moment.timestamp() for each in track]
     yield from ((before, after) for before, after in pairwise(moments) if after - before > pause)
     if moments and now.timestamp() - moments[-1] > pause:
@@ -117,7 +119,9 @@ def _in_json(pace: TrackerPace) -> dict[str, Any]:
 
 
 async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
-    """Return what a day of that interval takes on each channel, at rest and in motion all day."""
+    """Answer with the cost of a day at that interval on each channel, at rest and in motion all
+    day.
+    """
     refuse_others(request, ("interval",))
     interval = number(request, "interval", 0, range(SHORTEST, LONGEST + 1))
     if not interval:
@@ -134,10 +138,10 @@ async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
         raise Problem(409, detail="no tracker has told its pace yet: is fieldagent-track running?")
     clock = parts.journal.clock
     now = clock.date(clock.now())
-    # What a position takes hardly depends on where it is.
+    # The cost of a position hardly depends on the place.
     typical = Location(47.376888, 8.541694, None, 408.0, 1.4, 270.0)
     estimates = costs(Package(typical), parts.outboxes, now)
-    # Its options keep their proportion.
+    # The tracker's intervals keep their proportion.
     moving = interval * pace.moving_interval / pace.interval
 
     def of(channel: Channel, pause: float) -> dict[str, Any]:
@@ -197,7 +201,7 @@ async def _put(tracking: Tracking, interval: int | None) -> None:
 
 
 async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
-    """Take what a tracker tells of itself; answer with what was chosen for it."""
+    """Accept a tracker's report about itself, and answer with the chosen interval."""
     body = _object(request)
     faults = [
         (sentence("must be {words}", words=words), f"/{name}")
@@ -221,7 +225,9 @@ async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
 
 
 def _positive(value: Any) -> bool:
-    """At least a thousandth: less, and a day has more positions than a number holds."""
+    """Return True for a number of at least a thousandth; with a smaller interval a day would have
+    too many positions.
+    """
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.001 <= value < 1e10
 
 
@@ -243,7 +249,7 @@ MEMBERS = {
 
 
 def _object(request: Request) -> dict[str, Any]:
-    """Raises Problem."""
+    """Return the JSON object in the body. Raises Problem."""
     with told_as_problems():
         document = load_document(required_body(request))
     if not isinstance(document, dict):

@@ -1,7 +1,7 @@
-"""Commands that change something. Each is on disk as begun before it is called, and returns what
-it did, in a sentence.
+"""Commands that change something. Each is on disk as begun before it is called, and returns a
+sentence with its result.
 
-`restart` and `reboot` do not return: the agent that begins anew answers them.
+`restart` and `reboot` do not return: the agent answers them after its next start.
 """
 
 from __future__ import annotations
@@ -49,14 +49,13 @@ from fieldagent.wire.signed_delta import read_payload
 log = logging.getLogger(__name__)
 
 LOOK = 0.5
-"""Seconds between two looks at what a command waits for."""
+"""Seconds between two checks of the condition that a command waits for."""
 QUIET = 600.0
-"""Seconds that a session may take, before what would cut it is given up."""
+"""Seconds that a session may take before a command that would interrupt it is given up."""
 HEALED = 300.0
-"""Seconds in which a silent modem gets its next step, by `channels.reopening`."""
+"""Seconds in which a silent modem gets its next recovery step, from `channels.reopening`."""
 TRIED = 1_800.0
-"""Seconds in which root's unit tries settings or a program, or the agent is started anew by that.
-"""
+"""Seconds in which root's unit tries settings or a program, or restarts the agent for that."""
 ENDED = ("taken", "refused", "back")
 REBOOTED = 120.0
 """Seconds in which root's unit reboots the machine."""
@@ -70,14 +69,14 @@ def _satellite(hands: Hands) -> ChannelOutbox:
 
 
 async def retry(hands: Hands, known: KnownCommand) -> str:
-    """Have the modem try now. Raises CannotBeDone."""
+    """Let the modem try now. Raises CannotBeDone."""
     outbox = _satellite(hands)
     outbox.link.ask()
     return f"the modem tries now, {counted(len(outbox), 'Package')} to send"
 
 
 def may_heal(hands: Hands) -> None:
-    """Raise CannotBeDone where there is nothing to be healed."""
+    """Raise CannotBeDone if no modem needs a recovery step."""
     link = _satellite(hands).link
     if "satellite" not in healing_of(hands.settings):
         raise CannotBeDone("satellite-heal has no step here")
@@ -86,7 +85,7 @@ def may_heal(hands: Hands) -> None:
 
 
 async def heal(hands: Hands, known: KnownCommand) -> str:
-    """Take the next step for a silent modem. Raises Failed."""
+    """Take the next recovery step for a silent modem. Raises Failed."""
     link = _satellite(hands).link
     before = link.facts.get("healingSteps", 0)
     link.heal_now = True
@@ -99,27 +98,27 @@ async def heal(hands: Hands, known: KnownCommand) -> str:
 
 
 def may_restart(hands: Hands) -> None:
-    """Raise CannotBeDone where nobody would start the agent again."""
+    """Raise CannotBeDone if systemd would not start the agent again."""
     if not os.environ.get("INVOCATION_ID"):
         raise CannotBeDone("systemd has not started this agent: nobody would start it again")
 
 
 def _keep_sos(hands: Hands) -> None:
-    """Raise CannotBeDone where an SOS would be lost with the agent's memory."""
+    """Raise CannotBeDone if an SOS exists only in the agent's memory and would be lost."""
     journal = hands.parts.journal
     if journal.not_on_disk and incident.open_one(journal):
         raise CannotBeDone(SOS_IN_MEMORY.format(journal.not_on_disk))
 
 
 async def restart(hands: Hands, known: KnownCommand) -> NoReturn:
-    """Stop in good order; systemd starts it again. Raises CannotBeDone."""
+    """Stop properly; systemd starts the agent again. Raises CannotBeDone."""
     _keep_sos(hands)
     os.kill(os.getpid(), signal.SIGTERM)
     await trio.sleep_forever()
 
 
 async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
-    """Leave the order for root's unit. Raises Failed where none takes it, CannotBeDone."""
+    """Leave the order for root's unit. Raises Failed if no unit takes it, and CannotBeDone."""
     _keep_sos(hands)
     place = hands.settings.state_directory / REBOOT
     boot = hands.parts.journal.clock.base().boot
@@ -132,9 +131,9 @@ async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
 
 
 async def change_settings(hands: Hands, known: KnownCommand) -> str:
-    """Leave them for root's unit, which verifies and tries them, and starts the agent anew by that;
-    wait for what came of them. Raises CannotBeDone where they are refused, Failed where they were
-    taken back."""
+    """Leave the settings for root's unit, which verifies and tries them and restarts the agent.
+    Wait for the result. Raises CannotBeDone if they are refused, Failed if they are rolled back.
+    """
     state = hands.settings.state_directory
     if _report(hands, "settings", known.number) is None:
         await _leave(hands, known)
@@ -145,9 +144,9 @@ async def change_settings(hands: Hands, known: KnownCommand) -> str:
 
 
 async def update_program(hands: Hands, known: KnownCommand) -> str:
-    """Leave the delta for root's unit, which verifies it, makes the program and tries it; wait for
-    what came of that. Raises CannotBeDone where it is refused, Failed where the program before
-    runs again."""
+    """Leave the delta for root's unit, which verifies it, makes the program and tries it. Wait for
+    the result. Raises CannotBeDone if it is refused, Failed if the previous program runs again.
+    """
     state = hands.settings.state_directory
     if _report(hands, "program", known.number) is None:
         version = await _leave_delta(hands, known)
@@ -159,7 +158,7 @@ async def update_program(hands: Hands, known: KnownCommand) -> str:
 
 
 def may_update(hands: Hands) -> None:
-    """Raise CannotBeDone where a program cannot be replaced so."""
+    """Raise CannotBeDone if the program cannot be replaced by a delta."""
     from fieldagent.agent.channels.kit_notes import installed
 
     if installed(Path(__file__)) != ZIPAPP:
@@ -167,7 +166,9 @@ def may_update(hands: Hands) -> None:
 
 
 def delta_is_here(hands: Hands, known: KnownCommand) -> bool:
-    """Return whether what it names has come whole; it comes in a Package of its own."""
+    """Return True if the delta that the command names has arrived completely; it comes in an item
+    of its own.
+    """
     return program_deltas.is_here(hands.parts.journal, _digest(known))
 
 
@@ -178,7 +179,7 @@ def _digest(known: KnownCommand) -> bytes:
 
 
 async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
-    """Return the version that it makes, by what it says."""
+    """Leave the delta and return the version that it names. Raises CannotBeDone, Failed."""
     payload = program_deltas.payload_of(hands.parts.journal, _digest(known))
     if payload is None:
         raise CannotBeDone("the delta is here no more: another came after it")
@@ -191,7 +192,7 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
 
     def leave() -> None:
         put_file(state / PROGRAM_DELTA, payload)
-        # Its unit looks for this one.
+        # Root's unit watches this file, so write it last.
         put_file(state / PROGRAM_OFFER, offer)
 
     try:
@@ -202,8 +203,9 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
 
 
 async def _ended(hands: Hands, what: str, number: int) -> bool:
-    """Return whether it does; False where root's unit has not tried it. Raises CannotBeDone where
-    it was refused, Failed where what was before is back."""
+    """Return True if the change succeeded, False if root's unit has not tried it. Raises
+    CannotBeDone if it was refused, Failed if it was rolled back.
+    """
     with trio.move_on_after(TRIED):
         while (report := _report(hands, what, number)) is None or report.state not in ENDED:
             await trio.sleep(LOOK)
@@ -216,7 +218,9 @@ async def _ended(hands: Hands, what: str, number: int) -> bool:
 
 
 async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
-    """Take a step to the group's new radio-key: it counts at once. Raises CannotBeDone, Failed."""
+    """Take a step to the group's new radio-key; it takes effect at once. Raises CannotBeDone,
+    Failed.
+    """
     from fieldagent.agent.mesh import radio_keys
     from fieldagent.agent.mesh.key_change import GroupKeys
 
@@ -239,17 +243,17 @@ async def change_radio_key(hands: Hands, known: KnownCommand) -> str:
 
 
 async def hold(hands: Hands, known: KnownCommand) -> str:
-    """Have a kind of what is posted wait over satellite. Raises CannotBeDone."""
+    """Hold back posted Packages of a kind from satellite. Raises CannotBeDone."""
     kind, queue = _kind_to_hold(hands, known)
     await hands.parts.journal.persist(commands.note_held(kind, held=True))
-    # Also what was posted meanwhile.
+    # Include Packages that were posted meanwhile.
     there = _of_kind(hands, queue, kind)
     hold_back(queue, kind, there)
     return f"{kind} waits: {counted(len(there), 'Package')} now"
 
 
 async def resume(hands: Hands, known: KnownCommand) -> str:
-    """Let that kind go again. Raises CannotBeDone."""
+    """Release Packages of that kind. Raises CannotBeDone."""
     kind, queue = _kind_to_hold(hands, known)
     await hands.parts.journal.persist(commands.note_held(kind, held=False))
     there = _of_kind(hands, queue, kind)
@@ -258,13 +262,13 @@ async def resume(hands: Hands, known: KnownCommand) -> str:
 
 
 def _kind_to_hold(hands: Hands, known: KnownCommand) -> tuple[str, ChannelQueue]:
-    """Return the kind, and the satellite's queue. Raises CannotBeDone."""
+    """Return the kind and the satellite queue. Raises CannotBeDone."""
     _satellite(hands)
     return str(known.command.arguments[0]), hands.parts.queues[Channel.SATELLITE]
 
 
 def _of_kind(hands: Hands, queue: ChannelQueue, kind: str) -> list[int]:
-    """Return what is of that kind in the queue and no SOS."""
+    """Return the queued Packages of that kind that are not an SOS."""
     known = outbound.packages(hands.parts.journal, queue.waiting())
     packages = {key: each.package for key, each in known.items() if isinstance(each, Accepted)}
     return [
@@ -289,14 +293,16 @@ async def _leave(hands: Hands, known: KnownCommand) -> None:
 
 
 def _report(hands: Hands, what: str, number: int) -> OfferReport | None:
-    """Return what root's unit tells of the `settings` or the `program` of that number."""
+    """Return the report of root's unit on the `settings` or the `program` with that number; None if
+    there is none.
+    """
     reports = outcomes.read(hands.settings.state_directory)
     report = reports.settings if what == "settings" else reports.program
     return report if report is not None and report.number == number else None
 
 
 async def quiet(hands: Hands) -> None:
-    """Wait until no modem is in a session. Raises CannotBeDone where one does not end."""
+    """Wait until no modem is in a session. Raises CannotBeDone if a session does not end."""
     with trio.move_on_after(QUIET):
         while busy := _busy(hands.parts.outboxes):
             await trio.sleep(LOOK)
@@ -305,7 +311,9 @@ async def quiet(hands: Hands) -> None:
 
 
 def _busy(outboxes: Mapping[Channel, ChannelOutbox]) -> str:
-    """The link to the hub is no session: what it has not acknowledged goes again."""
+    """Return the channel with a session; empty if there is none. The link to the hub does not
+    count, because its unacknowledged transmissions are sent again.
+    """
     for channel, outbox in outboxes.items():
         if channel is not Channel.CELLULAR and outbox.link.state is LinkState.BUSY:
             return channel
@@ -324,12 +332,12 @@ ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
     "update": update_program,
 }
 AGAIN = ("reboot", "set", "hold", "resume", "radio-key", "update")
-"""What was begun before the agent began goes on: the same order means one reboot in a boot, one
-trial of settings or of a program of that number, one kind that is held or not, and one step to a
-key."""
+"""Commands that continue if they were begun before the agent's start, because a repetition has no
+further effect. The same order means one reboot per boot, one trial of settings or of a program
+with that number, one kind that is held or released, and one step to a key."""
 JUDGES = {"heal": may_heal, "restart": may_restart, "update": may_update}
-"""What looks whether it can be done, before it is begun."""
+"""Checks before a command is begun."""
 WAITS: dict[str, Callable[[Hands, KnownCommand], bool]] = {"update": delta_is_here}
-"""What waits until something else is here."""
+"""Conditions that a command waits for."""
 CUTS = ("heal", "restart", "reboot", "set", "update")
-"""They wait until no modem is in a session."""
+"""Commands that wait until no modem is in a session."""

@@ -1,4 +1,4 @@
-"""What a command works with: the agent's parts, and what they tell of themselves."""
+"""Parts of the agent that commands use, and the agent's condition."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 
 class CannotBeDone(Exception):
-    """The text says why nothing was begun."""
+    """The command was not begun; the text contains the reason."""
 
 
 class Failed(Exception):
-    """The text says what went wrong."""
+    """The command failed; the text contains the reason."""
 
 
 @dataclass(slots=True)
@@ -25,9 +25,9 @@ class Hands:
     settings: Settings
     parts: Parts
     status: Callable[[], dict[str, Any]]
-    """As `GET /api/status` answers."""
+    """Returns the answer to `GET /api/status`."""
     trouble: Callable[[], str | None]
-    """What is wrong with the whole agent."""
+    """Returns the problem of the whole agent; None if it works."""
     log: RecentLog = field(default_factory=RecentLog)
     starts: int = 0
-    """How often the agent has begun, this time included."""
+    """Number of starts of the agent, including this one."""

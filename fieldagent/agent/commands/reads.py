@@ -1,4 +1,4 @@
-"""Answers to commands that change nothing. Each returns the body of its answer."""
+"""Commands that change nothing. Each returns the body of its answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fieldagent.wire.command import Argument, size_of
 
 
 def status(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
-    """Return how the kit is, in 32 bytes."""
+    """Return the kit's condition in 32 bytes."""
     answer, trouble = hands.status(), hands.trouble() is not None
     return kit_status.encode(status_of(hands.settings, answer, hands.starts, trouble=trouble))
 
@@ -24,7 +24,7 @@ def log(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
 
 
 def show(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
-    """Return what a Package went through, the last first. Raises CannotBeDone."""
+    """Return a Package's history, newest first. Raises CannotBeDone."""
     journal, id_ = hands.parts.journal, int(arguments[0])
     known = outbound.by_id(journal, id_)
     if known is None:
@@ -39,7 +39,7 @@ def show(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
 
 
 def trace(hands: Hands, arguments: tuple[Argument, ...]) -> bytes:
-    """Return the last of the satellite's trace. Raises CannotBeDone."""
+    """Return the last part of the satellite's trace. Raises CannotBeDone."""
     if (outbox := hands.parts.outboxes.get(Channel.SATELLITE)) is None:
         raise CannotBeDone("no satellite modem is configured")
     lines = outbox.link.recorder.text().splitlines()

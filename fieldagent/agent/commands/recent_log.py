@@ -1,4 +1,4 @@
-"""The newest warnings of the log, for whoever asks from afar: in memory, bounded."""
+"""Keeps the newest warnings of the log for remote commands: in memory, bounded."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from fieldagent.package.writing import clock_time
 
 KEPT = 100
 LINE_MAX = 300
-"""Characters of a line."""
+"""Most characters of a line."""
 
 
 class RecentLog(logging.Handler):
-    """Keeps warnings and worse."""
+    """Log handler that keeps warnings and errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._kept: deque[logging.LogRecord] = deque(maxlen=KEPT)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one more."""
+        """Keep one more record."""
         self._kept.append(record)
 
     def lines(self) -> list[str]:
-        """Return them, the newest first."""
+        """Return the lines, newest first."""
         return [_line(each) for each in reversed(self._kept)]
 
 

@@ -1,9 +1,9 @@
 """Carries out the hub's commands, one after the other, each once.
 
-What the power may cut: a command that came is on disk before its link or modem forgets it. One
-that reads is read again, as nobody has seen what came of it. One that changes something is `begun`
-on disk before it is done, and is not done again: after a start of the agent its answer tells what
-is known of it. An answer is on disk before it is a Package, which the same command makes once.
+Handling of power cuts: a command is on disk before its link or modem forgets it. A command that
+only reads is repeated, because its result was not seen. A command that changes something is `begun`
+on disk before it runs, and is not repeated. After a restart of the agent its answer contains the
+known result. An answer is on disk before it becomes a Package, which is made only once.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from fieldagent.wire.command import in_words, verb_of
 log = logging.getLogger(__name__)
 
 ROOM_AGAIN = 60.0
-"""Seconds until an answer is tried again for which the disk has no room."""
+"""Seconds until an answer is tried again after a full disk."""
 LOOK_AGAIN = 3_600.0
-"""Seconds until it is looked whether what waits has waited for too long."""
+"""Seconds until the age of waiting commands is checked."""
 NOT_HERE = "what it is about has not come within 5 days"
 UNREADABLE = "it cannot be read on the kit's disk any more, and was not done: give it again"
 CUT_OFF = "the agent stopped while it was done: nobody knows how far it came"
 
 
 async def run(hands: Hands, gate: CommandGate) -> None:
-    """Carry out what is on disk and what comes, until cancelled."""
+    """Carry out stored and new commands until canceled."""
     journal = hands.parts.journal
     with _kept_log(hands):
         if not hands.starts:
@@ -67,7 +67,7 @@ async def run(hands: Hands, gate: CommandGate) -> None:
 
 
 def _lacks(hands: Hands, known: KnownCommand) -> bool:
-    """Return whether what it is about is not here."""
+    """Return True if the command needs something that has not arrived."""
     if not known.is_readable:
         return False
     is_here = WAITS.get(verb_of(known.command).name)
@@ -75,7 +75,7 @@ def _lacks(hands: Hands, known: KnownCommand) -> bool:
 
 
 def _waits(hands: Hands, known: KnownCommand) -> bool:
-    """Return whether that may still come."""
+    """Return True if it may still arrive."""
     return _lacks(hands, known) and hands.parts.journal.clock.now() < known.came + OLD
 
 
@@ -127,7 +127,9 @@ async def _done(hands: Hands, known: KnownCommand, name: str) -> CommandAnswer:
 
 
 def _mistake(known: KnownCommand, error: Exception) -> CommandAnswer:
-    """It must not hold up those behind it."""
+    """Return the answer for an unexpected error, so that the error does not block the next
+    commands.
+    """
     if isinstance(error, StoreFailed | StoreFull):
         raise error
     log.exception("command %d failed by a mistake of ours", known.number)
@@ -135,7 +137,7 @@ def _mistake(known: KnownCommand, error: Exception) -> CommandAnswer:
 
 
 async def _after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
-    """Return what is known of one that was begun before the agent began."""
+    """Return the answer to a command that was begun before the agent's start."""
     if not known.is_readable:
         return _told(known, CommandOutcome.FAILED, CUT_OFF)
     name = verb_of(known.command).name
@@ -157,7 +159,7 @@ async def _owe(hands: Hands, answer: CommandAnswer) -> None:
 
 
 async def _answer(hands: Hands, known: KnownCommand) -> None:
-    """Make a Package of it, by the way that the command came."""
+    """Put the answer into a Package, for the channel over which the command came."""
     assert known.answer is not None
     log.info("command %d: %s", known.number, known.answer.outcome.name.lower())
     if known.channel == Channel.RADIO:
@@ -177,7 +179,7 @@ async def _answer(hands: Hands, known: KnownCommand) -> None:
 
 
 async def _answer_by_radio(hands: Hands, number: int, answer: CommandAnswer) -> None:
-    """It goes up in a parcel, as the command came down in one."""
+    """Send the answer up in a parcel, because the command came in a parcel."""
     parts, now = hands.parts, hands.parts.journal.clock.now()
 
     def store(db: sqlite3.Connection) -> Accepted | None:

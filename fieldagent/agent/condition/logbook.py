@@ -1,13 +1,13 @@
-"""What a kit remembers of itself for who looks after many: why its machine was started last, when
-its agent began, and how its modems heard by the hour. A small file in the agent's state directory,
-written in place at a start, at an end and once an hour.
+"""Remembers facts about the kit for an operator of many kits: the reason of the machine's last
+start, the starts of the agent, and the hourly signal of the modems. They are in a small file in
+the agent's state directory, which is written at each start, at each stop and once an hour.
 
-Why it was started, by the first of these that holds:
+The reason of the last start is the first of these that applies:
 
-1. The hub's command was carried out in the boot before: `command`.
-2. The agent was stopped in order before that boot ended: `shutdown`, or its power was cut after.
-3. It was not. The hardware says `power`, `watchdog` or `reset`; where it says nothing, `cut-off`.
-4. No earlier boot is known: `unknown`, unless the hardware says something.
+1. A command of the hub was carried out in the previous boot: `command`.
+2. The agent was stopped properly before that boot ended: `shutdown`, or the power was cut later.
+3. It was not. The hardware reports `power`, `watchdog` or `reset`; without a report, `cut-off`.
+4. An earlier boot is not known: `unknown`, unless the hardware reports something.
 """
 
 from __future__ import annotations
@@ -33,28 +33,30 @@ log = logging.getLogger(__name__)
 NAME = "condition"
 HOUR, DAY = 3_600.0, 86_400.0
 STARTS_KEPT = 100
-"""Of the agent; one that is started anew each second keeps no more."""
+"""Most starts of the agent that are kept, even if it restarts each second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """As it is on disk."""
+    """Content of the file."""
 
     boot: str = ""
-    """The kernel's id of the boot; another after each."""
+    """The kernel's id of the boot; it is different for each boot."""
     cause: int = UNKNOWN
-    """Why that was, one of CAUSES."""
+    """Reason of that boot, one of CAUSES."""
     in_order: bool = False
-    """The agent was stopped in order since it began the last time."""
+    """True if the agent was stopped properly since its last start."""
     starts: list[float] = field(default_factory=list)
-    """When it began, lived time."""
+    """Starts of the agent, in elapsed time."""
     hours: dict[str, dict[int, int]] = field(default_factory=dict)
-    """By channel and lived hour, the median of its bars."""
+    """Median of the bars, by channel and hour of elapsed time."""
 
 
 class Logbook:
-    """`boot` is the kernel's id of this one, `now` tells lived time; `reset` is what the hardware
-    says of the start, `commanded` are the boots that the hub's command ended."""
+    """Memory of the kit's starts and signals. `boot` is the kernel's id of this boot, and `now`
+    returns elapsed time. `reset` is the hardware's report on the start. `commanded` contains the
+    boots that a command of the hub ended.
+    """
 
     def __init__(
         self,
@@ -77,16 +79,16 @@ class Logbook:
 
     @property
     def cause(self) -> int:
-        """Return why the machine was started last, one of CAUSES."""
+        """Return the reason of the machine's last start, one of CAUSES."""
         return self._known.cause
 
     def starts(self) -> int:
-        """Return how often the agent has begun in the last 24 hours."""
+        """Return the number of starts of the agent in the last 24 hours."""
         at = self._now()
         return sum(at - each < DAY for each in self._known.starts)
 
     def keep(self) -> None:
-        """Write it down; what a disk takes not is told in the log, and missing after a start."""
+        """Write the file. A failure is logged, and the content is then missing after a restart."""
         try:
             with self._writing:
                 known = json.dumps(asdict(self._known), separators=(",", ":"))
@@ -95,12 +97,14 @@ class Logbook:
             log.warning("what this kit remembers of itself cannot be kept: %s", error)
 
     def leave(self) -> None:
-        """Write down that the agent stops in order."""
+        """Record that the agent stops properly."""
         self._known = replace(self._known, in_order=True)
         self.keep()
 
     def close_hour(self, links: Mapping[str, ChannelLink], clock: float) -> None:
-        """Add the hour that has just ended to those of each link, by `clock`, which is trio's."""
+        """Add the hour that has just ended for each link; `clock` is the present time of trio's
+        clock.
+        """
         hour = round(self._now() / HOUR) - 1
         hours = {name: dict(known) for name, known in self._known.hours.items()}
         for name, link in links.items():
@@ -114,14 +118,15 @@ class Logbook:
         self._known = replace(self._known, hours=kept)
 
     def to_hour(self) -> float:
-        """Return the seconds until this lived hour is over."""
+        """Return the seconds until this hour of elapsed time is over."""
         return HOUR - self._now() % HOUR
 
     def signals(
         self, links: Mapping[str, ChannelLink], clock: float
     ) -> dict[str, list[int | None]]:
-        """Return by link, where something is known, the medians of 23 hours and of the one that
-        runs."""
+        """Return for each link with known signals the medians of 23 hours and of the
+        current hour.
+        """
         hour = int(self._now() // HOUR)
         began = clock - self._now() % HOUR
         medians = {}
@@ -135,7 +140,7 @@ class Logbook:
 
 
 def cause_of(before: Remembered, reset: int) -> int:
-    """Return why a machine was started that no command started; `reset` is the hardware's word."""
+    """Return the reason of a start without a command; `reset` is the hardware's report."""
     if before.in_order:
         return SHUTDOWN
     if reset != UNKNOWN or not before.boot:
@@ -144,8 +149,9 @@ def cause_of(before: Remembered, reset: int) -> int:
 
 
 def median(signals: Iterable[tuple[float, int | None]], begin: float, end: float) -> int | None:
-    """Return the bars below which a link was for half of the time in which they were known; None
-    where they never were. Each of `signals`, moment and bars, stands until the next."""
+    """Return the median of the bars, weighted by time, over the time in which they were known; None
+    if they never were. `signals` are pairs of time and bars, each valid until the next.
+    """
     weights: dict[int, float] = {}
     for (at, bars), (following, _) in pairwise([*signals, (max(begin, end), None)]):
         seconds = min(following, end) - max(at, begin)
@@ -160,7 +166,7 @@ def median(signals: Iterable[tuple[float, int | None]], begin: float, end: float
 
 
 def _read(path: Path) -> Remembered:
-    """Nothing of what is damaged."""
+    """Return the content of the file; empty if it is missing or damaged."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         document = json.loads(read_slots(path))
         return Remembered(

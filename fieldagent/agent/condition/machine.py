@@ -1,4 +1,6 @@
-"""How the machine is: what Linux tells of disk, warmth, supply, system, uptime and last start."""
+"""Condition of the machine as Linux reports it: disk, temperature, supply, system, uptime and last
+start.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,19 @@ from pathlib import Path
 from fieldagent.wire.kit_condition import POWER, RESET, UNDER_VOLTAGE, UNKNOWN, WATCHDOG
 
 ROOT = Path("/")
-"""Below it are the kernel's files and /etc; tests give another."""
+"""Root of the kernel's files and of /etc; tests use another."""
 
 BATTERY_LOW = 20
-"""Below so many per cent a battery is nearly empty."""
+"""Percentage below which a battery counts as nearly empty."""
 _POWER_ON, _FULL_RESETS = 0x1000, 0x222
-"""Of a Raspberry Pi's PM_RSTS, as the kernel's bcm2835_wdt names them: HADPOR; HADSRF, HADWRF and
-HADDRF. The other bits of a reset may be the number of a partition."""
+"""Bits of a Raspberry Pi's PM_RSTS, as the kernel's bcm2835_wdt names them: HADPOR; HADSRF, HADWRF
+and HADDRF. The other bits of a reset may be a partition number."""
 _CARD_RESET, _POWER_UNDER, _POWER_OVER = 0x20, 0x10, 0x40
 """WDIOF_CARDRESET, WDIOF_POWERUNDER and WDIOF_POWEROVER of linux/watchdog.h."""
 
 
 def disk(folder: Path) -> tuple[int, int]:
-    """Return the bytes that are free where the folder is, and the percent that are used."""
+    """Return the free bytes of the folder's volume, and the percentage used."""
     volume = os.statvfs(folder)
     used = volume.f_blocks - volume.f_bfree
     whole = used + volume.f_bavail
@@ -30,14 +32,14 @@ def disk(folder: Path) -> tuple[int, int]:
 
 
 def degrees() -> int | None:
-    """Return how warm the warmest part of the processor is, in Celsius; None where nobody tells."""
+    """Return the highest processor temperature in degrees Celsius; None if it is not reported."""
     readings = [_number(each / "temp") for each in ROOT.glob("sys/class/thermal/thermal_zone*")]
     known = [each for each in readings if each is not None]
     return round(max(known) / 1000) if known else None
 
 
 def millivolts() -> int | None:
-    """Return the voltage of the supply or battery; None where no part of the machine tells one."""
+    """Return the voltage of the supply or battery in mV; None if it is not reported."""
     for each in sorted(ROOT.glob("sys/class/power_supply/*/voltage_now")):
         if (reading := _number(each)) is not None:
             return round(reading / 1000)
@@ -48,8 +50,9 @@ def millivolts() -> int | None:
 
 
 def battery() -> int | None:
-    """Return what the battery has left that the machine runs from, in per cent, of several the
-    emptiest; None where Linux knows of none. A mouse's, of the scope Device, is none."""
+    """Return the charge of the machine's battery in percent, the lowest of several. Return None if
+    Linux knows of none. A battery with the scope Device, such as a mouse's, does not count.
+    """
     readings = [
         _number(each / "capacity")
         for each in ROOT.glob("sys/class/power_supply/*")
@@ -59,11 +62,11 @@ def battery() -> int | None:
 
 
 def throttled() -> int | None:
-    """Return the bits of `wire.kit_condition.THROTTLING`; None where nobody tells."""
+    """Return the bits of `wire.kit_condition.THROTTLING`; None if they are not reported."""
     for each in ROOT.glob("sys/devices/platform/soc*/*firmware/get_throttled"):
         if (bits := _number(each, 16)) is not None:
             return bits
-    # Without the firmware's file Linux knows of the supply alone, and that of now.
+    # Without the firmware's file Linux knows only the present state of the supply.
     for each in ROOT.glob("sys/class/hwmon/hwmon*/in0_lcrit_alarm"):
         if _text(each.with_name("name")) == "rpi_volt" and (now := _number(each)) is not None:
             return UNDER_VOLTAGE if now else 0
@@ -71,13 +74,14 @@ def throttled() -> int | None:
 
 
 def uptime() -> int:
-    """Return the seconds since the machine was started, sleep counted."""
+    """Return the seconds since the machine was started, including sleep."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 def system() -> str:
-    """Return which system this is, in a line, such as `Debian 13.1, image 2026-10-02`; empty where
-    it does not tell."""
+    """Return the system's name in a line, such as `Debian 13.1, image 2026-10-02`; empty if it is
+    unknown.
+    """
     lines = _text(ROOT / "etc/os-release").splitlines()
     variables = {
         name: value.strip("\"'") for name, _, value in (line.partition("=") for line in lines)
@@ -93,8 +97,9 @@ def system() -> str:
 
 
 def reset() -> int:
-    """Return what the hardware says of the machine's last start: POWER, WATCHDOG, RESET (not by
-    power: a watchdog, or Linux itself), or UNKNOWN."""
+    """Return the hardware's report on the machine's last start: POWER, WATCHDOG, RESET (by a
+    watchdog or by Linux itself), or UNKNOWN.
+    """
     for each in sorted(ROOT.glob("sys/class/watchdog/watchdog*/bootstatus")):
         status = _number(each) or 0
         if status & _CARD_RESET:

@@ -1,4 +1,4 @@
-"""How a kit is, of what the agent tells of itself and Linux of the machine."""
+"""Builds the kit's condition from the agent's status and from Linux's report on the machine."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, numbers
 def status_of(
     settings: Settings, answer: Mapping[str, Any], starts: int, *, trouble: bool
 ) -> KitStatus:
-    """Return how the kit is. `answer` is what `GET /api/status` answers, `starts` how often the
-    agent has begun; `trouble`: something is wrong with all of it."""
+    """Return the kit's status. `answer` is the answer to `GET /api/status`, and `starts` the number
+    of the agent's starts. `trouble` means that the whole agent has a problem.
+    """
     channels: dict[str, dict[str, Any]] = {
         name.lower(): channel for name, channel in answer["channels"].items()
     }
@@ -59,8 +60,9 @@ def status_of(
 def condition_of(
     status: KitStatus, logbook: Logbook, clock: LivedTime, links: Mapping[str, ChannelLink]
 ) -> KitCondition:
-    """Return how the kit is, with what it knows of itself beside its status. `links` are its
-    channels', by name."""
+    """Return the kit's condition: its status and further facts about itself. `links` are its
+    channels' links by name.
+    """
     heard = {name: link for name, link in links.items() if name in CHANNELS}
     return KitCondition(
         status,
@@ -74,5 +76,7 @@ def condition_of(
 
 
 def _ahead(clock: LivedTime) -> int | None:
-    """Return by how many seconds the system's clock is ahead of what the kit was told."""
+    """Return the seconds by which the system's clock is ahead of the time that the kit received;
+    None if it received none.
+    """
     return round(time.time() - clock.date(clock.now())) if clock.source() else None

@@ -1,4 +1,4 @@
-"""Where people of the camp sign in to the kit's page, with the pass phrase of the kit."""
+"""Sign-in to the kit's page with the kit's passphrase."""
 
 from __future__ import annotations
 
@@ -27,32 +27,33 @@ from fieldagent.system.sentence import sentence
 NAMES = ("enter.css", "enter.js", *files.CATALOGUES)
 COOKIE = "fieldagent-page"
 LASTS = 43_200.0
-"""Seconds that somebody stays signed in."""
+"""Seconds for which a person stays signed in."""
 SIGNED_IN_MAX = 256
 TRIES = Rate(per_minute=6, burst=12)
-"""Of one address, at a wrong pass phrase."""
+"""Rate of wrong passphrases from one address."""
 ALL_TRIES = Rate(per_minute=60, burst=60)
-"""Of everybody: each takes a gateway's processor for a while."""
+"""Rate of wrong passphrases from all addresses, because each check takes processor time."""
 WAITING_MAX = 4
 
 Version = tuple[int, int]
-"""Tells one pass phrase's file from the next."""
+"""Identifies one version of the passphrase's file."""
 
 
 class Entrance:
-    """Who has signed in is kept in memory: after a restart they do so again. `clock` is one that
-    nobody sets, in seconds."""
+    """Sign-in of people. Sessions are kept in memory, so a restart ends them. `clock` is a
+    monotonic clock in seconds.
+    """
 
     def __init__(self, pass_phrase: Path, clock: Callable[[], float]) -> None:
         self._pass_phrase = pass_phrase
         self._clock = clock
         self._signed_in: dict[bytes, tuple[float, Version]] = {}
-        """By the hash of the cookie: until when, and by which pass phrase."""
+        """Sessions by the hash of the cookie: the end time, and the version of the passphrase."""
         self._tats: dict[str, float] = {}
         self._limiter = trio.CapacityLimiter(1)
 
     def before(self, judge: Judge) -> Judge:
-        """Let to `judge` who has signed in, and everybody to where they can."""
+        """Return a judge that admits signed-in people to `judge`, and lets others only sign in."""
         outside = router(self.routes())
 
         async def at_the_door(head: Request) -> Admission:
@@ -67,7 +68,7 @@ class Entrance:
         return at_the_door
 
     def routes(self) -> list[Route]:
-        """Return the routes by which people sign in and out."""
+        """Return the routes for signing in and out."""
         return [
             *files.routes(("/enter",), "/enter/file", __name__, NAMES),
             Route("POST", "/enter/session", self._enter, body=2_048),
@@ -104,7 +105,9 @@ class Entrance:
         return Response(204, headers=(set_cookie(COOKIE, "", 0, secure=True),))
 
     def _count(self, peer: str) -> None:
-        """A try is counted before it is made: of many at once, no more are made than may fail."""
+        """Count an attempt before it is made, so that simultaneous attempts cannot exceed the
+        limit.
+        """
         now, source = self._clock(), source_of(peer)
         self._tats = {who: tat for who, tat in self._tats.items() if tat > now}
         for who, rate in ((source, TRIES), ("", ALL_TRIES)):
@@ -129,7 +132,7 @@ def _too_many(wait: float) -> Problem:
 
 
 def _version(path: Path) -> Version | None:
-    """None where there is none."""
+    """Return the version of the file; None if there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -149,7 +152,7 @@ def _pass_phrase_of(request: Request) -> str:
 
 
 def _digest(cookie: str) -> bytes:
-    """Compared by a hash: the time that takes tells nothing."""
+    """Return the hash of a cookie. Comparing hashes avoids a timing side channel."""
     return sha256(cookie.encode("utf-8", "replace")).digest()
 
 

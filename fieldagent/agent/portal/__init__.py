@@ -1,13 +1,13 @@
-"""What a phone is told that joins the kit's own network: where the page is.
+"""Captive portal of the kit's own network: it shows a phone that joins where the kit's page is.
 
-A system asks over plain HTTP whether there is internet behind a network that it joins. Any other
-answer than the one that it waits for opens a window for signing in, which shows what is here: the
-address of the page, and the certificate's fingerprint. The page itself does not open in there: that
-window refuses a certificate that nobody has signed. Whoever decides to stay gets, from then on, the
-answer that the system waits for, and the phone does not leave by itself.
+A phone's system checks over plain HTTP if a network that it joins leads to the internet. Any answer
+except the expected one opens a sign-in window. There this portal shows the address of the page and
+the certificate's fingerprint. The page itself cannot open there, because that window refuses a
+self-signed certificate. If a person decides to stay, the phone from then on gets the expected
+answer and does not leave the network by itself.
 
-The API of a captive portal (RFC 8908, told by DHCP's option 114, RFC 8910) needs a certificate that
-phones trust, which no kit without a name has.
+The API of a captive portal (RFC 8908, announced by DHCP option 114, RFC 8910) needs a certificate
+that phones trust, which a kit without a domain name cannot have.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fieldagent.system.data_files import read_data
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 STAYS = 12 * 3600.0
-"""Seconds for which a phone is told that all is well."""
+"""Seconds for which a phone gets the expected answer."""
 MOST = 1_000
-"""Phones that are remembered."""
+"""Most phones that are remembered."""
 PAGE, KEEP, STYLE = "/portal", "/portal/keep", "/portal/portal.css"
 NOT_KEPT = (("Cache-Control", "no-store"),)
 POLICY = (
@@ -38,7 +38,7 @@ POLICY = (
 
 
 class ProbeAnswer(NamedTuple):
-    """The answer that a system takes for the internet."""
+    """Answer that a system takes as proof of internet access."""
 
     status: int
     body: bytes = b""
@@ -73,8 +73,9 @@ PROBES = {
 
 
 class Portal:
-    """`page_at` is given the address of whoever calls, and returns the page's there. `clock` is one
-    that nobody sets, in seconds."""
+    """Captive portal. `page_at` takes the address of the caller, and returns the page's address
+    there. `clock` is a monotonic clock in seconds.
+    """
 
     def __init__(
         self, page_at: Callable[[str], str], fingerprint: str, clock: Callable[[], float]
@@ -83,10 +84,10 @@ class Portal:
         self._fingerprint = fingerprint
         self._clock = clock
         self._stays: dict[str, float] = {}
-        """Until when, by the phone's address."""
+        """End time by the phone's address."""
 
     async def judge(self, head: Request) -> Admission:
-        """Let in who asks where the page is; all else is refused. Raises Problem 404."""
+        """Admit requests for the portal, and refuse others. Raises Problem 404."""
         if head.method in ("GET", "HEAD"):
             return Admission(self._answer)
         if (head.method, head.path) == ("POST", KEEP):
