@@ -1,4 +1,4 @@
-"""The agent: the nursery that ties queue, journal, channels, hooks and local API together."""
+"""The agent: the nursery that connects queue, journal, channels, hooks and local API."""
 
 from __future__ import annotations
 
@@ -71,23 +71,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GONE = 3600.0
-"""Seconds that a channel is away before `/api/health` tells."""
+"""Seconds that a channel must be away before `/api/health` reports it."""
 HOUSEKEEPING = 3600.0
-"""Seconds between two looks at what may be forgotten."""
+"""Seconds between two deletions of old rows."""
 SOON, ROOM_EVERY = 5.0, 60.0
-"""Seconds until what can wait is looked at after a start, and between two looks at the disk."""
+"""Seconds after a start until work that can wait begins, and between two checks of the disk's
+space."""
 MAP_EVERY = 600.0
-"""Seconds between two looks at `map-file`."""
+"""Seconds between two checks of `map-file`."""
 AWAY_EVERY = 10.0
-"""Seconds between two tries to go back to the disk."""
+"""Seconds between two attempts to return to the disk."""
 LEAVE = 5.0
-"""Seconds in which a disk takes that the agent stops in order."""
+"""Seconds in which the disk must store that the agent stopped properly."""
 NOT_ON_DISK = "the journal is in memory, and not on the disk: {}"
 
 
 @dataclass(slots=True)
 class Agent:
-    """The parts at work."""
+    """The running parts of the agent."""
 
     settings: Settings
     parts: Parts
@@ -96,7 +97,7 @@ class Agent:
     left_overs: LeftOvers
     update_news: UpdateNews
     logbook: Logbook | None
-    """None without an IP link to a hub, to which alone it is told."""
+    """None without an IP link to a hub, which is its only reader."""
     carried_map: CarriedMap
     tracking: Tracking
     started: float
@@ -161,8 +162,9 @@ class Agent:
         return {**dead_letters.tally(journal)._asdict(), "latest": letters[0] if letters else None}
 
     def _faults(self) -> list[dict[str, Any]]:
-        """Return the last failure of every part that has failed since the agent began, as people
-        are told it."""
+        """Return the last failure of each part that has failed since the agent's start,
+        for people.
+        """
         now = trio.current_time()
         return [
             {
@@ -194,7 +196,8 @@ class Agent:
                 outbox.link.facts["airTimeLeft"] = round(outbox.link.air_time.left())
         status = _channel_status(True, outbox.link, len(outbox), outbox.budget.spent())
         if outbox.link.state is LinkState.READY:
-            # The driver looks now and then; a Package that waits for credits is told at once.
+            # The driver looks only now and then; the reason of a Package that waits for credits is
+            # shown at once.
             status["reason"] = outbox.held_back() or outbox.link.reason
         if channel is Channel.SATELLITE and (price := self.parts.price) is not None:
             status["moneyToday"] = _money(price, outbox.budget.spent())
@@ -206,7 +209,7 @@ class Agent:
         return status
 
     def condition(self) -> KitCondition:
-        """Return how the kit is, as the hub is told over the IP link."""
+        """Return the kit's condition for the report over the IP link."""
         from fieldagent.agent.condition.reading import condition_of, status_of
 
         assert self.logbook is not None
@@ -216,7 +219,7 @@ class Agent:
         return condition_of(status, self.logbook, journal.clock, self.links())
 
     def links(self) -> dict[str, ChannelLink]:
-        """Return each channel by its name in small letters, as `/api/status` has them."""
+        """Return each channel's link by the channel's name in lower case."""
         return {name.lower(): outbox.link for name, outbox in self.parts.outboxes.items()}
 
     def healthy(self) -> str | None:
@@ -225,8 +228,9 @@ class Agent:
         return self.stuck() or away or self.supervisor.trouble()
 
     def channels_gone(self) -> list[str]:
-        """Return which channels have been away for so long that somebody should look, each with
-        why."""
+        """Return the channels that have been away for GONE seconds or more, each with the
+        reason.
+        """
         now = trio.current_time()
         return [
             f"{channel.lower()}: {outbox.link.reason or 'away'}"
@@ -235,17 +239,19 @@ class Agent:
         ]
 
     def stuck(self) -> str | None:
-        """Return what only a restart of the whole agent may mend."""
+        """Return a problem that only a restart of the whole agent may fix; None if there
+        is none.
+        """
         journal = self.parts.journal
         if journal.failed is not None:
             return f"{journal.failed}; check the disk and restart the agent"
-        # Who waits for room on the disk is as well as can be.
+        # Loops that wait for space on the disk are not stuck.
         silent = [] if journal.full else self.progress.silent()
         return f"no progress in: {', '.join(silent)}" if silent else None
 
 
 def _money(price: Price, spent: Spent) -> str:
-    """Return what the credits of today cost, or from what to what."""
+    """Return today's cost, or a range if some of it is in doubt."""
     least = price.of(spent.credits)
     return f"{least} to {price.of(spent.credits + spent.doubtful)}" if spent.doubtful else least
 
@@ -268,7 +274,7 @@ def _channel_status(
 
 
 def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Agent:
-    """Assemble the agent; nothing runs yet. `emit` takes the lines that a script prints."""
+    """Assemble the agent; no task is started. `emit` prints the lines for a script."""
     parts = assemble(settings, journal, emit)
     now = trio.current_time
     supervisor = Supervisor(
@@ -299,7 +305,7 @@ def assembled(settings: Settings, journal: Journal, emit: Callable[[str], None])
 def _logbook(settings: Settings, journal: Journal) -> Logbook | None:
     if settings.hub_address is None:
         return None
-    # Who has no hub does without what it takes.
+    # A kit without a hub saves the memory of these modules.
     from fieldagent.agent.condition import machine
     from fieldagent.agent.condition.logbook import Logbook
 
@@ -320,9 +326,10 @@ async def run(
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until one of `asks` comes, or until cancelled; started with the port of the local API.
+    """Run until one of `asks` comes, or until canceled. The task has started when the local API
+    listens; the value is its port.
 
-    Raises AlreadyRunning, OSError (the port is taken), StoreFailed, Unusable.
+    Raises AlreadyRunning, OSError (the port is in use), StoreFailed, Unusable.
     """
     with only_one(settings.state_directory):
         listeners = open_listeners(settings.api_port)
@@ -344,7 +351,9 @@ async def run(
 
 
 async def _run_journal(journal: Journal, stopping: trio.Event) -> None:
-    """A journal that failed stops the agent in good order: everyone still gets an answer."""
+    """Run the journal. If it fails, stop the agent properly, so that all callers still get an
+    answer.
+    """
     await journal.run()
     log.critical("%s; nothing more is accepted", journal.failed)
     stopping.set()
@@ -361,7 +370,8 @@ async def _run_parts(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop_at_signal, asks, stopping)
         with suppress(StoreFull):
-            # Before anybody can post: an SOS finds its place on a disk that is filled from here on.
+            # Take the reserve before anyone can post, so that an SOS finds space if the disk fills
+            # up.
             await agent.parts.journal.keep_reserve()
         for name, part in KEEPERS.items():
             nursery.start_soon(keep, name, partial(part, agent))
@@ -387,7 +397,7 @@ async def _run_parts(
 
 
 def handover_to(hook: Hook) -> str:
-    """Return how the log and the reasons name the hand-over to a hook."""
+    """Return the name of the hand-over to a hook, for the log and for reasons."""
     return f"the handover to the {hook.name}"
 
 
@@ -397,7 +407,7 @@ async def _run_hook(agent: Agent, hook: Hook) -> None:
 
 
 async def _drive(link: ChannelLink, driver: Part) -> None:
-    """Show on the channel itself that its driver failed."""
+    """Run the driver, and show its failure on the channel."""
     link.state = LinkState.STARTING
     try:
         await driver()
@@ -414,7 +424,7 @@ async def _serve_api(
     stopping: trio.Event,
     task_status: trio.TaskStatus[int],
 ) -> None:
-    """Returns once `stopping` is set and everyone who waited has an answer."""
+    """Serve the local API. Return once `stopping` is set and all callers have an answer."""
     port = port_of(listeners)
     settings = agent.settings
     judge = router(
@@ -457,7 +467,7 @@ async def _serve_api(
 
 
 def _network_page(agent: Agent, judge: Judge, stopping: trio.Event, note_fault: Note) -> Part:
-    # Who needs it not does without the memory that TLS takes.
+    # A kit without this page saves the memory of TLS.
     from fieldagent.agent import network_page
 
     return partial(network_page.run, agent.settings, judge, stopping, note_fault)
@@ -469,12 +479,12 @@ async def _keep_house(agent: Agent) -> None:
         before = agent.parts.journal.clock.now() - settings.keep_ended_days * 86_400
         keep = settings.keep_ended_count
         for forget in (outbound.forget, inbound.forget, handhelds.forget):
-            # Slice by slice, with others' commits between them.
+            # Delete in batches, with other commits between them.
             while await agent.parts.journal.persist(forget(before=before, keep=keep)):
                 pass
         await agent.parts.journal.persist(losses.forget(before=before))
         if agent.parts.station is not None:
-            # With a station its rounds are loaded.
+            # With a station this module is already loaded.
             from fieldagent.agent.mesh.rounds import KEPT
 
             too_old = agent.parts.journal.clock.now() - KEPT
@@ -483,7 +493,9 @@ async def _keep_house(agent: Agent) -> None:
 
 
 async def _read_dead_letters(agent: Agent) -> None:
-    """Once at the start: with another key, or a later version, some can be used."""
+    """Replay the dead letters once at the start: with another key or a later version some may be
+    readable.
+    """
     await trio.sleep(SOON)
     for letter in reversed(dead_letters.listing(agent.parts.journal)):
         tagged = not LIMITS[Channel(letter.channel)].authentic
@@ -508,13 +520,15 @@ async def _keep_room(agent: Agent) -> None:
 
 
 def _in_memory_alone(agent: Agent) -> bool:
-    """Return whether something waits that only the journal in memory has."""
+    """Return True if items wait that exist only in the journal in memory."""
     handed = agent.parts.journal.read("SELECT 1 FROM handover WHERE state = 'waiting' LIMIT 1")
     return bool(handed or agent.status()["sos"]["active"])
 
 
 async def _look_at_map(agent: Agent) -> None:
-    """A card may be pulled out at any time, and nobody may look at the page."""
+    """Check the map file regularly, because its card may be removed while the page is not
+    in use.
+    """
     if agent.carried_map.path is None:
         await trio.sleep_forever()
     while True:
@@ -523,7 +537,7 @@ async def _look_at_map(agent: Agent) -> None:
 
 
 async def _look_through(agent: Agent) -> None:
-    """Look through the journal once, after the API listens."""
+    """Check the journal's integrity once, after the API listens."""
     await trio.sleep(SOON)
     await agent.parts.journal.look_through()
     await trio.sleep_forever()
@@ -550,7 +564,7 @@ async def _track_sos(agent: Agent) -> None:
 
 
 async def _tell_links(agent: Agent) -> None:
-    """Look at each channel's condition, and at people's radios, for as long as somebody listens."""
+    """Report each channel's condition and people's radios, while there is a listener."""
     events = agent.parts.events
     while True:
         await events.listened()
@@ -595,7 +609,7 @@ async def _carry_out_commands(agent: Agent) -> None:
     gate = agent.parts.inbox.commands
     if not gate.can_prove() and not commands.under_way(agent.parts.journal):
         return
-    # What it brings takes memory that a kit without a hub does without.
+    # A kit without a hub saves the memory of these modules.
     from fieldagent.agent.commands import service
     from fieldagent.agent.commands.hands import Hands
 
@@ -635,4 +649,4 @@ KEEPERS = {
     "the news of updates": _hear_of_updates,
     "the words to senders": _tell_rungs,
 }
-"""What runs beside channels and hooks, by the names that people are told."""
+"""Tasks beside channels and hooks, by their names for people."""

@@ -1,4 +1,4 @@
-"""The settings that say for how long a radio may be on the air."""
+"""Settings that limit a radio's air-time."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ KEYS = (
 )
 
 EXAMPLES = {"radio-region": "amateur", "radio-frequency": "869.525", "radio-bit-rate": "9600"}
-"""For the first settings file."""
+"""Values for the first settings file."""
 NEEDS = {
     "radio-region": "radio-port",
     "radio-frequency": "radio-region",
     "radio-bit-rate": "radio-port",
 }
-"""What means nothing without another."""
+"""Settings that need another setting."""
 
 
 def faults(pairs: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the region that a settings file names."""
+    """Return errors in the region of a settings file."""
     if "radio-region" not in pairs:
         return []
-    # Without one the table takes no memory.
+    # Without a region the table is not loaded.
     from fieldagent.agent.radios import regions
 
     return regions.faults(pairs)

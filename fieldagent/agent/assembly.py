@@ -1,4 +1,4 @@
-"""Puts the parts of an agent together, each with all that it needs; nothing runs yet."""
+"""Assembles the parts of an agent; no task is started."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ from fieldagent.wire.envelope import derive_key
 from fieldagent.wire.incident_proof import proof_key, token_digest
 
 if TYPE_CHECKING:
-    # An agent without a radio does without the memory that the air takes.
+    # Import only for type checks: an agent without a radio saves this memory.
     from fieldagent.agent.mesh.station import Station, StationSettings
     from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
     from fieldagent.agent.people.service import PeopleService
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
-"""Who tells the time over a channel (`system.lived_time.RANKS`); nobody does over the radio."""
+"""Source of the time over each channel (`system.lived_time.RANKS`); the radio is no source."""
 
 _TRACED = {Channel.RADIO: trace.RADIO, Channel.CELLULAR: trace.LINK}
-"""What is in a channel's trace, where that is not the modem's to say."""
+"""Content of a channel's trace, if the modem does not set it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Everything that one agent consists of; nothing in it is global."""
+    """All parts of one agent; none of them is global."""
 
     journal: Journal
     events: Events
@@ -77,15 +77,17 @@ class Parts:
     services: Mapping[str, PartService]
     """The parts of extensions, by name."""
     proof_keys: Sequence[bytes]
-    """What this kit and the hub alone share, for words about its incidents; the first is used."""
+    """Keys that only this kit and the hub share, for updates about its incidents; the first is
+    used."""
     incident_status: Callable[[], dict[str, Any]]
     price: Price | None = None
-    """What a credit costs."""
+    """Price of a credit."""
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
-    """Put the parts together; what waited before is queued again. `emit` takes the lines that a
-    script prints."""
+    """Assemble the parts; Packages that waited before are queued again. `emit` prints the lines for
+    a script.
+    """
     plans, people_link = _plans(settings), ChannelLink()
     hooks = [
         *hooks_of(settings, emit),
@@ -226,12 +228,12 @@ def _plans(settings: Settings) -> dict[str, PartPlan]:
 
 
 def air_keys(masters: Sequence[bytes]) -> list[bytes]:
-    """Return what tags on the air, of the group's keys."""
+    """Return the keys for tags on the air, derived from the group's keys."""
     return [derive_key(master, "AIR") for master in masters]
 
 
 def secrets_of(settings: Settings) -> list[bytes]:
-    """Return what this kit and the hub alone share."""
+    """Return the secrets that only this kit and the hub share."""
     secrets = [*settings.satellite_key]
     if settings.hub_token is not None:
         secrets.append(token_digest(settings.hub_token))
@@ -261,7 +263,7 @@ def _inbox(settings: Settings, journal: Journal, hooks: list[Hook]) -> Inbox:
 
 
 def _channels(settings: Settings) -> frozenset[Channel]:
-    """Return those that are configured."""
+    """Return the configured channels."""
     places = {
         Channel.SATELLITE: settings.satellite_port,
         Channel.CELLULAR: settings.hub_address,
@@ -271,8 +273,9 @@ def _channels(settings: Settings) -> frozenset[Channel]:
 
 
 def channel_queue(journal: Journal, channel: Channel) -> ChannelQueue:
-    """Return a channel's queue, still without the Packages that wait, but with what an unsettled
-    intent left in flight; satellite's also with the kinds that a command holds back."""
+    """Return a channel's queue. It contains only the Packages of an unsettled intent, as in flight.
+    The satellite queue also has the kinds that a command holds back.
+    """
     known = outbound.intent_of(journal, channel)
     queue = ChannelQueue(channel, None if known is None else known[1])
     if channel is Channel.SATELLITE:
@@ -294,7 +297,7 @@ def to_the_hub(
     receipts_at_once: bool = False,
     carrier: Carrier | None = None,
 ) -> tuple[ChannelOutbox, HubReception]:
-    """Assemble both ends of a channel whose far end is the hub."""
+    """Assemble outbox and reception of a channel that leads to the hub."""
     packing = Packing(journal, queue, key=key)
     budget = Budget(
         queue.channel,
@@ -363,7 +366,7 @@ def _words(
         return linked is None or linked.state not in (LinkState.READY, LinkState.BUSY)
 
     def low() -> bool:
-        """Return whether the battery of the machine, or of its radio, is nearly empty."""
+        """Return True if the battery of the machine, or of its radio, is nearly empty."""
         levels = machine.battery(), links[Channel.RADIO].facts.get("battery")
         return any(isinstance(each, int) and each < machine.BATTERY_LOW for each in levels)
 

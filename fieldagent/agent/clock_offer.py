@@ -1,7 +1,7 @@
-"""Leaves for root's unit what the agent was told of the time, where the system's clock is wrong.
+"""Leaves the time for root's unit if the system's clock is wrong.
 
-The agent goes by it itself and may set no clock; TLS and whatever else runs here go by the
-system's (`kit.system_clock`).
+The agent uses that time itself but may not set the clock; TLS and other programs use the system's
+clock (`kit.system_clock`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from fieldagent.system.lived_time import LivedTime
 log = logging.getLogger(__name__)
 
 CLOCK_OFFER = "clock.offer"
-"""In the agent's state directory: what the time is, where the system's clock is wrong."""
+"""File in the agent's state directory with the right time."""
 
 
 def leave(clock: LivedTime, state_directory: Path) -> None:
-    """Leave it where the system's clock is wrong and the last was taken."""
+    """Leave the time if the system's clock is wrong and the last offer was taken."""
     place = state_directory / CLOCK_OFFER
     reference = clock.better()
     if reference is None or place.exists():

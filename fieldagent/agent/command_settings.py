@@ -1,4 +1,4 @@
-"""Which commands of the hub's a kit carries out."""
+"""Setting with the hub's commands that a kit carries out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ALLOWED = tuple(verb.name for verb in VERBS if verb.allowed)
 
 
 def read_names(value: str) -> tuple[str, ...]:
-    """Read `status log`, or `none`. Raises WrongProperty."""
+    """Read names such as `status log`, or `none`. Raises WrongProperty."""
     if value == "none":
         return ()
     names = tuple(dict.fromkeys(value.replace(",", " ").split()))

@@ -1,6 +1,7 @@
-"""What runs the driver of each channel, made of the settings and the agent's parts.
+"""Builds the task that drives each channel, from the settings and the agent's parts.
 
-Each loads what it needs itself: an agent does without the memory of channels that it has not.
+Each function loads its own modules, so that an agent saves the memory of channels that it does not
+have.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 
 Condition = Callable[[], KitCondition] | None
-"""Finds how the kit is; None where the hub is not told, as a simulated kit has no machine."""
+"""Returns the kit's condition; None if it is not reported to the hub, because a simulated kit has
+no machine."""
 
 
 def _satellite(
@@ -77,8 +79,8 @@ def _healer(name: str, link: ChannelLink, settings: Settings, parts: Parts) -> H
 def _cellular(
     settings: Settings, parts: Parts, progress: Progress, condition: Condition = None
 ) -> Part:
-    # `websockets` imports it, and a release asks it for nothing; with e-mail and zip files, which
-    # it reads, it takes 1 MB.
+    # `websockets` imports it but does not need it in a release. With the modules for e-mail and zip
+    # files it takes 1 MB.
     lazy_module("importlib.metadata")
     from fieldagent.agent.channels import cellular
     from fieldagent.agent.channels.condition_news import ConditionNews
@@ -128,7 +130,9 @@ def _cellular(
 
 
 def _earshot(settings: Settings, parts: Parts) -> Callable[[], Mapping[int, int]] | None:
-    """Return what tells whom this kit hears; None where it brings nobody anything."""
+    """Return the function that lists the stations in range; None if this kit does not
+    relay down.
+    """
     brings = parts.station is not None and settings.radio_relay_down == "on"
     return parts.station.earshot if parts.station is not None and brings else None
 
@@ -157,7 +161,7 @@ def _sms(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn) -> 
 
 
 async def all_of(*parts: Part) -> None:
-    """Run all of them until one fails, which ends the others."""
+    """Run all parts until one fails, which ends the others."""
     async with trio.open_nursery() as nursery:
         for part in parts:
             nursery.start_soon(part)
@@ -201,7 +205,7 @@ def _radio(
 
 
 def _limit_air(settings: Settings, link: ChannelLink) -> None:
-    """A radio by Meshtastic knows its own region."""
+    """Apply the region's limit. A Meshtastic radio knows its own region."""
     if settings.radio_region is None or settings.radio_protocol == "meshtastic":
         return
     from fieldagent.agent.radios.regions import limit_of
@@ -223,4 +227,5 @@ DRIVERS: dict[Channel, Driver] = {
     Channel.CELLULAR: _cellular,
     Channel.RADIO: _radio,
 }
-"""Each returns what runs the driver, again after it failed."""
+"""Driver of each channel; each function returns a task that the supervisor restarts after a
+failure."""

@@ -1,8 +1,9 @@
-"""Tells everyone who listens what happens: Packages, inbound payloads, SOS, links, handhelds.
+"""Sends events to all listeners: Packages, inbound payloads, SOS, links, handhelds.
 
-Server-sent events (the HTML standard, section 9.2) for `GET /api/events`. What they tell is read
-from the journal, so that a listener who comes back says with `Last-Event-ID` where to go on, also
-after a restart; one who reads slowly holds up nobody. Only what was too long ago is `lost`.
+These are server-sent events (the HTML standard, section 9.2) for `GET /api/events`. Their content
+is read from the journal. So a listener can continue after an interruption with `Last-Event-ID`,
+even after a restart, and a slow listener does not delay others. If the events since then are no
+longer kept, it receives `lost`.
 """
 
 from __future__ import annotations
@@ -25,30 +26,31 @@ from fieldagent.system import waits
 
 TOPICS = ("package", "inbound", "link", "sos", "people")
 LOOK_AFTER = 1.0
-"""Seconds from news until conditions are looked at: more of it may come at one moment."""
+"""Seconds from a change until conditions are checked, because several changes may come together."""
 
 
 class Events:
-    """`follow` must be running for news to be told when they are."""
+    """Source of the event streams; `follow` must be running for prompt events."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._conditions: dict[tuple[str, str], Any] = {}
-        """By topic and what it is about."""
+        """Conditions by topic and subject."""
         self._listeners = 0
         self._news = trio.Event()
         self._somebody = trio.Event()
         self._stirred = False
         self._occasion = trio.Event()
-        """Set when conditions are to be looked at, and then replaced."""
+        """Set when conditions should be checked, and then replaced."""
 
     async def listened(self) -> None:
-        """Wait until somebody listens: nobody else needs a look at the links."""
+        """Wait until there is a listener; only then links must be checked."""
         await self._somebody.wait()
 
     async def look_due(self) -> None:
-        """Wait until conditions are to be looked at again: a moment after news, and else as often
-        as somebody is shown that the stream lives. A kit at rest is woken once for both."""
+        """Wait until conditions should be checked again: shortly after a change, and each time that
+        a stream sends its sign of life. So an idle kit wakes only once for both.
+        """
         if not self._stirred:
             await self._occasion.wait()
         if self._stirred:
@@ -56,7 +58,7 @@ class Events:
             await trio.sleep(LOOK_AFTER)
 
     def stir(self) -> None:
-        """Note that a condition has changed: it is looked at soon."""
+        """Record that a condition has changed, so that it is checked soon."""
         self._stirred = True
         self._look()
 
@@ -65,14 +67,13 @@ class Events:
         self._occasion = trio.Event()
 
     async def follow(self) -> None:
-        """Wake who listens at each news of the journal's; never ends."""
+        """Wake the listeners at each change of the journal; never returns."""
         while True:
             await self._journal.news()
             self._wake()
 
     def tell(self, topic: str, name: str, condition: Any) -> None:
-        """Tell how something is now that is not read from the journal: a channel, a person's
-        radio."""
+        """Report a condition that is not in the journal: of a channel or of a person's radio."""
         if self._conditions.get((topic, name)) != condition:
             self._conditions[topic, name] = condition
             self._wake()
@@ -83,10 +84,11 @@ class Events:
         self._news = trio.Event()
 
     async def listen(self, asked: StreamAsked) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of a stream of server-sent events for one listener, from where it asked
-        on; where nothing happens, every `asked.quiet` seconds what shows that the stream lives."""
+        """Yield the bytes of a listener's event stream, from the place that it requested. While
+        idle, yield a sign of life every `asked.quiet` seconds.
+        """
         if not self._listeners:
-            # What was told to others may be long ago.
+            # Old conditions for earlier listeners may be out of date.
             self._conditions.clear()
             self._look()
         self._listeners += 1
@@ -113,7 +115,7 @@ class Events:
                 self._somebody = trio.Event()
 
     def _begin(self, last: str) -> tuple[int, bytes]:
-        """Return where to go on; and what is said first."""
+        """Return the place to continue from, and the first bytes."""
         place = changes.newest(self._journal)
         if not last:
             return place, b""
@@ -125,7 +127,7 @@ class Events:
 
     def _since(self, place: int, topics: frozenset[str]) -> tuple[bytes, int]:
         if not changes.is_known(self._journal, place):
-            # More has happened than is kept, while somebody read slowly.
+            # More changes than are kept occurred while the listener read slowly.
             place = changes.newest(self._journal)
             return event(place, "lost", "{}"), place
         news, place = changes.since(self._journal, place, topics)
@@ -134,7 +136,7 @@ class Events:
         return b"".join(events), place
 
     def _document(self, change: Change) -> str:
-        """Empty where nothing is known of it any more."""
+        """Return the event's content; empty if its subject no longer exists."""
         if change.topic == "inbound":
             return changes.payload(self._journal, change.subject) or ""
         if change.topic == "sos":

@@ -1,5 +1,6 @@
-"""What comes over the link for root's units: programs, and settings. Which of these may be changed
-so, and what becomes of the file (`fieldagent settings --go-on`)."""
+"""Checks settings and programs that arrive over the link for root's units. Decides if a setting may
+be changed remotely, and returns the new file (`fieldagent settings --go-on`).
+"""
 
 from __future__ import annotations
 
@@ -45,18 +46,19 @@ NEVER = {
     "state-directory": "what waits to be sent is there",
     **{name: why for part in kit_parts().values() for name, why in part.not_from_afar.items()},
 }
-"""What is set on the kit alone, each with the reason."""
+"""Settings that can only be changed on the kit itself, each with the reason."""
 OURS = {"radio-protocol": RADIOS, "satellite-modem": MODEMS, "mesh-protocol": PEOPLES_RADIOS}
-"""What may name a program of one's own beside ours."""
+"""Settings that may also name a user's own program; remotely only our names are allowed."""
 
 
 class NotForThisKit(Exception):
-    """Why a change is not taken, in words; nothing was changed."""
+    """The change was refused, and nothing was changed; the text contains the reason."""
 
 
 def changed(text: str, change: SettingsChange, path: Path) -> tuple[str, Settings]:
-    """Return the settings file `text`, at `path`, as it is after `change`, and what it says then.
-    Comments and the other lines stay. Raises NotForThisKit."""
+    """Return the settings file `text`, at `path`, after `change`, and its settings. Comments and
+    other lines are kept. Raises NotForThisKit.
+    """
     before = dict(pairs(text))
     if change.kit != kit_of(before.get("hub-token", "")):
         raise NotForThisKit(f"it is for another kit, or {change.device} has a new hub-token since")

@@ -1,7 +1,7 @@
-"""Asks gpsd for a fix: for its time while the system's clock is not trusted, and for the position
-of an SOS.
+"""Queries gpsd: for its time while the system's clock is not trusted, and for the position of an
+SOS.
 
-Only then is gpsd called: a receiver that sleeps between calls costs nothing else.
+gpsd is called only then, so that a receiver which sleeps between calls uses no power otherwise.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ log = logging.getLogger(__name__)
 PATIENCE = 120.0
 """Seconds that a receiver which has just been woken has for its first fix."""
 AGAIN = 60.0
-"""Seconds until a gpsd that was away, or had no fix, is called again."""
+"""Seconds until gpsd is called again after it was away or had no fix."""
 KNOWN = 3600.0
-"""Seconds for which the time since boot is believed to have gone on as it should."""
+"""Seconds for which the time since boot is trusted to be accurate."""
 
 
 async def keep_told(clock: LivedTime, gpsd: tuple[str, int]) -> None:
-    """Tell `clock` the time of gpsd at (host, port) as long as the system's clock is not trusted:
-    again `KNOWN` seconds after a fix, `AGAIN` where there was none. Never returns."""
+    """Set `clock` to the time of gpsd at (host, port) while the system's clock is not trusted.
+    Repeat `KNOWN` seconds after a fix, or `AGAIN` seconds after a failure. Never returns.
+    """
     while True:
         pause = AGAIN
         if clock.source() in ("", *RANKS):
@@ -42,7 +43,7 @@ async def keep_told(clock: LivedTime, gpsd: tuple[str, int]) -> None:
 
 
 async def fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:
-    """Return the next fix; None where none comes within so many seconds, or gpsd is away."""
+    """Return the next fix; None if none comes in that time, or gpsd is away."""
     with waits.move_on_after(seconds):
         try:
             return await _next_fix(*gpsd)
@@ -52,14 +53,16 @@ async def fix_within(gpsd: tuple[str, int], seconds: float) -> Fix | None:
 
 
 async def _next_fix(host: str, port: int, *, dated: bool = False) -> Fix:
-    """Raises OSError, trio.BrokenResourceError."""
+    """Return the next fix; with `dated`, the next fix with a time. Raises OSError,
+    trio.BrokenResourceError.
+    """
     async with await trio.open_tcp_stream(host, port) as stream:
         await stream.send_all(WATCH)
         text = b""
         while data := await stream.receive_some():
             *lines, text = (text + data).split(b"\n")
             for line in lines:
-                # One that is not understood says nothing against the next.
+                # An unreadable line does not affect the next.
                 with suppress(RemoteProtocolError):
                     report = read_line(line)
                     if isinstance(report, Fix) and (report.time or not dated):

@@ -1,4 +1,4 @@
-"""How the agent stands, in one line: what `systemctl status` shows."""
+"""One-line summary of the agent's state for `systemctl status`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def in_brief(status: dict[str, Any]) -> str:
-    """Return in one line what `GET /api/status` answers."""
+    """Return the content of `GET /api/status` in one line."""
     phrases = _sos(status["sos"])
     links = {name: link for name, link in status["channels"].items() if link["configured"]}
     phrases += [_link(name, link) for name, link in links.items()] or ["no channel is configured"]

@@ -1,4 +1,4 @@
-"""What is done to each modem that stays silent, by the settings."""
+"""Recovery steps of each modem, from the settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from fieldagent.agent.settings import Settings
 
 
 def healing_of(settings: Settings) -> dict[str, Healing]:
-    """Return it by the modem's name in the settings; nothing for those without."""
+    """Return the recovery settings by the modem's name in the settings; modems without steps are
+    omitted.
+    """
     healings = []
     if settings.satellite_port:
         run = settings.satellite_recovery_command
@@ -23,7 +25,7 @@ def healing_of(settings: Settings) -> dict[str, Healing]:
         steps = steps_of(settings.cellular_heal, run)
         healings.append(Healing("cellular", "", steps, run, after, after))
     if settings.sms.port:
-        # A kit without SMS does without what speaks to its modem.
+        # A kit without SMS saves the memory of these modules.
         from fieldagent.agent.sms.ways import way_of
 
         run = settings.sms.recovery_command

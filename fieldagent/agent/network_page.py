@@ -1,5 +1,6 @@
-"""The kit's page for people of the camp: TLS by a certificate of its own, for the named networks
-alone, behind the pass phrase of the kit."""
+"""Serves the kit's page to people of the camp: over TLS with its own certificate, only to the
+configured networks, and with the kit's passphrase.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +31,14 @@ from fieldagent.system.supervisor import Note
 log = logging.getLogger(__name__)
 
 REFUSALS = "fieldagent.agent.refusals"
-"""The package with what the kit refuses, in each language."""
+"""Package with the texts of refusals in each language."""
 EVERYWHERE = ("0.0.0.0", "::")
 
 
 def own_address_in(network: Network) -> str | None:
-    """Return what this machine would call from to somebody there; nothing is sent."""
+    """Return this machine's address for calls into that network; None if it has none. No packet is
+    sent.
+    """
     family = socket.AF_INET if network.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -47,34 +50,34 @@ def own_address_in(network: Network) -> str | None:
 
 
 def address_of(own: str, port: int) -> str:
-    """Return where phones open the page: a URL, an IPv6 address in brackets."""
+    """Return the URL of the page for phones; an IPv6 address is in brackets."""
     return f"https://[{own}]:{port}/" if ":" in own else f"https://{own}:{port}/"
 
 
 class Files(NamedTuple):
-    """Where it keeps what it is known by."""
+    """Files of the page's identity."""
 
     certificate: Path
     pass_phrase: Path
 
 
 def files_of(settings: Settings) -> Files:
-    """Return where the page's certificate and the phones' pass-phrase are kept."""
+    """Return the paths of the page's certificate and passphrase."""
     folder = settings.state_directory / "page"
     return Files(folder / "certificate.pem", folder / "pass-phrase")
 
 
 async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault: Note) -> None:
-    """Serve the page to people of the networks that may, until `stopping` is set. Raises
-    ListenFailed."""
+    """Serve the page to the allowed networks until `stopping` is set. Raises ListenFailed."""
     there = files_of(settings)
     context = await trio.to_thread.run_sync(_context, there)
     known_by = await trio.to_thread.run_sync(fingerprint, there.certificate)
     listeners, telling = _opened(settings)
 
     async def let_in(peer: socket.socket, address: str) -> str | None:
-        """Let in, before a byte of TLS, who is in `page-listen`: to others there is nothing
-        here."""
+        """Return `address` if it is in a `page-listen` network, or None, which closes the
+        connection before TLS starts.
+        """
         return address if is_in(address, settings.page_listen) else None
 
     log.info(
@@ -113,8 +116,9 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
 
 
 def _opened(settings: Settings) -> tuple[list[socket.socket], list[socket.socket]]:
-    """Return where the page listens, and the portal, if there is one. Raises ListenFailed, and
-    neither listens then."""
+    """Return the sockets of the page, and those of the portal if there is one. If it raises
+    ListenFailed, neither listens.
+    """
     listeners = open_listeners(settings.page_port, EVERYWHERE, allow_remote=True)
     if settings.page_portal_port is None:
         return listeners, []
@@ -127,7 +131,7 @@ def _opened(settings: Settings) -> tuple[list[socket.socket], list[socket.socket
 
 
 def _page_at(settings: Settings, caller: str) -> str:
-    """Return the page's address in the network that the caller is in."""
+    """Return the page's address in the caller's network."""
     near = [each for each in settings.page_listen if is_in(caller, [each])]
     own = next(filter(None, map(own_address_in, near)), None)
     return address_of(own or socket.gethostname(), settings.page_port)
@@ -140,7 +144,7 @@ def _context(there: Files) -> ssl.SSLContext:
         context.load_cert_chain(own_certificate(there.certificate))
     except NoCertificate as none:
         raise ListenFailed(f"the page cannot begin: {none}") from none
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is an OSError too.
         raise ListenFailed(
             f"{there.certificate} cannot be used: {error.strerror or error}; remove it, and the"
             " next start makes another"

@@ -1,4 +1,4 @@
-"""One agent for one state directory: a second would send what the first sends."""
+"""Allows only one agent per state directory, because a second would send the same items."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ log = logging.getLogger(__name__)
 
 
 class AlreadyRunning(Exception):
-    """Another agent holds the state directory."""
+    """Another agent uses the state directory."""
 
 
 @contextmanager
 def only_one(directory: Path) -> Iterator[None]:
-    """Hold it while inside. Where the disk takes no lock file there is none to hold: an agent whose
-    journal cannot be on the disk shares nothing with another. Raises AlreadyRunning."""
+    """Hold the lock of the state directory while inside. If the disk accepts no lock file, continue
+    without: an agent whose journal cannot be on the disk shares nothing with another. Raises
+    AlreadyRunning.
+    """
     path = directory / LOCK
     with ExitStack() as held:
         try:

@@ -1,5 +1,6 @@
-"""What agent and root's units leave for each other: offers of the hub, and how the last changes of
-this kit's program and settings ended."""
+"""Files between the agent and root's units: offers of the hub, and the results of the last changes
+of the kit's program and settings.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +12,16 @@ from fieldagent.system.folder import put_file
 from fieldagent.wire.kit_note import KitReport, OfferReport, UpdateReport
 
 OFFER = "settings.offer"
-"""In the agent's state directory: settings that the hub has brought."""
+"""File in the agent's state directory with settings from the hub."""
 PROGRAM_OFFER = "program.offer"
-"""There too: where a program is."""
+"""File in the same folder with the place of a program."""
 PROGRAM_DELTA = "program.delta"
-"""There too: what makes it of the one that is here, where the offer brings that itself."""
+"""File in the same folder with a delta to the offered program, if the offer includes it."""
 REBOOT = "reboot.ask"
-"""There too: in which boot the machine is to start anew, by the hub's command."""
+"""File in the same folder with the boot in which the hub's command ordered a reboot."""
 UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL = "trial.json", "settings.json", "system.json"
-"""In root's folder: there while a change of the program, the settings or the system is on trial."""
+"""Files in root's folder that exist while a change of the program, the settings or the system is on
+trial."""
 UPDATE = "result.json"
 SETTINGS = "settings-result.json"
 PROGRAM = "offer-result.json"
@@ -27,17 +29,20 @@ SOS_IN_MEMORY = (
     "an SOS is open that memory alone has ({}), and to stop the agent would lose it: see to the"
     " disk, or wait until the SOS has ended"
 )
-"""Why neither a unit of root's nor a command of the hub's stops the agent."""
+"""Reason why neither a unit of root's nor a command of the hub stops the agent."""
 
 
 def folder_of(state_directory: Path) -> Path:
-    """Return root's folder, beside the agent's own: /var/lib/fieldagent-update of the unit."""
+    """Return root's folder, which is beside the agent's own: the unit's
+    /var/lib/fieldagent-update.
+    """
     return state_directory.with_name(f"{state_directory.name}-update")
 
 
 def read(state_directory: Path) -> KitReport:
-    """Read what became of changes; nothing of what cannot be read: an earlier version let nobody
-    but root in."""
+    """Return the results of changes, without those that cannot be read: an earlier version let only
+    root read them.
+    """
     folder = folder_of(state_directory)
     return KitReport(
         _update(folder / UPDATE), of_offer(folder / SETTINGS), of_offer(folder / PROGRAM)
@@ -45,7 +50,7 @@ def read(state_directory: Path) -> KitReport:
 
 
 def at_work(state_directory: Path) -> bool:
-    """Return whether a change is on trial, whose end will be told here."""
+    """Return True if a change is on trial, whose result will be written here."""
     folder = folder_of(state_directory)
     return any((folder / each).exists() for each in (UPDATE_TRIAL, SETTINGS_TRIAL, SYSTEM_TRIAL))
 
@@ -56,13 +61,13 @@ def _update(path: Path) -> UpdateReport | None:
 
 
 def of_offer(path: Path) -> OfferReport | None:
-    """Return what became of the offered update; None where the file is not there or damaged."""
+    """Return the result of an offer; None if the file is missing or damaged."""
     values = _found(path, number=int, state=str, why=str)
     return None if values is None else OfferReport(*values)
 
 
 def leave(path: Path, number: int, state: str, why: str = "") -> None:
-    """Write down what became of an offer. Root does: the agent reads it, and the hub lists it."""
+    """Write the result of an offer. Root writes it, the agent reads it, and the hub lists it."""
     result = {"number": number, "state": state, "why": why}
     put_file(path, json.dumps(result).encode(), mode=0o644)
 

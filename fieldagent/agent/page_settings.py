@@ -1,4 +1,4 @@
-"""Settings of the kit's page: its map, who may come to it from elsewhere, what it offers to say."""
+"""Settings of the kit's page: its map, the networks that may use it, and its canned messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CANNED_MOST, CANNED_CHARACTERS = 20, 160
 
 
 def _canned(value: str) -> tuple[str, ...]:
-    """`none`, or texts with semicolons between them."""
+    """Read `none`, or texts separated by semicolons. Raises WrongProperty."""
     texts = () if value == "none" else tuple(each.strip() for each in value.split(";"))
     fits = all(0 < len(each) <= CANNED_CHARACTERS for each in texts)
     if not fits or len(texts) > CANNED_MOST:

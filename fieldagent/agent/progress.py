@@ -1,22 +1,23 @@
-"""Proof of life: every loop that must turn says so, and one that stays silent is named."""
+"""Proof of life: each important loop reports regularly, and a silent loop is named."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 SILENCE_MAX = 180.0
-"""Seconds; longer than the longest session with its modem's own deadline."""
+"""Seconds of silence that are allowed; longer than the longest session with its modem's own
+deadline."""
 
 
 class Progress:
-    """`clock` is any steady clock in seconds."""
+    """Watches loops. `clock` is any monotonic clock in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._turned: dict[str, float] = {}
 
     def watch(self, loop: str) -> Callable[[], None]:
-        """Return what that loop calls whenever it turns."""
+        """Return a function that the loop must call at each turn."""
 
         def turn() -> None:
             self._turned[loop] = self._clock()
@@ -25,6 +26,6 @@ class Progress:
         return turn
 
     def silent(self) -> list[str]:
-        """List the loops that have not turned for too long."""
+        """Return the loops that have been silent for too long."""
         now = self._clock()
         return [loop for loop, at in self._turned.items() if now - at > SILENCE_MAX]

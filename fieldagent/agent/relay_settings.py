@@ -1,4 +1,4 @@
-"""The settings that say what this kit brings for its neighbours."""
+"""Settings of this kit's relay for its neighbours."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ KEYS = (
 )
 
 NEEDS = {"radio-relay": "radio-port", "radio-relay-down": "radio-relay"}
-"""What means nothing without another."""
+"""Settings that need another setting."""

@@ -1,6 +1,6 @@
 """The settings file, `agent.properties`: Java properties, read once at the start.
 
-`KEYS` is the whole of it; `docs/settings.md` and the file that the installer writes follow it.
+`KEYS` is the complete list; `docs/settings.md` and the installer's file follow it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Settings:
     radio_port: str | None
     radio_protocol: str
     radio_own: Mapping[str, Any]
-    """Settings that this kind of radio brings, by their names."""
+    """Settings of this kind of radio, by name."""
     radio_baud: int
     radio_heal: tuple[HealingStep, ...] | None
     radio_recovery_command: str | None
@@ -140,7 +140,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def hub_address(value: str) -> str:
-    """Read https:// and a host, http:// on loopback; a last slash goes. Raises WrongProperty."""
+    """Read https:// and a host, or http:// on loopback, without a final slash. Raises
+    WrongProperty.
+    """
     parts = urlsplit(url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
         raise WrongProperty(f"must be https:// and a host, with a port perhaps, not {value!r}")
@@ -158,7 +160,9 @@ def _token(value: str) -> str:
 
 
 def _interface(value: str) -> str:
-    """IFNAMSIZ is 16 with the final zero (linux/if.h); dev_valid_name tells the characters."""
+    """Read an interface's name. IFNAMSIZ is 16 with the final zero (linux/if.h); dev_valid_name
+    defines the characters.
+    """
     if not re.fullmatch(r"[^\s/:]{1,15}", value) or value in (".", ".."):
         raise WrongProperty(f"must be the name of a network interface such as wwan0, not {value!r}")
     return value
@@ -581,11 +585,12 @@ EXAMPLES = {
     "page-listen": "192.168.4.0/24",
     "page-portal-port": "9093",
 }
-"""Of keys without a default, for the first settings file. None of a secret: some would keep it."""
+"""Values of keys without a default, for the first settings file. It contains no secret, because
+some users would keep it."""
 
 
 def radio_place(settings: Settings) -> RadioPlace:
-    """Return where the radio is, and how it is spoken to; `radio-port` must be set."""
+    """Return port and settings of the radio; `radio-port` must be set."""
     from fieldagent.agent.radios.contract import RadioPlace
 
     assert settings.radio_port is not None
@@ -604,25 +609,25 @@ def default_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 INSTALLED = Path("/etc/fieldagent/agent.properties")
-"""The settings of the unit, which has its state in /var/lib/fieldagent."""
+"""Settings of the systemd unit, whose state is in /var/lib/fieldagent."""
 
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the file at `path`; None is the default one, which may be missing.
+    """Read the file at `path`. None means the default file, which may be missing.
 
-    Raises InvalidSettings with every fault, or OSError.
+    Raises InvalidSettings with all errors, or OSError.
     """
     file = path or default_path(environ)
     return parse(read_file(file, required=path is not None), file, environ)
 
 
 def keys_of(text: str) -> Sequence[Key]:
-    """Return the keys that a settings file with this text may have."""
+    """Return the keys that are allowed in a settings file with this text."""
     return [*KEYS, *own_keys(text)]
 
 
 def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings of the text at `path`. Raises InvalidSettings with every fault."""
+    """Return the settings of the text at `path`. Raises InvalidSettings with all errors."""
     own = own_keys(text)
     values, pairs, faults = read(text, path, [*KEYS, *own], absent_extension)
     sms_keys = sms_settings.KEYS
@@ -637,8 +642,8 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     if faults:
         raise InvalidSettings(path, faults)
     if path == INSTALLED:
-        # The agent's unit's, whoever looks at them: `fieldagent check` has none, and those of
-        # root's units that have one (systemd.exec(5), StateDirectory=) are given that.
+        # Use the unit's directory for every reader of its settings. `fieldagent check` has no
+        # STATE_DIRECTORY, and root's units may have their own (systemd.exec(5), StateDirectory=).
         environ = {**environ, "STATE_DIRECTORY": "/var/lib/fieldagent"}
     directory = values["state_directory"]
     values["state_directory"] = Path(directory) if directory else state_directory(environ)
@@ -667,7 +672,7 @@ NEEDS = {
     **air_settings.NEEDS,
     **{key.name: "mesh-port" for key in PEOPLE_KEYS[1:] if key.default is None},
 }
-"""What means nothing without another."""
+"""Settings that need another setting."""
 
 
 def _incomplete(pairs: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
-"""How `fieldagent track` posts positions: what it told last, and the interval that people chose for
-it on the kit's page, which outlives a restart."""
+"""State of `fieldagent track`, which posts positions: its last report, and the interval that people
+chose on the kit's page, which survives a restart.
+"""
 
 from __future__ import annotations
 
@@ -12,32 +13,32 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 CHOSEN = "track-interval"
-"""The file in the state directory: whole seconds."""
+"""File in the state directory; it contains whole seconds."""
 SHORTEST, LONGEST = 60, 86_400
-"""Seconds between two positions at rest that may be chosen."""
+"""Limits of the chosen interval between two positions at rest, in seconds."""
 USUAL = 1800.0
-"""The interval of a tracker of which nothing is known."""
+"""Interval in seconds if a tracker has not reported."""
 GAP = 2.0
-"""Times the interval without a position that make a gap."""
+"""Number of intervals without a position that count as a gap."""
 
 
 class TrackerPace(NamedTuple):
-    """What a tracker told."""
+    """A tracker's report."""
 
     interval: float
-    """Seconds between two positions at rest, as it works now."""
+    """Seconds between two positions at rest, as in use now."""
     moving_interval: float
     satellite_factor: float
-    """How many times longer while only satellite is up."""
+    """Factor of the interval while only satellite is available."""
     batch: int | None
     """Seconds that positions wait to share a message."""
     costly: bool
-    """Only satellite is up."""
+    """True while only satellite is available."""
     moving: bool
     due: float | None
-    """Unix time at which the next position leaves at the latest; None before the first."""
+    """Latest Unix time of the next position; None before the first."""
     told: float
-    """Unix time of this."""
+    """Unix time of this report."""
 
 
 class Tracking:
@@ -47,8 +48,9 @@ class Tracking:
         self.chosen = _kept(self._place)
 
     def choose(self, interval: int | None) -> None:
-        """Write the chosen interval down, in seconds, on disk before it counts; None leaves it to
-        the tracker's own options. Raises OSError."""
+        """Store the chosen interval in seconds, and use it once it is on disk. None leaves it to
+        the tracker's own options. Raises OSError.
+        """
         if interval is None:
             self._place.unlink(missing_ok=True)
         else:
@@ -56,15 +58,16 @@ class Tracking:
         self.chosen = interval
 
     def pause(self) -> float:
-        """Return the seconds without a position from which on it is a gap."""
+        """Return the seconds without a position that count as a gap."""
         pace = self.tracker
         if pace is None:
             return GAP * (self.chosen or USUAL)
         return GAP * pace.interval * (pace.satellite_factor if pace.costly else 1.0)
 
     def status(self) -> dict[str, float | None]:
-        """Return the interval that people chose and the one in use, in seconds, and when the next
-        position is due and the tracker told so, in Unix time; None where not known."""
+        """Return the chosen interval and the interval in use, in seconds. Also return the Unix
+        times of the next position and of the report. Unknown values are None.
+        """
         pace = self.tracker
         return {
             "chosenInterval": self.chosen,

@@ -1,10 +1,10 @@
-"""Whether this kit still hears of updates. A mirror that stands still, or that somebody holds back,
-says nothing by itself: so the kit looks each day for the signed text beside its program, and tells
-when none has come for long. An offer of the hub is news, too. Nothing is installed.
+"""Checks that this kit still receives news of updates. A mirror that is stale or blocked gives no
+sign of that. So the kit fetches the signed text beside its program each day, and notifies people
+if none has come for a long time. An offer of the hub counts as news too. Nothing is installed.
 
-The text is minisign's trusted comment (`system.signed_release`), which its maker signs anew each
-month; a few hundred bytes, and the program is not fetched for it. Of Debian packages it is the date
-of apt's own signed list.
+The text is minisign's trusted comment (`system.signed_release`), which the maker signs again each
+month. It takes a few hundred bytes, and the program itself is not fetched. For Debian packages the
+date of apt's own signed list is used.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ log = logging.getLogger(__name__)
 
 DAY = 86_400.0
 SOON, AGAIN = 10.0, 3_600.0
-"""Seconds until the first look, and until another where the last failed."""
+"""Seconds until the first look, and until the next look after a failure."""
 OFFER_SEEN = 60.0
-"""Seconds after which an offer that the hub has brought ends the silence."""
+"""Seconds after which a new offer of the hub is noticed."""
 SILENCE = 60 * DAY
-"""Seconds without news after which people are told."""
+"""Seconds without news after which people are notified."""
 KEPT, OFFERED = "update-news.json", "update-address"
-"""In the agent's state directory: what was heard last, and where the hub has last offered one."""
+"""Files in the agent's state directory: the last news, and the address of the hub's last offer."""
 LISTS = Path("/var/lib/apt/lists")
 LIST_HEAD = 2_000
-"""Bytes of a list in which its origin and date stand."""
+"""Bytes of a list that contain its origin and date."""
 SIGNATURE_MAX = 4_096
 PATIENCE = 60.0
 
@@ -46,15 +46,16 @@ class News(NamedTuple):
     source: str
     """The address of the program, APT or HUB."""
     since: float
-    """When this kit first looked there; Unix time."""
+    """Unix time of the first look there."""
     signed: float = 0.0
-    """When the last text that came from there was signed; 0 where none came."""
+    """Unix time when the last text from there was signed; 0 if none came."""
     offered: float = 0.0
-    """When the hub offered it, as far as this kit knows; 0 where the settings name it."""
+    """Unix time of the hub's offer, as far as known; 0 if the settings name the address."""
 
     def silent(self, now: float, why: str = "") -> str:
-        """Return, in words, that nothing came for too long, and why the last look brought nothing;
-        empty where something came."""
+        """Return a notice if no news came for too long, with the reason of the last failure; empty
+        if news came.
+        """
         days = int((now - (max(self.signed, self.offered) or self.since)) / DAY)
         if days * DAY < SILENCE:
             return ""
@@ -78,13 +79,14 @@ _MENDED_BY = {
 
 
 class NoNews(Exception):
-    """Why the look brought nothing, in words."""
+    """A look brought no news; the text contains the reason."""
 
 
 class UpdateNews:
-    """`address` is where the program is that updates come from; None for where the hub has last
-    offered one, if it has. `keys` are minisign's that are trusted with it. `has_hub`: the kit has
-    an IP link to one, by which offers come."""
+    """Watches for news of updates. `address` is the program's address; None for the address of the
+    hub's last offer. `keys` are the trusted minisign keys. `has_hub` means that the kit has an
+    IP link to a hub, which may bring offers.
+    """
 
     def __init__(
         self,
@@ -100,17 +102,20 @@ class UpdateNews:
         self._has_hub = has_hub
         self._news = _kept(state_directory / KEPT)
         self._why = ""
-        """Why the last look brought nothing, in words."""
+        """Reason why the last look brought no news."""
 
     def notices(self) -> list[str]:
-        """Return what people are told of updates: nothing, or that no news has come for long."""
+        """Return a notice if no news of updates has come for a long time; otherwise an
+        empty list.
+        """
         now = self._now()
         notice = "" if now is None or self._news is None else self._news.silent(now, self._why)
         return [notice] if notice else []
 
     async def keep_looking(self) -> None:
-        """Look each day for news of updates, each hour where the last look failed, and soon after a
-        new offer of the hub's; warn in the log where there were none for long. Never returns."""
+        """Look for news of updates each day, each hour after a failure, and soon after a new offer
+        of the hub. Log a warning if there was none for a long time. Never returns.
+        """
         await waits.sleep(SOON)
         while True:
             offered = self._offered()
@@ -121,7 +126,7 @@ class UpdateNews:
                 await trio.sleep_until(waits.beat_after(OFFER_SEEN))
 
     async def _look(self, offered: str) -> float:
-        """Return the seconds until the next look."""
+        """Look for news, and return the seconds until the next look."""
         source, now = self._address or offered or self._elsewhere(), self._now()
         if not source or now is None:
             return AGAIN
@@ -136,7 +141,7 @@ class UpdateNews:
         before = self._news
         if before is None or before.source != source:
             before = News(source, now, offered=now if source == offered else 0.0)
-        # A signed day that is to come is none that anybody has lived.
+        # A signing date in the future counts as now.
         news = before._replace(signed=max(before.signed, min(signed, now)))
         if news != self._news:
             self._news = news
@@ -144,11 +149,11 @@ class UpdateNews:
         return pause
 
     def _now(self) -> float | None:
-        """Unix time; None where nobody is trusted who knows it."""
+        """Return the Unix time; None if no trusted source knows it."""
         return self._clock.date(self._clock.now()) if self._clock.source() else None
 
     def _offered(self) -> str:
-        """Return the address of what the hub has offered last; empty where it has not."""
+        """Return the address of the hub's last offer; empty if there is none."""
         try:
             return (self._folder / OFFERED).read_text()
         except (OSError, UnicodeDecodeError):
@@ -160,12 +165,12 @@ class UpdateNews:
         return HUB if self._has_hub else ""
 
     async def _signed(self, source: str) -> float:
-        """Return when it was signed, in Unix time. Raises NoNews."""
+        """Return the Unix time of the signature. Raises NoNews."""
         if source == APT:
             return max(_lists(LISTS), default=0.0)
         if source == HUB:
             return 0.0
-        # Who has no such address does without what these take.
+        # A kit without such an address saves the memory of these modules.
         from fieldagent.http.client import RequestFailed, request
         from fieldagent.system.minisign import NotSigned, read_keys, read_signature, verify_comment
         from fieldagent.system.signed_release import program_of
@@ -186,7 +191,7 @@ class UpdateNews:
 
 
 def note_offer(state_directory: Path, url: str) -> None:
-    """Note from where the hub offers a program. Raises OSError."""
+    """Store the address of the hub's offer. Raises OSError."""
     put_file(state_directory / OFFERED, url.encode())
 
 
@@ -198,7 +203,7 @@ def _keep(path: Path, news: News) -> None:
 
 
 def _kept(path: Path) -> News | None:
-    """None of what cannot be read."""
+    """Return the stored news; None if it is missing or unreadable."""
     try:
         document = json.loads(path.read_bytes())
         since, signed, offered = (float(document[each]) for each in ("since", "signed", "offered"))
@@ -208,14 +213,15 @@ def _kept(path: Path) -> News | None:
 
 
 def _lists(folder: Path) -> Iterator[float]:
-    """The dates of apt's lists of fieldagent's repositories (`build/repository`), in Unix time; apt
-    has verified them."""
+    """Yield the dates of apt's lists of fieldagent's repositories (`build/repository`), in Unix
+    time; apt has verified them.
+    """
     for path in (*folder.glob("*InRelease"), *folder.glob("*_Release")):
         try:
             with path.open(encoding="utf-8", errors="replace") as file:
                 head = file.read(LIST_HEAD).splitlines()
             if "Origin: fieldagent" in head:
-                # Who has no such list does without what this takes.
+                # A kit without such a list saves the memory of this module.
                 from email.utils import parsedate_to_datetime
 
                 date = next(line for line in head if line.startswith("Date:"))

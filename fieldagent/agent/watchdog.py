@@ -1,8 +1,7 @@
-"""systemd's watchdog is fed while the disk takes what is written and every loop turns.
+"""Feeds systemd's watchdog while the disk accepts writes and every loop makes progress.
 
-What hangs is named in the log before systemd ends the agent: the disk and a loop by their names,
-and where nothing turns any more each thread by its stack, which a timer of faulthandler writes that
-waits for nobody.
+A hang is logged before systemd ends the agent. A hanging disk or loop is named. If nothing runs any
+more, a timer of faulthandler writes the stack of each thread, without waiting for anything.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from fieldagent.system.systemd_notify import notify, watchdog_interval
 log = logging.getLogger(__name__)
 
 TIMES = 3
-"""How often it is fed within the time that systemd waits."""
+"""Number of feeds within the time that systemd waits."""
 LAST_WORDS = 0.9
-"""The share of that time after which the stacks are written."""
+"""Share of that time after which the stacks are written."""
 PROOF_EVERY = 7
-"""How many such times pass from one write that only proves the disk to the next: each is 33 kB
-at the card, with what the file system writes of its own. Whoever else writes proves it too."""
+"""Number of watchdog intervals between two writes that only prove the disk. Each costs 33 kB on the
+card, including the file system's own writes. Any other write proves the disk too."""
 
 
 async def keep_fed(
@@ -37,9 +36,10 @@ async def keep_fed(
     in_brief: Callable[[], str],
     beside: Callable[[], object],
 ) -> None:
-    """Feed systemd's watchdog; returns at once where systemd expects no sign of life. `stuck` says
-    what only a restart may mend, `in_brief` what is shown of an agent that works; `beside` is done
-    at the same times."""
+    """Feed systemd's watchdog; return at once if systemd expects no sign of life. `stuck` returns a
+    problem that only a restart may fix. `in_brief` returns the text that is shown while the
+    agent works. `beside` is called at the same times.
+    """
     interval = watchdog_interval()
     if interval is None:
         return
@@ -68,9 +68,9 @@ def _hanging_write(journal: Journal, bearable: float) -> str | None:
 
 
 async def _prove_disk(journal: Journal, every: float) -> None:
-    """Write one small row, again and again: that which says where lived time is, and has its use.
+    """Write one small row regularly: the base of elapsed time, which is useful anyway.
 
-    A full disk answers, and no restart makes room on it.
+    A full disk still answers, and a restart would not free space.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The handbook for whoever carries a kit, at `/help`, with no network and no JavaScript.
+"""Handbook for people with a kit, at `/help`; it needs no network and no JavaScript.
 
 `build/handbook.py` writes its pages from `docs/handbook/`.
 """
@@ -15,7 +15,7 @@ NAMES = (*(f"{language}.html" for language in LANGUAGES), "handbook.css")
 
 
 def routes() -> list[Route]:
-    """Return `GET /help`, which leads to the page of the browser's language, and the pages."""
+    """Return `GET /help`, which redirects to the page in the browser's language, and the pages."""
     return [Route("GET", "/help", _help), files.shelf("/help", __name__, NAMES)]
 
 

@@ -1,5 +1,6 @@
-"""The kit's page. No page of another site can run it or read it: `http.guard` refuses who comes
-from elsewhere."""
+"""The kit's page. Pages of other sites cannot run or read it, because `http.guard` refuses requests
+from other origins.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ NAMES = (
 
 
 def routes() -> list[Route]:
-    """Return `GET /` and `GET /track`, beneath `/page/` what they load, and what keeps that."""
+    """Return `GET /` and `GET /track`, the files below `/page/`, and the service worker that caches
+    them.
+    """
     return [
         *files.routes(("/", "/track"), "/page", __name__, NAMES),
         files.alone("/worker.js", __name__, "worker.js"),

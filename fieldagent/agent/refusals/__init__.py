@@ -1,4 +1,4 @@
-"""What the layers below raise where they take nothing, as the problem that the caller is told."""
+"""Converts refusals of the lower layers into the problems that a caller receives."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ log = logging.getLogger(__name__)
 
 
 def unread_member(faults: Sequence[Fault]) -> dict[str, Any]:
-    """Return the member of an answer that names what was left out of an SOS, and log the same;
-    empty without faults."""
+    """Return the answer's member that lists the unreadable parts of an SOS, and log them; empty
+    without faults.
+    """
     if not faults:
         return {}
     listed = [{"detail": str(fault.detail), "pointer": fault.pointer} for fault in faults]
@@ -44,7 +45,7 @@ def told_as_problems() -> Iterator[None]:
         )
         raise Problem(422, detail=detail, errors=faults) from None
     except Conflict as conflict:
-        # The IETF draft on Idempotency-Key, section 2.7.
+        # See the IETF draft on Idempotency-Key, section 2.7.
         status = 422 if isinstance(conflict, KeyReused) else 409
         raise Problem(status, detail=str(conflict)) from None
     except UnknownPackage as unknown:

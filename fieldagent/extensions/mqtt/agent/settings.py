@@ -1,4 +1,4 @@
-"""The settings of the MQTT broker that the kit speaks to."""
+"""Settings of the kit's MQTT broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fieldagent.system.properties import Key, one_of, text, whole
 
 
 class MqttSettings(NamedTuple):
-    """As `KEYS` has them, in that order."""
+    """Settings in the order of `KEYS`."""
 
     address: str | None = None
     user: str | None = None
@@ -30,7 +30,7 @@ class MqttSettings(NamedTuple):
     name: str = "kit"
     prefix: str = "fieldagent"
     discovery: str = "homeassistant"
-    """Empty for none."""
+    """Empty for no discovery."""
     senders: frozenset[str] = frozenset()
     credits_per_day: int = 0
     commands_per_hour: int = 60
@@ -38,12 +38,12 @@ class MqttSettings(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Return the prefix, the name and the prefix of discovery, of which its topics are made."""
+        """Return the prefix, the name and the discovery prefix for the topics."""
         return self.prefix, self.name, self.discovery
 
     @property
     def host(self) -> str:
-        """Return the host of the broker; empty where none is set."""
+        """Return the host of the broker; empty if none is set."""
         return host_of(self.address or "")
 
     @property
@@ -53,7 +53,7 @@ class MqttSettings(NamedTuple):
 
     @property
     def secure(self) -> bool:
-        """Return whether it is spoken to in TLS."""
+        """Return True if the connection uses TLS."""
         return is_secure(self.address or "")
 
 

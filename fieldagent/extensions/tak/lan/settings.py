@@ -1,4 +1,4 @@
-"""The settings of phones with ATAK and the like on the kit's own network."""
+"""Settings for phones with ATAK and similar apps on the kit's own network."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fieldagent.system.properties import Key, WrongProperty, whole
 
 
 class TakLanSettings(NamedTuple):
-    """As `KEYS` has them, in that order."""
+    """Settings in the order of `KEYS`."""
 
     address: str | None = None
     name: str = "kit"
     allow: frozenset[str] = frozenset()
-    """Callsigns."""
+    """Callsigns that may use channels that cost."""
     credits_per_day: int = 0
     messages_per_hour: int = 60
 
