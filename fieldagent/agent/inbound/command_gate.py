@@ -1,4 +1,4 @@
-"""Judges a command that has come: whether the hub gave it, whether it is new, and allowed here."""
+"""Checks a command that arrives: is it from the hub, is it new, and is it allowed on this kit?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from fieldagent.wire.command import NotACommand, RemoteCommand, verb_of
 from fieldagent.wire.command_proof import is_proved
 
 OLD = 5 * 86_400
-"""Seconds after which a command is too old to be done: so long the satellite operator keeps one."""
+"""Seconds after which a command is too old to be carried out; the satellite operator keeps one for
+that long."""
 NOT_PROVED = (
     "a command whose proof is wrong: somebody else than the hub gave it, or satellite-key and"
     " hub-token here are not what the hub has (`fieldagent hub device key`, `token`)"
@@ -24,7 +25,7 @@ NOT_PROVED = (
 
 
 class CommandBrought(Protocol):
-    """The message that holds it."""
+    """The message that contains the command."""
 
     now: float
     channel: str | None
@@ -34,16 +35,18 @@ class CommandBrought(Protocol):
 
 
 class CommandGate:
-    """`keys` are those for proofs, `allowed` the names of verbs that this kit carries out."""
+    """Admission of commands. `keys` authenticate commands; `allowed` are the names of the verbs
+    that this kit carries out.
+    """
 
     def __init__(self, keys: Sequence[bytes] = (), allowed: Collection[str] = ()) -> None:
         self._keys = keys
         self.allowed = allowed
         self.news = trio.Event()
-        """Set when something has come, and then replaced."""
+        """Set when a command has arrived, and then replaced."""
 
     def can_prove(self) -> bool:
-        """Return whether the hub and this kit share anything: without, no command is the hub's."""
+        """Return True if the kit shares a key with the hub; without one it accepts no commands."""
         return bool(self._keys)
 
     def note(
@@ -54,10 +57,9 @@ class CommandGate:
         clock: LivedTime,
         taken: CommandBrought,
     ) -> None:
-        """Write down one that the hub has given and that was not here before; its answer too, where
-        it is refused."""
+        """Store a new, authenticated command. If it is refused, store its answer too."""
         if not is_proved(number, command, self._keys):
-            # No answer: anybody could make the kit pay for one.
+            # Do not answer: anyone could make the kit pay for the answer.
             taken.troubles.append(NOT_PROVED)
             return
         if commands.is_known(db, number):
@@ -71,7 +73,7 @@ class CommandGate:
         taken.commands += 1
 
     def wake(self) -> None:
-        """Wake it: what came is on disk."""
+        """Wake the task that carries out commands; the command is on disk."""
         self.news.set()
         self.news = trio.Event()
 

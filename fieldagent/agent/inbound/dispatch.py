@@ -1,12 +1,13 @@
-"""Hands what is spooled to one hook: in order per lane (a sender, or an SOS), a few lanes at once.
+"""Hands spooled payloads to one hook: in order within each lane (a sender, or an SOS), a few lanes
+at once.
 
-What is true on disk decides: after every change the heads of the spool are read anew, so a restart
-resumes and nothing is remembered here but who is being served, and whether the hook is down.
+The disk decides: the heads of the spool are read again after every change, so that a restart simply
+continues. Only the lanes in progress, and the hook's failures, are kept in memory.
 
-A hook that `probes` says nothing of a delivery where it fails: its receiver may be away. Where it
-has failed FAILURES times in a row it is *down*, as it is taken to be at first. Then what waits for
-its own time goes as a probe, one at a time and ever more rarely; one that fails counts as no try.
-What is taken ends that, and all that waited for its time goes.
+If a hook `probes`, its failure does not depend on the delivery: its receiver may be away. After
+FAILURES failures in a row it is *down*; it is also considered down at the start. Then payloads that
+wait for a retry are sent as probes, one at a time and less and less often. A failed probe does not
+count as an attempt. After a success all payloads that wait for a retry are sent.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from fieldagent.webhook.schedule import RETRY_AFTER_MAX, SCHEDULE, SOS_SCHEDULE,
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""Lanes served at one moment: each costs a process or a connection."""
+"""Lanes that are served at one time: each costs a process or a connection."""
 
 FAILURES = 2
 PROBE, PROBE_MOST = 300.0, 1800.0
-"""Seconds from a failure to a probe: at first, and at the most."""
+"""Seconds from a failure to a probe: the first, and the maximum."""
 
 UNREADABLE = "the stored payload cannot be read"
 
 LOOK_AGAIN = 3600.0
-"""Seconds after which the clock is asked anew: it jumps when the network sets it."""
+"""Seconds after which the clock is read again, because it jumps when the network sets it."""
 
 
 async def dispatch(
@@ -51,10 +52,11 @@ async def dispatch(
     chance: Callable[[], float] = random.random,
     probes: bool = False,
 ) -> str:
-    """Run until cancelled, or return why the hook wants no more.
+    """Hand over payloads until canceled, or return the reason why the hook wants no more.
 
-    `name` is the hook's in logs, `clock` gives Unix time, `chance` a number in [0, 1). `probes`: a
-    call that fails tells that nobody is there, and not that this delivery is to come later.
+    `name` is the hook's name in logs, `clock` returns the journal's elapsed time, and `chance` a
+    number in [0, 1). With `probes`, a failed call means that the receiver is away, not that this
+    delivery must come later.
     """
     reach = _Reach() if probes else None
     return await _Dispatch(spool, call, name, clock, schedule, at_once, chance, reach).run()
@@ -62,16 +64,17 @@ async def dispatch(
 
 @dataclass(slots=True)
 class _Reach:
-    """What the last calls have shown of a hook that probes. Times are trio's."""
+    """Reachability of a hook that probes, from its last calls. Times are by trio's clock."""
 
     failures: int = FAILURES
-    """In a row. What waits for its time as we come may do so since the hook was down before."""
+    """Failures in a row. It starts as down, because payloads that wait at the start may do so since
+    an earlier outage."""
     since: float = -inf
-    """When they began."""
+    """Time of the first of those failures."""
     probe_at: float = -inf
 
     def next_probe(self) -> float:
-        """Return the seconds until a probe may go."""
+        """Return the seconds until a probe may be sent."""
         down = self.failures >= FAILURES
         return self.probe_at - trio.current_time() if down else inf
 
@@ -84,7 +87,9 @@ class _Reach:
         self.probe_at = now + max(min(rarer, PROBE_MOST), min(retry_after, RETRY_AFTER_MAX))
 
     def handed(self) -> bool:
-        """Return whether it was down for so long that others wait for their time in vain."""
+        """Record a success. Return True if the hook was down for so long that other payloads wait
+        without need.
+        """
         failures, self.failures = self.failures, 0
         return failures >= FAILURES and trio.current_time() - self.since >= PROBE
 
@@ -101,14 +106,14 @@ class _Dispatch:
     reach: _Reach | None
     busy: set[str] = field(default_factory=set)
     urgent: int = 0
-    """How many of those are an SOS."""
+    """Number of busy lanes with an SOS."""
     gone: str | None = None
     pause: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     async def run(self) -> str:
         async with trio.open_nursery() as nursery:
             while self.gone is None:
-                # Asked for before the spool is read, or what comes in between would be missed.
+                # Take the event before the spool is read, so that changes in between are noticed.
                 news = self.spool.news()
                 pause = self.start_due(nursery)
                 with waits.move_on_after(pause) as self.pause:
@@ -116,14 +121,14 @@ class _Dispatch:
         return self.gone
 
     def start_due(self, nursery: trio.Nursery) -> float:
-        """Start what may be tried now; seconds until there is something to do by itself."""
+        """Start the deliveries that are due. Return the seconds until the next one is due."""
         now = self.clock()
-        # Those being served are due, so they come first and take up to `at_once` places.
+        # Deliveries in progress are due too, so they come first and take up to `at_once` places.
         for delivery in self.spool.heads(2 * self.at_once):
             if delivery.lane in self.busy:
                 continue
-            # Hooks that are slow with others hold no SOS up: it has a place more. What is none
-            # waits until they are done with it.
+            # Slow deliveries do not delay an SOS: it gets one more place. Other deliveries wait
+            # until the hook is done with the SOS.
             if len(self.busy) >= self.at_once + delivery.sos or (self.urgent and not delivery.sos):
                 break
             early = (seconds := wait(delivery.not_before, now)) > 0
@@ -135,15 +140,17 @@ class _Dispatch:
         return LOOK_AGAIN
 
     def next_probe(self, delivery: Delivery) -> float:
-        """Return the seconds until this one may go before its time. What was never tried is kept
-        for another reason."""
+        """Return the seconds until this delivery may be sent as a probe; inf if it may not. A
+        delivery without an attempt waits for another reason.
+        """
         if self.reach is None or self.busy or not delivery.attempts:
             return inf
         return self.reach.next_probe()
 
     async def serve(self, delivery: Delivery, early: bool) -> None:
-        """Hand a payload over to its hook. A hook that runs when the agent stops may finish, or it
-        would be called twice."""
+        """Hand a payload to the hook. A running hook may finish when the agent stops, so that it is
+        not called twice.
+        """
         await waits.let_finish(partial(self.hand_over, delivery, early))
         self.busy.remove(delivery.lane)
         self.urgent -= delivery.sos
@@ -153,14 +160,15 @@ class _Dispatch:
         try:
             result = await self.call(delivery)
         except (ValueError, LookupError, TypeError):
-            # It must not end the hook, behind which others' payloads wait.
+            # An error here must not stop the hook, because other senders' payloads wait for it.
             log.exception("%s cannot read %s", self.name, delivery.request_id)
             result = HandoverResult(HandoverOutcome.FAILED, UNREADABLE)
         await self.settle(delivery, result, early)
 
     async def settle(self, delivery: Delivery, result: HandoverResult, early: bool) -> None:
-        """Write down what came of a handover. Begins without a checkpoint: what the hook has must
-        not be handed over once more."""
+        """Store the result of a hand-over. It starts without a checkpoint, so that an accepted
+        payload is never handed over again.
+        """
         if result.outcome is HandoverOutcome.HANDED:
             up_again = self.reach is not None and self.reach.handed()
             await self.spool.handed(delivery.request_id)

@@ -1,4 +1,4 @@
-"""The hooks that the settings name, each with its side of the journal."""
+"""The configured hooks, each with its access to the journal."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Hook:
-    """`name` is how the journal knows it, so it never changes."""
+    """A hook. The journal knows it by `name`, so the name must never change."""
 
     name: str
     call: HookCall
     gone: str | None = None
-    """Why it is not called any more."""
+    """Reason why it is no longer called; None while it is used."""
     by_itself: bool = True
-    """It is run for as long as the agent; else its owner runs it."""
+    """True if the agent runs it all the time, False if its owner runs it."""
     probes: bool = False
     """See `dispatch`."""
 
 
 def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
-    """Return the hooks that are set: script, webhook or both; each gets every payload. `emit` takes
-    the lines that a script prints."""
+    """Return the configured hooks: script, webhook or both; each gets every payload. `emit` prints
+    the script's lines.
+    """
     hooks = []
-    # An agent without one of them does without the memory that it takes.
+    # An agent without one of them saves its memory.
     if (command := settings.inbound_hook) is not None:
         from fieldagent.agent.inbound.script import run_script
 
@@ -62,7 +63,7 @@ def hooks_of(settings: Settings, emit: Callable[[str], None]) -> list[Hook]:
 
 
 def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> Iterator[str]:
-    """Yield what of what came in no hook has, for people."""
+    """Yield notices for people about payloads that a hook has not accepted."""
     for hook in hooks:
         if hook.gone is not None:
             remedy = "correct it, and restart the agent"
@@ -85,10 +86,11 @@ def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> Iterat
 async def run_hook(
     hook: Hook, journal: Journal, inbox: Inbox, note_fault: Note = log_fault
 ) -> None:
-    """Hand over what is spooled until cancelled, the hook is gone, or the journal has failed.
+    """Hand over spooled payloads until canceled, until the hook is gone, or until the journal
+    fails.
 
-    A call that fails by a mistake of ours is one that the hook did not take: it is made again, ever
-    later, and holds up nothing but what its sender sent.
+    An unexpected error in a call counts as a failed attempt. The call is repeated less and less
+    often, and delays only payloads of the same sender.
     """
 
     async def call(delivery: Delivery) -> HandoverResult:
@@ -110,13 +112,13 @@ async def run_hook(
 
 @dataclass(frozen=True, slots=True)
 class JournalSpool:
-    """The `Spool` of one hook."""
+    """Implements `Spool` for one hook."""
 
     hook: str
     journal: Journal
     news: Callable[[], trio.Event]
     tell: Callable[[], None] = lambda: None
-    """The sender of something is to be told how far it came."""
+    """Called when a sender must receive a receipt."""
 
     def heads(self, limit: int) -> list[Delivery]:
         return [Delivery(*row) for row in inbound.heads(self.journal, self.hook, limit)]

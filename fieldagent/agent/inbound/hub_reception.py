@@ -1,4 +1,4 @@
-"""Takes in what the hub sends over one channel, and does what follows from it."""
+"""Receives the hub's messages on one channel, and acts on them."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ log = logging.getLogger(__name__)
 
 
 class Carrier(Protocol):
-    """Brings down what the hub has for neighbours, as `mesh.relay_down`."""
+    """Sends down the hub's messages for neighbours, as in `mesh.relay_down`."""
 
     def store(self, db: sqlite3.Connection, down: Sequence[GoesDown], now: float) -> list[Accepted]:
-        """Store what goes down to neighbours, in this transaction; return what was accepted."""
+        """Store messages for neighbours in this transaction, and return the accepted Packages."""
 
     def queue(self, accepted: Sequence[Accepted]) -> None: ...
 
 
 class HubReception:
-    """Implements `channels.contract.Reception`. `carrier` is there where this kit brings up
-    what neighbours say."""
+    """Implements `channels.contract.Reception`. `carrier` is set if this kit relays for
+    neighbours.
+    """
 
     def __init__(
         self,
@@ -60,15 +61,15 @@ class HubReception:
         self._carrier = carrier
         self._limits = packing.queue.limits
         self._failed: bytes | None = None
-        """The message that failed to be taken in last."""
+        """The last message that could not be taken in because of an error."""
 
     async def receive(
         self, body: bytes, *, damage: str = "", unreadable: Unreadable | None = None
     ) -> None:
-        """Take in a message of the hub's; the message and its cost are one commit.
+        """Take in a message of the hub; the message and its cost are in one commit.
 
-        What fails by a mistake of ours is tried once more, when the driver was started again. Then
-        it is a dead letter: it must not hold up its channel for ever.
+        After an unexpected error the driver restarts, and the message is tried once more. After a
+        second error it becomes a dead letter, so that it does not block its channel forever.
         """
         cost = self._budget.book(price(self._queue.limits.tariff, len(body)))
         if damage:
@@ -83,7 +84,7 @@ class HubReception:
                 self._failed = body
                 raise
             log.exception("a message could not be taken in, twice")
-            # Without its cost, which may be what fails.
+            # Leave out the cost, because booking it may be the error.
             await self._inbox.bury(
                 body,
                 lambda db: None,
@@ -95,7 +96,7 @@ class HubReception:
     async def _bury(
         self, body: bytes, cost: Operation[None], damage: str, unreadable: Unreadable | None
     ) -> None:
-        """Keep what came damaged; the hub is to be told, in the same commit."""
+        """Store a damaged message. In the same commit, record that the hub must be notified."""
         channel = self._queue.channel
         if unreadable is None:
             await self._inbox.bury(body, cost, channel=channel, reason=damage)
@@ -115,7 +116,7 @@ class HubReception:
         goes_down: list[Accepted] = []
 
         def then(db: sqlite3.Connection, taken: Taken) -> None:
-            # A transaction may be carried out anew: each time it begins with nothing.
+            # A transaction may run again, so start with an empty list each time.
             goes_down.clear()
             if self._carrier is not None:
                 goes_down.extend(self._carrier.store(db, taken.down, taken.now))

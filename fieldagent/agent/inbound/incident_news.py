@@ -1,10 +1,11 @@
-"""Takes in what comes about incidents: a word about this kit's own, or another kit's SOS.
+"""Takes in news of incidents: an update about this kit's own, or another kit's SOS.
 
-A word changes the state of this kit's incident only where a holder of the key of this kit and the
-hub says it. A kit without a hub takes the word of a person at another kit; one with a hub shows it
-as unauthenticated. Another kit's SOS always rings. Its date is only what that kit's clock says, and
-a machine without a clock chip is hours behind after a night without power. A stranger without the
-key may play back a recording: it rings once, because its number is known from then on.
+An update changes the state of this kit's incident only if it is authenticated by a key of this kit
+and the hub. A kit without a hub accepts the update of a person at another kit; a kit with a hub
+shows it as unauthenticated. Another kit's SOS always raises the alarm. Its date is only that kit's
+clock, and a machine without a clock chip is hours behind after a night without power. An attacker
+without the key may replay a recording: it raises the alarm once, because its number is known from
+then on.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from fieldagent.wire.incident_proof import is_proved
 
 
 class GoesDown(NamedTuple):
-    """What came from the hub and is for another kit: a word about that one's incident, which tells
-    this one, too, or a parcel."""
+    """A message of the hub for another kit: an update about that kit's incident, which is news for
+    this kit too, or a parcel.
+    """
 
     content: IncidentWord | Parcel
     at: int
@@ -32,7 +34,7 @@ class GoesDown(NamedTuple):
 
 
 class Brought(Protocol):
-    """The message that holds it."""
+    """The message that contains the news."""
 
     now: float
     proved: bool
@@ -41,12 +43,14 @@ class Brought(Protocol):
 
 
 def incident_number(entry: Entry, source: Source | None) -> int:
-    """Return the incident that an item belongs to, as its own kit numbers it."""
+    """Return the number of the incident that an item belongs to, as its own kit counts."""
     return (entry.sequence if source is None else source.sequence) - entry.back
 
 
 class IncidentNews:
-    """`station` is this kit's number on the air, `keys` those for proofs."""
+    """Reader of incident news. `station` is this kit's number on the air; `keys` authenticate
+    updates.
+    """
 
     def __init__(
         self, station: int = OWN, keys: Sequence[bytes] = (), *, has_hub: bool = True
@@ -64,8 +68,9 @@ class IncidentNews:
         clock: LivedTime,
         taken: Brought,
     ) -> int | None:
-        """Write down what an item that came for the first time says of an incident. Return the age
-        in seconds of an SOS whose clock is far behind this kit's trusted one, otherwise None."""
+        """Store the incident news of a new item. Return the age in seconds of an SOS whose clock is
+        far behind this kit's trusted clock, otherwise None.
+        """
         if isinstance(entry.content, IncidentWord):
             self._note_word(db, origin, entry, entry.content, source, taken)
             return None
@@ -91,14 +96,14 @@ class IncidentNews:
         speaker = -origin if origin < 0 else OWN if source is None else source.station
         from_hub = origin >= 0 and source is None
         about = word.station or (OWN if from_hub else speaker)
-        # Without a station's number the kit does not know how the hub calls it, but by whose
-        # number it is: a journal's numbers begin at a random one.
+        # Without a station number the kit does not know its number at the hub. Then the incident's
+        # number shows that it is its own, because each journal starts at a random number.
         unnamed = self._station == OWN and incident.is_own(db, word.incident)
         if about == self._station or unnamed:
             about = OWN
         doubtful = entry.sequence in taken.unauthenticated
         by_hub = origin >= 0 and taken.proved and not doubtful
-        # Only the hub can tell whether another kit says something of its own.
+        # Only the hub can verify that another kit's update is about that kit's own incident.
         proved = by_hub and (from_hub or about != OWN)
         if about == OWN and is_proved(word, self._keys):
             proved = True

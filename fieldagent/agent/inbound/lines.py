@@ -1,4 +1,4 @@
-"""Bytes that a program printed, as lines of bounded length and number; no I/O."""
+"""Splits a program's output into lines of limited length and number; no I/O."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import codecs
 from collections.abc import Iterator
 
 LINE_MAX = 8192
-"""Characters; a longer line comes in pieces."""
+"""Most characters of a line; a longer line is split."""
 
 OUTPUT_MAX = 1 << 20
-"""Bytes of one run that are printed; what follows is read and thrown away."""
+"""Most bytes of one run that are printed; the rest is read and dropped."""
 
 
 class Lines:
-    """UTF-8 is expected, anything else is shown as U+FFFD."""
+    """Splits bytes into lines. UTF-8 is expected; other bytes are shown as U+FFFD."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -21,7 +21,7 @@ class Lines:
         self._room = OUTPUT_MAX
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """Yield the lines that `data` completes, without their ends."""
+        """Yield the lines that `data` completes, without their line ends."""
         if self._room < 0:
             return
         yield from self._split(self._decoder.decode(data[: self._room]))
@@ -31,7 +31,7 @@ class Lines:
             yield f"[more than {OUTPUT_MAX} bytes: the rest is not printed]"
 
     def end(self) -> Iterator[str]:
-        """Yield what stood after the last line's end."""
+        """Yield the text after the last line end."""
         yield from self._split(self._decoder.decode(b"", final=True))
         if self._line:
             yield self._line

@@ -1,4 +1,4 @@
-"""What a person here does with a payload, told to whoever sent it: it rides along to the hub."""
+"""Read receipts and similar stages of payloads at this kit, for their senders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fieldagent.package.package import Channel
 from fieldagent.package.reach import Rung
 
 NAME_MAX = 40
-"""Characters of who has read it: it rides where there is little room."""
+"""Most characters of the reader's name, because a receipt has little space."""
 
 
 async def mark(
@@ -26,11 +26,13 @@ async def mark(
     waits: bool = False,
     once: Operation[bool] | None = None,
 ) -> bool:
-    """Put on disk that a person has read the payload, or that `rung` is reached; its sender is told
-    with the next that goes to the hub. Return whether the payload is known. `by` is the person's
-    name, empty where that is not known. With `waits` a full disk is waited for, as there is nobody
-    to be told. What is noted `once` is in the same commit, and says whether it is news: else nobody
-    is told. Raises what the journal raises."""
+    """Store that a person has read the payload, or that it has reached the stage `rung`. Its sender
+    is notified with the next transmission to the hub. Return True if the payload is known.
+
+    `by` is the person's name, empty if it is unknown. With `waits`, wait for space on a full disk,
+    because no caller could be notified. `once` runs in the same commit and returns True if the
+    stage is new; otherwise no receipt is sent. Raises the journal's errors.
+    """
     at = journal.clock.date(journal.clock.now())
     name = by if len(by) <= NAME_MAX else f"{by[: NAME_MAX - 1]}…"
 
@@ -48,7 +50,7 @@ async def mark(
 
 
 async def keep_telling(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
-    """Hand what is owed to the channels to the hub, whenever there is something new."""
+    """Pass new receipts to the channels to the hub, whenever there are any."""
     while True:
         news = inbox.rungs
         for outbox in outboxes.values():

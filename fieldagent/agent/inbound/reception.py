@@ -1,4 +1,5 @@
-"""Where a message for this kit comes in: decoded, made whole, freed of duplicates, and spooled.
+"""Receives messages for this kit: they are decoded, reassembled, checked for duplicates, and
+spooled.
 
 All of it happens in one transaction, so that a modem's copy may be cleared once `take_in` returns.
 """
@@ -65,47 +66,47 @@ from fieldagent.wire.signed_delta import is_signed_delta
 log = logging.getLogger(__name__)
 
 THE_HUB = 0
-"""As an origin."""
+"""Value of an origin."""
 _NOT_FOR_A_KIT = Ack | RelayRequest | SentBy | Program | Way | JournalNumber | ToHub | Unreadable
 
 
 @dataclass(slots=True)
 class Taken:
-    """What one message turned out to hold."""
+    """Content of one message and the actions that follow."""
 
     now: float
     owes: str | None = None
     channel: str | None = None
-    """What cannot be used of it is kept as a dead letter of this one; None on the air, where nobody
-    has paid for it and its sender sends it again."""
+    """Channel for dead letters of unusable parts; None on the air, where a message has no cost and
+    its sender repeats it."""
     owed: bool = False
     payloads: list[Received] = field(default_factory=list)
     duplicates: int = 0
     reports: list[tuple[int, Report]] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
     mismatches: list[int] = field(default_factory=list)
-    """Numbers that were confirmed of other items than those that have them now."""
+    """Numbers whose confirmation belongs to another item than the one that has the number now."""
     sources: dict[int, Source] = field(default_factory=dict)
     nameless: bool = False
-    """Something came from somebody whom nobody has introduced."""
+    """True if an item came from a person without a known name."""
     proved: bool = False
-    """It is from the hub, by its link or its tag."""
+    """True if it is from the hub, shown by its link or its tag."""
     not_before: float = 0.0
-    """Until then hooks get no more of it than an SOS (lived time)."""
+    """Until this time (elapsed time) hooks receive only an SOS of it."""
     unauthenticated: set[int] = field(default_factory=set)
-    """Numbers of which nobody has proved whose they are."""
+    """Numbers of items whose sender is unauthenticated."""
     contacts: dict[int, Contact] = field(default_factory=dict)
     seen_at: dict[int, SeenAt] = field(default_factory=dict)
     down: list[GoesDown] = field(default_factory=list)
-    """What came with it for other kits."""
+    """Messages for other kits that came with it."""
     commands: int = 0
     rungs: bool = False
-    """The hub is to be told how far something has come."""
+    """True if the hub must receive a receipt about the stage of an item."""
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
-    """Dead letters of it."""
+    """Number of dead letters that it caused."""
     dropped: int = 0
-    """Older ones that had to go for those."""
+    """Number of older dead letters that were deleted for those."""
 
 
 UNTAGGED_PEER = (
@@ -123,8 +124,9 @@ UNCHECKED = (
 
 
 class Inbox:
-    """`hooks` are the names of the hooks that every payload must be handed to; `hand_unread`: dead
-    letters too, as Data."""
+    """Incoming side of the agent. `hooks` are the names of the hooks that must receive every
+    payload. With `hand_unread` they also receive dead letters, as Data.
+    """
 
     def __init__(
         self,
@@ -143,18 +145,18 @@ class Inbox:
         self.hooks = hooks
         self._clock = clock
         self.date = journal.clock.date
-        """The wall clock's time of a lived one."""
+        """Converts elapsed time to Unix time."""
         self._keys = keys
         self._hand_unread = hand_unread
         self.key_trouble = ""
-        """What the last message over satellite showed to be wrong with satellite-key, for
-        people."""
+        """Problem with satellite-key that the last satellite message showed, for people; empty if
+        there is none."""
         self.mismatches = 0
-        """Confirmations that counted for nothing, since the agent started."""
+        """Confirmations that were ignored since the agent started."""
         self.news = trio.Event()
-        """Set when payloads were spooled, and then replaced by another."""
+        """Set when payloads were spooled, and then replaced."""
         self.rungs = trio.Event()
-        """The same when a sender is to be told how far something came."""
+        """Set when a sender must receive a receipt, and then replaced."""
 
     async def take_in(
         self,
@@ -166,13 +168,12 @@ class Inbox:
         tagged: bool,
         then: Callable[[sqlite3.Connection, Taken], None] = lambda db, taken: None,
     ) -> Taken:
-        """Take in a message; returns once it is on disk, with `also` in the same commit, and
-        `then`, which is told what was taken in. Damage, unknown versions and unknown kinds never
-        raise: what holds them is kept as a dead letter.
+        """Take in a message, and return when it is on disk. `also` and `then` run in the same
+        commit; `then` receives the result. Damage, unknown versions and unknown kinds are never
+        raised: the message is kept as a dead letter.
 
-        `owes` names the channel over which the peer is to be told what was stored, None where the
-        link does that itself. Without `tagged` the link has proved who sent it, and no tag is asked
-        for.
+        `owes` is the channel on which the peer must receive receipts; None if the link itself
+        confirms. Without `tagged` the link has authenticated the sender, and no tag is required.
         """
         try:
             envelope = decode(body, keys=self._keys if tagged else ())
@@ -184,7 +185,7 @@ class Inbox:
 
         def store(db: sqlite3.Connection) -> Taken:
             also(db)
-            # A transaction may be carried out anew: each time it begins with nothing.
+            # A transaction may run again, so start with an empty result each time.
             proved = not tagged or bool(self._keys)
             taken = Taken(now, owes, channel, troubles=[*envelope.not_understood], proved=proved)
             self.store_all(db, envelope.origin, envelope.entries, taken)
@@ -199,7 +200,7 @@ class Inbox:
         return taken
 
     async def bury(self, body: bytes, also: Operation[None], *, channel: str, reason: str) -> Taken:
-        """Keep as a dead letter what nobody can use, with `also` in the same commit."""
+        """Store an unusable message as a dead letter, with `also` in the same commit."""
         now = self._clock()
 
         def store(db: sqlite3.Connection) -> Taken:
@@ -214,8 +215,9 @@ class Inbox:
         return taken
 
     async def replay(self, letter: DeadLetter, *, tagged: bool) -> bool:
-        """Take in a dead letter that can be used by now, by another key or a later version: once,
-        and it is none any more."""
+        """Take in a dead letter that is now readable with another key or a later version. Return
+        True if it was taken in; then it is no longer a dead letter.
+        """
         try:
             envelope = decode(letter.body, keys=self._keys if tagged else ())
         except RemoteProtocolError:
@@ -259,9 +261,9 @@ class Inbox:
             taken.payloads.append(payload)
 
     def publish(self, taken: Taken) -> None:
-        """Log what is on disk by now, and wake the hooks."""
-        # One message may bring any of these together; the hooks come after what the log tells, so
-        # that whoever reads it finds the reason above what was done.
+        """Log the result, which is on disk, and wake the hooks."""
+        # Several of these may be true of one message. The hooks are woken last, so that the log
+        # shows the reason before the actions.
         for trouble in taken.troubles:
             log.error(
                 "not all of a message could be used: %s; `fieldagent inbound list` shows it",
@@ -286,8 +288,9 @@ class Inbox:
             log.info("Package number %d has reached its addressee", sequence)
 
     def note_mismatch(self, sequence: int) -> None:
-        """Count and log a confirmation whose digest is not of the Package that has this number
-        now."""
+        """Count and log a confirmation whose digest does not belong to the Package that has this
+        number now.
+        """
         self.mismatches += 1
         log.error(
             "a confirmation of number %d is not of the Package that has this number now, and counts"
@@ -296,19 +299,19 @@ class Inbox:
         )
 
     def wake(self) -> None:
-        """Wake who waits for something that came."""
+        """Wake the tasks that wait for payloads."""
         self.news.set()
         self.news = trio.Event()
 
     def tell_rungs(self) -> None:
-        """Wake who waits for how far an item has come."""
+        """Wake the tasks that wait for receipts to send."""
         self.rungs.set()
         self.rungs = trio.Event()
 
     def store_all(
         self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], taken: Taken
     ) -> None:
-        """Store what one envelope holds; `publish` follows once it is on disk."""
+        """Store the content of one envelope. Call `publish` once it is on disk."""
         for entry in entries:
             if isinstance(entry.content, Source):
                 taken.sources[entry.sequence] = entry.content
@@ -356,14 +359,16 @@ class Inbox:
     def _take_report(
         self, db: sqlite3.Connection, entry: Entry, report: Report, taken: Taken
     ) -> None:
-        """A recording of one says nothing new: each brings fragments that cost only once."""
+        """Store a report of missing fragments. A replayed report has no effect, because each report
+        causes transmissions that cost.
+        """
         if inbound.mark_arrived(db, THE_HUB, entry.sequence, fingerprint(entry), taken.now):
             taken.reports.append((entry.sequence, report))
         else:
             taken.duplicates += 1
 
     def store_entry(self, db: sqlite3.Connection, origin: int, entry: Entry, taken: Taken) -> None:
-        """Spool an item that was not there before, by whatever number it was known."""
+        """Spool an item that is new under each number by which it is known."""
         is_new = inbound.mark_arrived(
             db, origin, entry.sequence, fingerprint(entry), taken.now, sos=entry.sos
         )
@@ -374,7 +379,7 @@ class Inbox:
                 db, -source.station, twin.sequence, fingerprint(twin), taken.now, sos=twin.sos
             )
             if is_new and not other_is_new:
-                # It came by radio, and now the hub has it, too.
+                # It came by radio before, and now the hub has it too.
                 at, digest = self.date(taken.now), digest_of(twin)
                 taken.rungs |= inbound.owe_reading_again(
                     db, source.station, twin.sequence, digest, at
@@ -397,15 +402,17 @@ class Inbox:
                 spooled = self._spool(db, origin, entry, entry.content, taken, extra)
                 taken.payloads.append(spooled)
         if entry.sequence == 0:
-            # The hub says it, and sends no item.
+            # The hub creates it itself and does not send it as an item.
             return
-        # Also when it was sent again: the peer has not heard that it is here.
+        # Do this for a duplicate too, because the peer did not get the receipt.
         _owe(db, entry, taken, self.date(taken.now))
 
     def store_fragment(
         self, db: sqlite3.Connection, origin: int, sequence: int, part: Fragment, taken: Taken
     ) -> Sequence[Entry] | None:
-        """Keep a fragment; the entries of the whole come back with the last one."""
+        """Store a fragment. If it was the last one, return the entries of the complete item,
+        otherwise None.
+        """
         if inbound.was_seen(db, origin, sequence, fingerprint(Entry(sequence, part))):
             taken.duplicates += 1
             return None
@@ -457,12 +464,12 @@ class Inbox:
 
 
 def _is_program(data: Data) -> bool:
-    """It is for the kit itself, and a command says when."""
+    """Return True for a program delta. It is for the kit itself, and a command uses it later."""
     return is_signed_delta(data.payload)
 
 
 def _copy(origin: int, entry: Entry, taken: Taken) -> bytes:
-    """Return an item of the hub's with what came beside it: a hub that loses it takes it back."""
+    """Return a copy of the hub's item with its accompanying entries, for a hub that has lost it."""
     number = entry.sequence
     extras = [taken.sources.get(number), taken.contacts.get(number), taken.seen_at.get(number)]
     beside: list[Content] = [each for each in extras if each is not None]
@@ -472,7 +479,7 @@ def _copy(origin: int, entry: Entry, taken: Taken) -> bytes:
 
 
 def _beside(entry: Entry, source: Source | None, age: int | None, taken: Taken) -> dict[str, Any]:
-    """Return what the envelope says of that item, as members of its event."""
+    """Return the envelope's facts about the item, as members of its event."""
     sequence = entry.sequence
     contact = taken.contacts.get(sequence, Contact())
     members: dict[str, Any] = {name: value for name, value in asdict(contact).items() if value}
@@ -486,7 +493,9 @@ def _beside(entry: Entry, source: Source | None, age: int | None, taken: Taken) 
 
 
 def _address(db: sqlite3.Connection, entry: Entry) -> dict[str, Any]:
-    """For whom and by whom it is, and whether it asks, as members of its event."""
+    """Return the addressee, the author and the request for receipts, as members of the item's
+    event.
+    """
     members: dict[str, Any] = {"receipt": "read"} if entry.asks else {}
     for name, named in (("to", entry.to), ("from", entry.author)):
         if named is not None:
@@ -495,14 +504,15 @@ def _address(db: sqlite3.Connection, entry: Entry) -> dict[str, Any]:
 
 
 def _by_number(origin: int) -> Identity:
-    """Somebody who is not known by name yet."""
+    """Return an identity for a sender whose name is unknown."""
     unknown = stranger(origin)
     kind = "station" if origin < 0 else "user"
     return unknown if origin == 0 else replace(unknown, name=f"{kind} {unknown.id}")
 
 
 def _payload(sender: Identity, item: Item, moment: datetime, now: float, **how: Any) -> Received:
-    import uuid  # here: with its library it takes 0.2 MB of an agent that only sends
+    # Import it here: with its library it takes 0.2 MB, which an agent that only sends saves.
+    import uuid
 
     request_id = str(uuid.uuid4())
     return Received(
@@ -518,7 +528,7 @@ def _owe(db: sqlite3.Connection, entry: Entry, taken: Taken, at: float) -> None:
 
 
 def confirms(db: sqlite3.Connection, sequence: int, said: Receipt | Ack, taken: Taken) -> bool:
-    """Return whether it is about the Package that has this number now."""
+    """Return True if the confirmation belongs to the Package that has this number now."""
     try:
         known = outbound.package_in(db, sequence)
     except DamagedPackage:

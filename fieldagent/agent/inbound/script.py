@@ -1,7 +1,7 @@
-"""The script hook: one run of a shell command for one delivery.
+"""The script hook: one run of a shell command for each delivery.
 
-The command has its own session and process group, so that all of it can be ended. Children that it
-leaves behind go on by themselves if they have let go of its output; otherwise they are ended.
+The command has its own session and process group, so that all of it can be ended. Child processes
+that it leaves behind continue if they have closed its output; otherwise they are ended.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResul
 log = logging.getLogger(__name__)
 
 ENVIRONMENT_MAX = 32_768
-"""Bytes of `AGENT_PAYLOAD`; the kernel refuses one string of 131 072, and shares the whole."""
+"""Largest `AGENT_PAYLOAD` in bytes; the kernel refuses a single string of 131 072 bytes, and limits
+the total."""
 
 DEADLINE = 60.0
 
 LINGER = 1.0
-"""Seconds that output is read after the command has ended, for a child that holds it open."""
+"""Seconds for which output is read after the command has ended, for a child that keeps it open."""
 
 _READ_SIZE = 16_384
 
@@ -44,10 +45,10 @@ _OURS = {
     "AGENT_PAYLOAD_SOS",
     "AGENT_PAYLOAD_UNAUTHENTICATED",
 }
-"""Of our own environment, what a hook must not mistake for its own."""
+"""Variables of our own environment that a hook must not inherit."""
 
 EX_TEMPFAIL = 75
-"""sysexits.h: the user is invited to retry."""
+"""sysexits.h: the caller should retry."""
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit statuses of the shell itself (POSIX, 2.8.2)."""
@@ -60,7 +61,7 @@ async def run_script(
     emit: Callable[[str], None],
     deadline: float = DEADLINE,
 ) -> HandoverResult:
-    """Hand `delivery` to `command`; `emit` gets each line that it writes to standard output."""
+    """Run `command` for `delivery`; `emit` gets each line of its standard output."""
     try:
         process = await _start(command, environment(delivery.body, os.environ, marks(delivery)))
     except OSError as error:
@@ -84,7 +85,7 @@ async def run_script(
 
 
 def marks(delivery: Delivery) -> dict[str, str]:
-    """Return the variables that tell what a script should know before it reads the payload."""
+    """Return the variables that a script should know before it reads the payload."""
     flags = {
         "AGENT_PAYLOAD_SOS": delivery.sos,
         "AGENT_PAYLOAD_UNAUTHENTICATED": delivery.unauthenticated,
@@ -95,8 +96,9 @@ def marks(delivery: Delivery) -> dict[str, str]:
 def environment(
     body: str, inherited: Mapping[str, str], marks: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """Return the hook's environment: ours, with `marks`, and the payload when every shell can hold
-    it."""
+    """Return the hook's environment: our own, `marks`, and the payload if every shell can
+    hold it.
+    """
     ours = {name: value for name, value in inherited.items() if name not in _OURS}
     ours |= marks
     if len(body) <= ENVIRONMENT_MAX and body.isascii() and "\0" not in body:
@@ -105,7 +107,7 @@ def environment(
 
 
 def judge(status: int) -> HandoverResult:
-    """Return what an exit status means; negative is a signal, as in `subprocess`."""
+    """Return the result for an exit status; a negative status is a signal, as in `subprocess`."""
     if status == 0:
         return HandoverResult(HandoverOutcome.HANDED)
     if status == EX_TEMPFAIL:
@@ -151,7 +153,7 @@ async def _start(command: str, environment: dict[str, str]) -> trio.Process:
 async def _attend(
     process: trio.Process, body: str, emit: Callable[[str], None], deadline: float
 ) -> bool:
-    """Serve its pipes until it ends; False when it had to be ended."""
+    """Serve its pipes until it ends. Return False if it had to be ended."""
     assert process.stdin and process.stdout and process.stderr
     with trio.CancelScope() as conclusion:
         async with process.stdin, process.stdout, process.stderr, trio.open_nursery() as pipes:
@@ -159,7 +161,7 @@ async def _attend(
             pipes.start_soon(_read, process.stdout, partial(_print, emit))
             pipes.start_soon(_read, process.stderr, _log_line)
             ended = await _end(process, deadline)
-            # From here on a cancellation would make us hand the same over once more.
+            # From here on, a cancellation would make us hand over the same payload again.
             conclusion.shield = ended
             pipes.cancel_scope.deadline = trio.current_time() + LINGER
     if ended and pipes.cancel_scope.cancelled_caught:
@@ -172,7 +174,7 @@ async def _attend(
 
 
 async def _end(process: trio.Process, deadline: float) -> bool:
-    """Wait for it, and leave nothing of it when there is no more time: False."""
+    """Wait until it ends. If the deadline comes first, end the whole group and return False."""
     with waits.move_on_after(deadline):
         try:
             await process.wait()
@@ -184,12 +186,12 @@ async def _end(process: trio.Process, deadline: float) -> bool:
 
 
 def _print(emit: Callable[[str], None], line: str) -> None:
-    """A terminal that was closed, or a pipe that nobody reads any more, must not end an agent."""
+    """Print a line. A closed terminal or pipe must not end the agent."""
     try:
         emit(line)
     except OSError as error:
         log.warning("inbound-hook printed %r, which has nowhere to go: %s", line, error.strerror)
-    except ValueError as error:  # an encoding that lacks the character, or a closed file
+    except ValueError as error:  # The encoding does not have the character, or the file is closed.
         log.warning("inbound-hook printed %r, which cannot be shown: %s", line, error)
 
 
@@ -198,8 +200,8 @@ def _log_line(line: str) -> None:
 
 
 async def _feed(stdin: trio.abc.SendStream, body: str) -> None:
-    """A lone surrogate becomes the escape that JSON has for it."""
-    with suppress(trio.BrokenResourceError):  # it does not want to read, which is its right
+    """Write the payload to its standard input. A lone surrogate is written as its JSON escape."""
+    with suppress(trio.BrokenResourceError):  # The command need not read its input.
         await stdin.send_all(body.encode("utf-8", "backslashreplace") + b"\n")
     await stdin.aclose()
 

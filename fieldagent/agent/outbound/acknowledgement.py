@@ -1,7 +1,7 @@
-"""Transmissions on the air, until a station says that it has what is in them.
+"""Transmissions on the air that wait for a station's acknowledgement.
 
-A radio tells nothing of who heard. So each transmission waits for an acknowledgement of each
-Package in it; one of a later transmission shows that an earlier one was missed.
+A radio does not report who received a packet. So each transmission waits for an acknowledgement of
+each Package in it. An acknowledgement of a later transmission shows that an earlier one was missed.
 """
 
 from __future__ import annotations
@@ -17,39 +17,41 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Ack
 
 KNOWN_TO_HEAR = 60.0
-"""Seconds since a station was heard for which somebody counts as listening."""
+"""Seconds after a station was heard for which a station counts as listening."""
 
 
 @dataclass(slots=True)
 class _Awaited:
     pieces: list[Piece]
     missing: set[int]
-    """Packages in it that no station has said to have."""
+    """Packages in it that no station has confirmed."""
     over: trio.Event = field(default_factory=trio.Event)
     missed: bool = False
-    """Stations have what was transmitted after it, or answered its round without it."""
+    """True if stations have a later transmission, or answered its round without it."""
     left: bool = False
-    """Its round has been transmitted: an answer tells all that has come of it."""
+    """True if its round has been transmitted, so that an answer shows everything that arrived."""
 
 
 class AwaitedAcks:
-    """By the transmission's number; a later transmission has a higher one."""
+    """Expected acknowledgements by the transmission's number; a later transmission has a higher
+    number.
+    """
 
     def __init__(self) -> None:
         self._awaited: dict[int, _Awaited] = {}
         self._heard_at = -inf
 
     def expect(self, number: int, pieces: Iterable[Piece]) -> None:
-        """Expect the acknowledgement of a packet, by its number, for what it carries."""
+        """Expect the acknowledgements of a packet, by its number, for its content."""
         pieces = list(pieces)
         self._awaited[number] = _Awaited(pieces, {piece.sequence for piece in pieces})
 
     def drop(self, number: int) -> None:
-        """Drop a transmission: nobody waits for its acknowledgement any more."""
+        """Drop a transmission whose acknowledgement is no longer needed."""
         self._awaited.pop(number, None)
 
     async def acknowledged(self, number: int) -> bool:
-        """Wait until a station has all of it; False once it is known to have been missed."""
+        """Wait until a station has all of it. Return False once it is known to have been missed."""
         awaited = self._awaited.get(number)
         if awaited is None:
             return True
@@ -58,11 +60,11 @@ class AwaitedAcks:
         return not awaited.missed
 
     def note_heard(self) -> None:
-        """Note that a station is there."""
+        """Record that a station is in range."""
         self._heard_at = trio.current_time()
 
     def hear(self, sequence: int, ack: Ack) -> bool:
-        """Note what a station says that it has. False when no transmission waits for it."""
+        """Apply a station's acknowledgement. Return False if no transmission waits for it."""
         with_it = [
             (number, awaited, piece)
             for number, awaited in self._awaited.items()
@@ -80,7 +82,7 @@ class AwaitedAcks:
         return last > 0
 
     def somebody_listens(self) -> bool:
-        """Return whether anybody has acknowledged within KNOWN_TO_HEAR seconds."""
+        """Return True if a station was heard within KNOWN_TO_HEAR seconds."""
         return trio.current_time() - self._heard_at < KNOWN_TO_HEAR
 
 

@@ -1,4 +1,4 @@
-"""What a Package of somebody who has a budget may cost, and on which channels it goes by that."""
+"""Chooses the channels that a sender's budget can pay for a Package."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from fieldagent.wire.sms_frame import ENVELOPE_BYTES
 
 
 class SpendingLimits(NamedTuple):
-    """What the writer of a Package may spend."""
+    """Limits on the cost of a sender's Package."""
 
     refused: str
-    """Why nothing that costs, for people; empty where they may."""
+    """Reason, for people, why channels that cost are not allowed; empty if they are."""
     left: int
-    """Credits of this day, of `per_day`."""
+    """Remaining credits of today, out of `per_day`."""
     per_day: int
     limit: str
-    """What sets that limit, for people, after "of 9 that"."""
+    """Source of that limit, for people; it follows "of 9 that"."""
     has_sms: bool
-    """Whether what goes over Cellular may leave by SMS."""
+    """True if Packages on Cellular may leave by SMS."""
 
 
 class Affordable(NamedTuple):
     package: Package
-    """On the channels that it may take; on none at all where `withheld` has each."""
+    """The Package with its allowed channels; without any if `withheld` contains all."""
     withheld: dict[str, str]
-    """The others, each with why."""
+    """The other channels, each with the reason."""
     price: int
-    """Credits, and SMS."""
+    """Credits and SMS together."""
 
     @property
     def goes(self) -> bool:
-        """Return whether a channel is left that it may go by."""
+        """Return True if at least one channel is allowed."""
         return self.package.channels is None or bool(self.package.channels)
 
     @property
     def why(self) -> str:
-        """Return why it may not take the others, each by name; empty where it may take all."""
+        """Return the reasons for the other channels, by name; empty if all are allowed."""
         return "; ".join(f"{channel}: {reason}" for channel, reason in self.withheld.items())
 
 
@@ -52,8 +52,9 @@ def affordable(
     now: float,
     limits: SpendingLimits,
 ) -> Affordable:
-    """Return the Package on the channels that what is left pays for, those withheld, each with why,
-    and the price. `now` is Unix time."""
+    """Return the Package with the channels that the budget can pay, the other channels with their
+    reasons, and the price. `now` is Unix time.
+    """
     price = 0
     withheld: dict[str, str] = {}
     estimates = costs(package, outboxes, now)
@@ -76,7 +77,9 @@ def affordable(
 
 
 def _price(channel: Channel, cost: Cost, *, has_sms: bool) -> int:
-    """Return credits, of 50 bytes where bytes are paid for, and SMS; 0 of what costs none."""
+    """Return the price in credits or SMS; bytes are converted to credits of 50. Return 0 if it
+    costs nothing.
+    """
     if channel is Channel.SATELLITE:
         return -(-cost.bytes // CREDIT_BYTES) if cost.by_bytes else cost.credits
     if channel is Channel.CELLULAR and has_sms:

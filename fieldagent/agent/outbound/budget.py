@@ -1,4 +1,4 @@
-"""What a channel has cost today, and what it may cost still. A day is one of UTC."""
+"""A channel's cost of today, and its remaining budget. Days are UTC days."""
 
 from __future__ import annotations
 
@@ -15,27 +15,24 @@ from fieldagent.wire.credit import CREDIT_BYTES, CREDITS, Tariff
 
 DAY = 86_400
 SOS_RESERVE = 10
-"""Credits of a day that are kept for an SOS where the settings do not say, but half of them at the
-most."""
+"""Default credits per day that are kept for an SOS; at most half of the day's credits."""
 
 
 def utc_day(unix: float) -> str:
-    """Return the day of a Unix time as ISO 8601 has it, under which the journal books what was
-    spent."""
+    """Return the UTC date of a Unix time in ISO 8601, under which the journal books costs."""
     return datetime.fromtimestamp(unix, UTC).date().isoformat()
 
 
 def until_midnight(unix: float) -> float:
-    """Return the seconds until the next day, with its new budget, begins."""
+    """Return the seconds until the next day, when the budget is renewed."""
     return DAY - unix % DAY
 
 
 def day_at(known: BudgetDay | None, lived: float, clock: LivedTime) -> BudgetDay:
-    """Return the day whose budget is spent at that lived time; `known` is the last that was.
+    """Return the budget's day at that elapsed time; `known` is the last day in use.
 
-    While nobody is trusted to know the time, a day lasts 24 hours of lived time, whatever the clock
-    is set to. What was spent in such a day counts for the one that a trusted clock shows then, if
-    it had not ended.
+    While no trusted clock is known, a day lasts 24 hours of elapsed time, whatever the clock is set
+    to. When a trusted clock then shows the day, costs of the current such day count for it.
     """
     unix = clock.date(lived)
     trusted = bool(clock.source())
@@ -54,20 +51,20 @@ def day_at(known: BudgetDay | None, lived: float, clock: LivedTime) -> BudgetDay
 
 
 def credits_from_to(spent: Spent) -> str:
-    """Return the credits in words: `12`, or `12 to 24` where some of them may have been paid."""
+    """Return the credits in words: `12`, or `12 to 24` if some may have been spent."""
     known = spent.credits
     return f"{known} to {known + spent.doubtful}" if spent.doubtful else str(known)
 
 
 def sos_reserve(limit: int | None, wanted: int | None) -> int:
-    """Return the credits of a day that are kept for an SOS, by what the settings say of both."""
+    """Return the credits of a day that are kept for an SOS, from both settings."""
     if limit is None:
         return 0
     return min(limit, wanted) if wanted is not None else min(SOS_RESERVE, limit // 2)
 
 
 class DayLimit(NamedTuple):
-    """What a day may cost, in a tariff's units, and what of it is kept for an SOS."""
+    """A day's limit in the tariff's units, and the part that is kept for an SOS."""
 
     limit: int | None = None
     reserve: int = 0
@@ -77,17 +74,16 @@ NO_LIMIT = DayLimit()
 
 
 def bytes_limit(limit: int | None, reserve: int | None) -> DayLimit:
-    """Return that of a modem whose bytes are paid for; `reserve` is in credits of 50 bytes."""
+    """Return the limit for a modem that is billed by bytes; `reserve` is in credits of 50 bytes."""
     wanted = (SOS_RESERVE if reserve is None else reserve) * CREDIT_BYTES
     most = None if limit is None else limit if reserve is not None else limit // 2
     return DayLimit(limit, 0 if most is None else min(most, wanted))
 
 
 class Budget:
-    """One channel's. `clock` is the journal's.
+    """Daily budget of one channel. `clock` is the journal's.
 
-    `limits` holds what a day may cost by the tariff's unit; `tariff` returns what messages cost by
-    now.
+    `limits` contains a day's limit by the tariff's unit; `tariff` returns the current tariff.
     """
 
     def __init__(
@@ -106,7 +102,7 @@ class Budget:
         self._tariff = tariff
 
     def spent(self) -> Spent:
-        """Return the bytes and credits of today, and those that may have been paid."""
+        """Return today's bytes and credits, and the credits that may have been spent."""
         return spending.spent_on(self._journal, self._name, self.today())
 
     @property
@@ -120,12 +116,12 @@ class Budget:
     def left(
         self, *, urgent: bool = False, mailbox: bool = False, half: bool = False
     ) -> int | None:
-        """Return what may still be spent today, in the tariff's units; None without a budget.
+        """Return the rest of today's budget in the tariff's units; None without a budget.
 
-        `urgent` may use the reserve. A check of the `mailbox` leaves half of the day's credits to
-        what the kit itself has to say; an `urgent` one, for the answer to an SOS, half of the
-        reserve, and so does an `urgent` one of which `half` is asked: an SOS of others. What may
-        have been paid counts as paid: a budget is what the bill may come to.
+        `urgent` includes the reserve. A check of the `mailbox` leaves half of the day's credits for
+        the kit's own messages. An `urgent` check, for the answer to an SOS, leaves half of the
+        reserve. `urgent` with `half`, for other people's SOS, does so too. Costs that are in doubt
+        count as spent, because the budget limits the highest possible bill.
         """
         if self._limit is None:
             return None
@@ -137,12 +133,14 @@ class Budget:
         return max(0, self._limit - kept - used)
 
     def affordable(self, capacity: int, *, urgent: bool = False, half: bool = False) -> int:
-        """Return how many bytes of `capacity` what is left pays for."""
+        """Return the part of `capacity`, in bytes, that the budget can pay."""
         left = self.left(urgent=urgent, half=half)
         return capacity if left is None else min(capacity, self._tariff().affordable(left))
 
     def in_words(self) -> str:
-        """Return what is spent, for people."""
+        """Return a sentence for people: today's budget is spent, how much of it, and when it
+        renews.
+        """
         kept = f", {self._reserve} of them kept for an SOS" if self._reserve else ""
         by_bytes = self._tariff().unit == "byte"
         bytes_spent = f"{self.spent().bytes} of {self._limit} bytes"
@@ -152,8 +150,9 @@ class Budget:
         return f"the budget of today is spent: {spent}{kept}; {self._renewal()}"
 
     def _renewal(self) -> str:
-        """Return when there is a new budget, the same wherever it is told: beside it stands no
-        other time."""
+        """Return the time of the next budget in words. It does not depend on the present time, so
+        that the text stays the same.
+        """
         clock = self._journal.clock
         if clock.source():
             return "it is renewed at 00:00 UTC"
@@ -161,7 +160,9 @@ class Budget:
         return f"it is renewed at {moment:%H:%M} UTC, by a clock that nobody is known to have set"
 
     def book(self, spent: Spent, day: BudgetDay | None = None) -> Operation[None]:
-        """Book it under today, or a day before, in the commit of what it was spent for."""
+        """Return the operation that books a cost under today, or an earlier `day`, in the commit of
+        its cause.
+        """
         return spending.spend(self._name, day or self.today(), spent)
 
     def renews_in(self) -> float:
@@ -172,5 +173,5 @@ class Budget:
         return self.today().since + DAY - now
 
     def today(self) -> BudgetDay:
-        """Return the day of the budget that it is now, in UTC."""
+        """Return the budget's current day, in UTC."""
         return day_at(spending.known_day(self._journal), self._clock(), self._journal.clock)

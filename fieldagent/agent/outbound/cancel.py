@@ -1,4 +1,4 @@
-"""Takes back what has not left: one Package, all that waits but an SOS, or an SOS."""
+"""Cancels Packages that have not left: one, all waiting except an SOS, or an SOS."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fieldagent.package.package import Channel, Status
 from fieldagent.system import waits
 
 SETTLED_WITHIN = 120.0
-"""Seconds that a transmission under way may take, at the longest."""
+"""Longest time in seconds that a transmission may still take."""
 BY_CALL = "by a call"
 CANCELED = Leg(Status.CANCELED, BY_CALL)
 SLICE = 400
-"""Packages that are canceled in one commit: some milliseconds."""
+"""Packages that are canceled in one commit, which takes some milliseconds."""
 
 
 class Cancellation:
@@ -32,18 +32,18 @@ class Cancellation:
         endings: Endings,
         resumed: trio.Event | None = None,
     ) -> None:
-        """`resumed` is set once all that waited before is in the queues again."""
+        """`resumed` is set once all earlier Packages are in the queues again."""
         self._journal = journal
         self._queues = queues
         self._endings = endings
         self._resumed = resumed
 
     async def cancel(self, id_: int, channel: Channel | None = None) -> Standing:
-        """Withdraw it from one channel or all, and tell how it stands then.
+        """Withdraw a Package from one channel or all, and return its state.
 
-        What a modem is transmitting at this moment is not recalled: its end is awaited for as long
-        as a session may take. After that the status is None, and the cancel holds all the same.
-        Raises UnknownPackage.
+        A transmission in progress is not recalled: its end is awaited for as long as a session may
+        take. After that the status is None, and the cancellation still applies. Raises
+        UnknownPackage.
         """
         stands = standing(self._journal, id_)
         if stands.status is None:
@@ -52,24 +52,26 @@ class Cancellation:
         return standing_of(self._journal, stands.sequence)
 
     def may_have_left(self, number: int) -> bool:
-        """Return whether anything of that incident may be on its way, or somebody has it."""
+        """Return True if any item of that incident may be on its way, or has arrived."""
         of_it = {*incident.items(self._journal, number)}
         if any(of_it & queue.taken() for queue in self._queues.values()):
             return True
         return any(history.may_have_left(self._journal, each) for each in of_it)
 
     async def call_off(self, number: int) -> list[trio.Event]:
-        """End the open incident: what of it has not left is withdrawn, nothing is repeated any
-        more. Return what is set once it is known of the rest whether it left."""
+        """End the open incident: its items that have not left are withdrawn, and the repeats stop.
+        Return events that are set once it is known if the other items left.
+        """
         if any(each.number == number for each in incident.all_open(self._journal)):
-            # Else the word of it has ended it, in its own commit.
+            # Otherwise the cancellation message has already ended it, in its own commit.
             await self._end(number)
-        # From here on nothing joins it.
+        # From here on, new items cannot join it.
         return await self._take_out(incident.items(self._journal, number), None)
 
     async def _call_off_unsaid(self, sequence: int) -> None:
-        """Of an incident nothing is left where all its Packages were canceled before they left. One
-        that somebody may have is called off as a whole, and they are told."""
+        """End an incident whose Packages were all canceled before they left. An incident that may
+        be known elsewhere is canceled as a whole, with a message.
+        """
         number = incident.incident_of(self._journal, sequence)
         if number is None:
             return
@@ -85,10 +87,10 @@ class Cancellation:
         await self._journal.commit(lambda db: incident.call_off(db, number, now))
 
     async def clear(self, channel: Channel | None = None) -> int:
-        """Cancel everything that waits now but an open SOS, which is called off as a whole; tells
-        how many Packages that were.
+        """Cancel all waiting Packages except an open SOS, which can only be canceled as a whole.
+        Return their number.
 
-        In slices, each a commit: an SOS that comes meanwhile is not held up.
+        It uses a commit for each batch, so that an SOS that arrives meanwhile is not delayed.
         """
         await self._all_is_back()
         waiting = {key: None for queue in self._of(channel) for key in queue.waiting()}
@@ -96,7 +98,7 @@ class Cancellation:
             for sequence in incident.items(self._journal, each.number):
                 waiting.pop(sequence, None)
         sequences = list(waiting)
-        # The newest first: they are the last of their heaps, which need not be swept then.
+        # Start with the newest: they are at the ends of the heaps, which then need no sweep.
         sequences.reverse()
         for begin in range(0, len(sequences), SLICE):
             await self._take_out(sequences[begin : begin + SLICE], channel)
@@ -110,8 +112,9 @@ class Cancellation:
         await settled(await self._take_out(sequences, channel))
 
     async def _take_out(self, sequences: list[int], channel: Channel | None) -> list[trio.Event]:
-        """Take out what waits: it has ended once this returns. The events that come back tell when
-        the end of the rest is known."""
+        """Take out the waiting Packages; they have ended when this returns. The returned events are
+        set when the end of those in flight is known.
+        """
         await self._all_is_back()
         canceled: list[EndedLeg] = []
         in_flight: list[trio.Event] = []
@@ -128,7 +131,7 @@ class Cancellation:
 
 
 async def settled(in_flight: Iterable[trio.Event], within: float = SETTLED_WITHIN) -> None:
-    """Wait until the end of these is known, for as long as a session may take, or less."""
+    """Wait until the end of these is known, at most for `within` seconds."""
     with waits.move_on_after(within):
         for each in in_flight:
             await each.wait()

@@ -1,8 +1,8 @@
-"""How much of an item one transmission holds, and how the item is cut where it needs several.
+"""Space for an item in one transmission, and the cutting of larger items.
 
-On the air a part of each packet is kept for what is said beside the item: where a station asks for
-the hub, where the item is another's that goes once more, where a round of fragments ends. Whoever
-repeats an item cuts it as its sender did, so nothing here depends on who cuts.
+On the air a part of each packet is reserved for accompanying entries: a request to the hub, the
+mark of a repeated item, or the end of a round of fragments. A station that repeats an item cuts it
+as its sender did, so the result must not depend on the station.
 """
 
 from __future__ import annotations
@@ -16,47 +16,49 @@ from fieldagent.wire.fragments import COUNT_MAX, cut, guarded, split
 from fieldagent.wire.tag import TAG_BYTES
 
 ACK_BYTES = 28
-"""Of an Ack in an envelope at most, beside its bitmap and a tag: two stations of 5 bytes each."""
+"""Largest Ack in an envelope in bytes, without its bitmap and a tag: two stations of 5
+bytes each."""
 MARK_BYTES = 8
-"""Of a RelayRequest, and of a Source, beside their stations. Whoever repeats an item or is asked to
-has a number about as long as its sender's; where it is longer, the request stays out."""
+"""Bytes of a RelayRequest and a Source, without their station numbers. Other stations' numbers are
+about as long as the sender's; if they are longer, the request is left out."""
 SHORT_COUNT = 23
-"""Fragments up to which index and count take a byte each."""
+"""Number of fragments up to which index and count take a byte each."""
 SHORT_BYTES = 23
-"""A slice up to which its head takes one byte."""
+"""Size of a fragment payload up to which its header takes one byte."""
 
 
 class TooLarge(Exception):
-    """The item needs more fragments than may be; the text is for people."""
+    """The item needs more fragments than allowed; the text is for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
     size: int
-    """Most bytes of a transmission."""
+    """Largest transmission, in bytes."""
     tagged: bool
     shared: bool = False
-    """It goes on the air, where others repeat it."""
+    """True if it is sent on the air, where other stations repeat it."""
 
     @property
     def _free(self) -> int:
         return self.size - (TAG_BYTES + 1 if self.tagged else 0)
 
     def whole(self, origin: int) -> int:
-        """Return the bytes up to which the envelope of an item of `origin` goes whole: counted
-        without a tag, and as if its sender were the peer itself."""
-        # An envelope of one's own tells the origin 0, and in the short form, of satellite, none.
+        """Return the largest envelope, in bytes, that carries an item of `origin` unfragmented:
+        without a tag, and as if its sender were the peer itself.
+        """
+        # Our own envelope contains the origin 0; in satellite's short form it contains none.
         more = _width(origin) - (self.shared or not origin)
         return self._free - self._kept(origin) - more
 
     def filled(self, origin: int) -> int:
-        """Return the bytes up to which others join an item."""
+        """Return the size in bytes up to which other entries join an item."""
         return self.size - self._kept(origin)
 
     def _kept(self, origin: int) -> int:
         if not self.shared:
             return 0
-        # A tenth is for answers.
+        # A tenth is reserved for answers.
         return max(MARK_BYTES - 1 + 2 * _width(origin), self.size // 10)
 
     def cut(self, entry: Entry, origin: int) -> list[Fragment]:
@@ -77,10 +79,12 @@ class Capacity:
         raise TooLarge(f"{len(whole)} bytes are too many for packets of {self.size} bytes")
 
     def _count_max(self) -> int:
-        """One Ack tells all that has come of an item, in one packet."""
+        """Return the most fragments of an item; one Ack in one packet must be able to list them
+        all.
+        """
         return min(COUNT_MAX, 8 * (self._free - ACK_BYTES))
 
 
 def _width(number: int) -> int:
-    """Bytes of a whole number."""
+    """Return the encoded size of an integer in bytes."""
     return len(cbor2.dumps(number))

@@ -1,4 +1,4 @@
-"""What each channel takes in one transmission, and what it leaves to us."""
+"""Limits and properties of each channel."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from fieldagent.wire.sbd import MO_BYTES
 @dataclass(frozen=True, slots=True)
 class ChannelLimits:
     size: int
-    """Most bytes of one transmission."""
+    """Largest transmission, in bytes."""
     fill: int
-    """Bytes up to which a transmission is filled with what waits: an SOS in it goes no slower."""
+    """Bytes up to which waiting entries fill a transmission. An SOS in it is not slowed down by
+    this size."""
     tariff: Tariff
     authentic: bool = False
-    """The link itself proves who the peer is: no message bears a tag."""
+    """True if the link itself authenticates the peer, so that messages have no tag."""
     confirms: bool = False
-    """The link itself tells the peer what is stored: no receipts are owed."""
+    """True if the link itself confirms stored items, so that no receipts are needed."""
     packs_text: bool = False
-    """Who is at its other end reads packed text, and each byte costs."""
+    """True if the receiver reads packed text, and each byte costs."""
     companions: int = 32
-    """How many further Packages are looked at to fill up one transmission."""
+    """Most further Packages that are considered for filling one transmission."""
     shared: bool = False
-    """Everybody in earshot hears a transmission, and answers with one of their own."""
+    """True if all stations in range receive a transmission, and answer with their own."""
 
 
 LIMITS = {
@@ -35,11 +36,12 @@ LIMITS = {
     Channel.CELLULAR: ChannelLimits(*IP_CARRIAGE, authentic=True, confirms=True),
     Channel.RADIO: ChannelLimits(AIR_BYTES, AIR_BYTES_MAX, FREE, confirms=True, shared=True),
 }
-"""Of each channel at first; a satellite modem that takes something else tells so (`Outbox.fit`)."""
+"""Limits of each channel at first; a satellite modem with other limits reports them
+(`Outbox.fit`)."""
 
 
 def price(tariff: Tariff, size: int) -> Spent:
-    """Return what a transmission of so many bytes costs: credits, or the bytes that are billed."""
+    """Return the cost of a transmission of that many bytes: credits, or the billed bytes."""
     if not tariff.booked:
         return Spent(size)
     if tariff.unit == "byte":

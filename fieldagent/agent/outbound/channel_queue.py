@@ -1,8 +1,9 @@
-"""What one channel has to send: the Packages that wait, and those in flight. Decides, and waits.
+"""Queue of one channel: the waiting Packages, and those in flight. It decides and waits, but does
+no I/O.
 
 A Package is here from `add` until it ends. It waits, is taken into a transmission (`take`,
-`depart`), and is then `finished`, or waits again (`put_back`). Whoever ends it here records that in
-the journal: the endings that these methods return are decided, and not yet written down.
+`depart`), and is then `finished`, or waits again (`put_back`). The caller that ends it here must
+record that in the journal: the endings that these methods return are decided but not stored.
 """
 
 from __future__ import annotations
@@ -30,41 +31,44 @@ REPLACED = Leg(Status.COLLAPSED, "replaced by a newer Package")
 
 class Withdrawn(NamedTuple):
     out: list[int]
-    """Packages that are not here any more; that they ended is to be written down."""
+    """Packages that were removed; the caller must record their end."""
     in_flight: list[trio.Event]
-    """Of each that is in flight, set once that is over."""
+    """Events for those in flight, each set when its transmission is over."""
 
 
 class ChannelQueue:
-    """Times are trio's. `doubtful` is what an earlier run of the program began to transmit and
-    never settled: it counts as in flight, under the number 0, also where it holds words to the peer
-    alone. None: there is nothing of that."""
+    """Queue of one channel. Times are by trio's clock. `doubtful` is the content of a transmission
+    that an earlier run began and did not settle. It counts as in flight under the number 0, even
+    if it contains no Package. None means that there is no such transmission.
+    """
 
     def __init__(self, channel: Channel, doubtful: Sequence[Piece] | None = None) -> None:
         self.channel = channel
         self.limits = LIMITS[channel]
         self.bursts = Bursts()
         self.gathering: set[int] = set()
-        """Packages that wait for others to go with; some may have ended since."""
+        """Packages that wait for others to share a message; some may have ended since."""
         self.tried: set[int] = set()
-        """Packages that were tried in vain; some may have ended since."""
+        """Packages with a failed attempt; some may have ended since."""
         self.alone: set[int] = set()
-        """Packages that travel alone, since a transmission that held them was refused."""
+        """Packages that are sent alone, because a transmission with them was refused."""
         self.in_flight: dict[int, list[Piece]] = {} if doubtful is None else {0: list(doubtful)}
-        """By the transmission's number."""
+        """Packages in flight, by the transmission's number."""
         self.held_kinds: set[str] = set()
-        """Kinds of what is posted that wait here until they are resumed; no SOS is one."""
+        """Kinds of posted Packages that are held back until they are resumed; an SOS is never held
+        back."""
         self.held: set[int] = set()
-        """Packages that wait for that."""
+        """Packages that are held back."""
         self.changed = trio.Event()
-        """Set when something was added or settled, and then replaced."""
+        """Set when a Package was added or settled, and then replaced."""
         self._queue = Queue()
         self._withdrawn: dict[int, tuple[trio.Event, str]] = {}
-        """Packages in flight that are to go no further: what is set once they are down, and why."""
+        """Packages in flight that must not be sent again: the event to set when they are back, and
+        the reason."""
         self._failed: list[EndedLeg] = []
-        """What `next_expired` has not told yet."""
+        """Endings that `next_expired` has not returned yet."""
         self._expiry = inf
-        """When `next_expired` looks again."""
+        """Time when `next_expired` looks again."""
         self._sooner = trio.Event()
 
     def __contains__(self, sequence: int) -> bool:
@@ -74,16 +78,17 @@ class ChannelQueue:
         return len(self._queue)
 
     def wake(self) -> None:
-        """Wake who waits for something to send: there is news."""
+        """Wake the tasks that wait for something to send."""
         self.changed.set()
         self.changed = trio.Event()
 
-    # What the agent does with it.
+    # For the agent.
 
     @contextmanager
     def replacing(self, package: Package) -> Iterator[list[int]]:
-        """Hold the sequences that a Package is going to replace, and yield them. None of them
-        leaves in this block, and those that it has not replaced by the end wait again."""
+        """Hold the sequences that a Package will replace, and yield them. They do not leave inside
+        this block. Those that were not replaced at its end wait again.
+        """
         held = self._queue.hold(package.collapse_key, sos=package.sos)
         try:
             yield held
@@ -94,10 +99,10 @@ class ChannelQueue:
                 self.wake()
 
     def add(self, accepted: Accepted, life: float | None, delay: float = 0.0) -> list[int]:
-        """Queue it for `life` seconds (None: for ever), to leave after `delay` seconds at the
-        earliest.
+        """Queue a Package for `life` seconds (None: forever), to leave after at least `delay`
+        seconds.
 
-        The sequences that it replaces come back, and are forgotten here.
+        Return the sequences that it replaces, which are removed here.
         """
         package, sequence = accepted.package, accepted.sequence
         now = trio.current_time()
@@ -119,7 +124,7 @@ class ChannelQueue:
             newest_first=gathers,
         )
         if self.held.intersection(replaced):
-            # It has got the place of one that was held, and need not be of its kind.
+            # It replaced a held Package but may be of a kind that is not held: release it.
             self.held.difference_update(replaced)
             self.hasten(sequence)
         if expires < self._expiry:
@@ -128,19 +133,20 @@ class ChannelQueue:
         return replaced
 
     def waiting(self) -> list[int]:
-        """List every Package that is here, those in flight among them."""
+        """Return all Packages in the queue, including those in flight."""
         return self._queue.keys()
 
     def hasten(self, *sequences: int) -> None:
-        """Let these wait no longer for a cheaper channel, or for their next try."""
+        """Let these wait no longer for a cheaper channel, or for their retry."""
         for sequence in sequences:
             if sequence not in self.held:
                 self._queue.hasten(sequence)
         self.wake()
 
     def withdraw(self, sequences: Iterable[int], why: str, *, arrived: bool = False) -> Withdrawn:
-        """Take out those that are here, as they have arrived by another channel or are not wanted
-        any more. What is in flight goes no further."""
+        """Remove these Packages, because they arrived over another channel or are no longer wanted.
+        Those in flight are not sent again.
+        """
         in_flight = self._queue.taken()
         withdrawn = Withdrawn([], [])
         for sequence in sequences:
@@ -155,8 +161,9 @@ class ChannelQueue:
         return withdrawn
 
     async def next_expired(self) -> list[EndedLeg]:
-        """Wait until some have outlived their time, or failed for another reason; they are
-        forgotten here."""
+        """Wait until Packages have expired, or failed for another reason, and return their endings.
+        They are removed here.
+        """
         while True:
             self._sooner = trio.Event()
             now = trio.current_time()
@@ -171,10 +178,12 @@ class ChannelQueue:
             with trio.move_on_at(self._expiry):
                 await self._sooner.wait()
 
-    # What packing and the driver do with it.
+    # For packing and the driver.
 
     def foremost(self, now: float) -> int | None:
-        """Return what goes next: of a Package that is under way another fragment may."""
+        """Return the next Package to send, which may be one with more fragments in a running burst;
+        None if there is none.
+        """
         keys = [
             sequence
             for sequence in self.bursts.open()
@@ -186,30 +195,35 @@ class ChannelQueue:
         return min(keys, key=self._queue.place, default=None)
 
     def is_urgent(self, sequence: int) -> bool:
-        """Return whether it has the priority of an SOS. Raises KeyError where it does not wait."""
+        """Return True if it has the priority of an SOS. Raises KeyError if it does not wait."""
         return -self._queue.place(sequence)[0] >= SOS_PRIORITY
 
     def is_sos_of_others(self, sequence: int) -> bool:
         """Return True for an SOS that the kit's own people did not raise. Raises KeyError if it
-        does not wait."""
+        does not wait.
+        """
         return -self._queue.place(sequence)[0] == SOS_PRIORITY
 
     def next_change(self, now: float) -> float:
-        """Return when another may become due, or expires."""
+        """Return the time when another Package becomes due or expires."""
         return self._queue.next_change(now)
 
     def take(self, now: float, *, under_way: bool) -> int | None:
-        """Take the foremost of what waits; with `under_way` a further fragment counts, too."""
+        """Take the first waiting Package; with `under_way`, also one with more fragments in a
+        running burst.
+        """
         key = self.foremost(now) if under_way else None
         return key if key in self.bursts else self._queue.take(now)
 
     def leave(self, sequence: int) -> None:
-        """Leave one that was taken, and does not fit, to wait in its old place."""
+        """Put back a Package that was taken but does not fit, in its old place."""
         if sequence not in self.bursts:
             self._queue.put_back(sequence)
 
     def finish(self, sequence: int, leg: Leg | None = None, *, arrived: bool = False) -> None:
-        """Remove one that ended here. With a leg `next_expired` tells that it did, and how."""
+        """Remove a Package that ended here. If `leg` is given, `next_expired` returns its
+        ending.
+        """
         if leg is not None:
             self._failed.append(EndedLeg(sequence, self.channel, leg))
             self._sooner.set()
@@ -219,7 +233,7 @@ class ChannelQueue:
         self.held.discard(sequence)
 
     def ends(self, sequences: Iterable[int]) -> list[EndedLeg]:
-        """Return those of the Packages in flight that `put_back` would end, as things stand now."""
+        """Return the endings that `put_back` would cause now for these Packages in flight."""
         legs: dict[int, Leg] = {}
         for sequence in sequences:
             if sequence in self._withdrawn and sequence in self._queue:
@@ -229,13 +243,14 @@ class ChannelQueue:
         return [EndedLeg(sequence, self.channel, leg) for sequence, leg in legs.items()]
 
     def put_back(self, sequence: int, due: float) -> EndedLeg | None:
-        """Put back one that was not sent, or not all of it: it waits until `due`, unless it was
-        withdrawn or replaced meanwhile. Return its end where that ends it."""
+        """Put back a Package that was not sent, or not completely: it waits until `due`. If it was
+        withdrawn or replaced meanwhile, return its ending.
+        """
         (ended,) = self.ends([sequence]) or (None,)
         if ended is not None and ended.leg is not REPLACED:
             self.finish(sequence)
         elif sequence in self._queue:
-            # A newer one that replaces it gets its place.
+            # A newer Package that replaces it gets its place.
             waits = sequence in self.held and not self._queue.is_superseded(sequence)
             self._queue.put_back(sequence, inf if waits else due)
             self.tried.add(sequence)
@@ -245,18 +260,21 @@ class ChannelQueue:
         return self._queue.taken()
 
     def landed(self, sequences: Iterable[int]) -> None:
-        """Note that these are in flight no more, unless another fragment is, or its end is being
-        written."""
+        """Record that these are no longer in flight, unless another fragment is, or the end is
+        still being stored.
+        """
         for sequence in sequences:
             if sequence in self._withdrawn and sequence not in self._queue.taken():
                 self._withdrawn.pop(sequence)[0].set()
-        # One whose time ran out while it was taken ends now.
+        # A Package that expired while it was taken ends now.
         self._sooner.set()
         self.wake()
 
 
 def _priority(accepted: Accepted) -> int:
-    """Return the place in the queue: an SOS of the kit's own people goes before one of others."""
+    """Return the priority in the queue: an SOS of the kit's own people goes before one of
+    others.
+    """
     package = accepted.package
     if not package.urgent:
         return package.priority
@@ -264,15 +282,16 @@ def _priority(accepted: Accepted) -> int:
 
 
 def gather(queue: ChannelQueue) -> None:
-    """Let what waits for company go along: something goes."""
+    """Let Packages that wait to share a message join, because a transmission is leaving."""
     for sequence in queue.gathering - queue.held:
         queue._queue.hasten(sequence)
     queue.gathering.clear()
 
 
 def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """Let that kind wait from now on, and these that are of it; what is in flight, once it is
-    back."""
+    """Hold back that kind from now on, and these Packages of it; those in flight are held when they
+    return.
+    """
     queue.held_kinds.add(kind)
     for sequence in sequences:
         if sequence in queue:
@@ -282,7 +301,7 @@ def hold_back(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
 
 
 def let_go(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
-    """Let that kind wait no longer, nor these that are of it."""
+    """Release that kind, and these Packages of it."""
     queue.held_kinds.discard(kind)
     released = queue.held.intersection(sequences)
     queue.held -= released
@@ -290,11 +309,13 @@ def let_go(queue: ChannelQueue, kind: str, sequences: Iterable[int]) -> None:
 
 
 def try_again(queue: ChannelQueue) -> None:
-    """Let what waits for its next try go at once."""
+    """Make the Packages that wait for a retry due at once."""
     tried, queue.tried = queue.tried, set()
     queue.hasten(*tried)
 
 
 def due(queue: ChannelQueue, sequence: int) -> float:
-    """Return when it may leave; long ago where it may at once, or is in flight. trio's clock."""
+    """Return the time when it may leave, by trio's clock; -inf if it may leave at once, or is in
+    flight.
+    """
     return -inf if sequence in queue.taken() else order.due(queue._queue, sequence)

@@ -1,4 +1,4 @@
-"""The check-in that this kit asks the hub for, and how that stands."""
+"""The check-in that this kit requests from the hub, and its state."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fieldagent.package.package import Channel, CheckIn, Package
 from fieldagent.package.reading import KINDS
 
 COLLAPSE_KEY = -1_667_591_278
-"""A newer one takes the place of one that still waits."""
+"""Key by which a newer request replaces a waiting one."""
 TO_HUB = frozenset({Channel.SATELLITE, Channel.CELLULAR})
 
 
 def to_ask(within: int | None, configured: frozenset[Channel]) -> Package | None:
-    """Return what is to be sent; None where no channel leads to the hub."""
+    """Return the Package with the request; None if no channel leads to the hub."""
     channels = configured & TO_HUB
     priority = KINDS["checkIn"].priority
     if not channels:
@@ -24,8 +24,9 @@ def to_ask(within: int | None, configured: frozenset[Channel]) -> Package | None
 
 
 def standing(journal: Journal) -> dict[str, Any] | None:
-    """Return how the check-in stands, as people are told of it; None where nothing is asked, or its
-    end has reached the hub."""
+    """Return the state of the check-in for people; None if there is none, or its end has reached
+    the hub.
+    """
     asked = check_in.asked(journal)
     if asked is None or (asked.within is None and asked.confirmed is not None):
         return None

@@ -1,7 +1,6 @@
-"""Which Package is the newest of each collapseKey. Pure.
+"""Index of the newest Package of each collapseKey. Pure.
 
-An SOS and ordinary Packages are told apart: an SOS replaces either, and yields to another SOS
-alone.
+An SOS replaces an SOS and an ordinary Package; it is replaced only by another SOS.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 Kind = tuple[int, bool]
-"""The collapseKey, and whether its Package is an SOS."""
+"""The collapseKey, and True if its Package is an SOS."""
 
 
 def yields(older: Kind | None, newer: Kind) -> bool:
-    """Return whether a Package of that kind is replaced by a newer one of the other."""
+    """Return True if the newer Package replaces the older."""
     return older is not None and older[0] == newer[0] and newer[1] >= older[1]
 
 
@@ -26,12 +25,12 @@ class CollapseIndex:
             self._newest[kind] = key
 
     def drop(self, kind: Kind | None, key: int) -> None:
-        """Forget a Package that is gone, where it was the newest of its kind."""
+        """Forget a removed Package, if it was the newest of its kind."""
         if kind is not None and self._newest.get(kind) == key:
             del self._newest[kind]
 
     def replaceable(self, kind: Kind | None, taken: Collection[int]) -> list[int]:
-        """Return what a new Package of that kind replaces: nothing that is taken."""
+        """Return the Packages that a new one of that kind replaces, except those that are taken."""
         if kind is None:
             return []
         collapse_key, sos = kind
@@ -39,7 +38,7 @@ class CollapseIndex:
         return [key for key in keys if key is not None and key not in taken]
 
     def newer(self, kind: Kind | None, key: int) -> int | None:
-        """Return the newest that has taken its place meanwhile; None where none has."""
+        """Return the newest Package that has replaced it meanwhile; None if there is none."""
         if kind is None:
             return None
         collapse_key, sos = kind

@@ -1,4 +1,4 @@
-"""What a Package would take on each channel, before anything is queued."""
+"""Cost of a Package on each channel, before it is queued."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Cost(NamedTuple):
-    """What a Package takes on one channel."""
+    """Cost of a Package on one channel."""
 
     parts: int
-    """Messages that carry nothing else; 0 of what the channel cannot carry."""
+    """Number of messages if it is sent alone; 0 if the channel cannot carry it."""
     bytes: int
     credits: int
-    """0 where bytes are paid for."""
+    """0 if the account pays for bytes."""
     left: int | None
-    """What may still be spent today, in credits or bytes; None without a budget."""
+    """Rest of today's budget in credits or bytes; None without a budget."""
     by_bytes: bool = False
-    """The account pays for bytes, and `bytes` are those that are billed."""
+    """True if the account pays for bytes; then `bytes` are the billed ones."""
     cannot: str = ""
-    """Why the channel cannot carry it."""
+    """Reason why the channel cannot carry it; empty if it can."""
 
 
 def costs(
     package: Package, outboxes: Mapping[Channel, ChannelOutbox], now: float
 ) -> dict[Channel, Cost]:
-    """Return what a Package costs on each channel that is configured and not excluded by it. `now`
-    is Unix time."""
+    """Return the cost of a Package on each configured channel that it does not exclude. `now` is
+    Unix time.
+    """
     legs = legs_of(package.channels, frozenset(outboxes))
     stamped = package.stamped(now)
     estimates = {}

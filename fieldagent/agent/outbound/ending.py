@@ -1,7 +1,7 @@
-"""Writes down how Packages end on their channels, and tells everyone whom that concerns.
+"""Stores the ends of Packages on their channels, and notifies those who wait.
 
-Whoever decides an ending hands it to `record`. One commit holds all that it brings with it: the end
-on its own channel, what the other channels need not send any more, and what the caller adds.
+A decided ending is passed to `record`. One commit contains all its consequences: the end on its own
+channel, the Packages that other channels need not send any more, and the caller's addition.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class AgentStopping(Exception):
-    """The agent stops before the Package has ended; it goes on after the next start."""
+    """The agent stops before the Package has ended; the Package continues after the next start."""
 
 
 class Endings:
-    """`queues` are those of the channels that are configured; `clock` is lived time.
+    """Recorder of endings. `queues` are those of the configured channels; `clock` is elapsed time.
 
-    `neighbours` are told on the air when the hub has what we relayed for them. `heard_ends`: that
-    another kit has heard it is enough for a fan-out of `first` or `cheapest`, also where the hub
-    may never get it.
+    `neighbours` are notified on the air when the hub has the items that we relayed for them. With
+    `heard_ends`, reception by another kit is enough to end a fan-out of `first` or `cheapest`, even
+    if the hub may never get the item.
     """
 
     def __init__(
@@ -59,18 +59,20 @@ class Endings:
         self._stopped = False
 
     def fan_out_of(self, package: Package, *, relayed: bool) -> FanOut:
-        """Return what becomes of the other channels once one has it: nothing is paid twice for a
-        neighbour or for what has time, and what is urgent takes every channel."""
+        """Return the fan-out of a Package. A neighbour's item and one that is not urgent are never
+        paid for twice; an urgent one uses every channel.
+        """
         if package.urgent:
             return FanOut.EVERY
         return FanOut.CHEAPEST if relayed or package.by is not None else self._fan_out
 
     async def record(self, ended: Sequence[EndedLeg], also: Operation[None] | None = None) -> None:
-        """Write down that these legs ended; returns once it is on disk. `also` is carried out in
-        the same commit: what left has ended, or has not left."""
+        """Store the ends of these channel deliveries (`Leg`), and return when they are on disk.
+        `also` runs in the same commit.
+        """
         known = self._known(ended)
-        # Before the commit, which may have to wait for room on the disk: none leaves meanwhile. One
-        # that is taken out and not recorded is back in its queue at the next start.
+        # Take them out before the commit, which may wait for space on the disk, so that they do not
+        # leave meanwhile. If the end is not stored, they return to the queue at the next start.
         taken_out = [each for one in ended for each in self._take_out_superfluous(one, known)]
         ended = [*ended, *taken_out]
         note_ends = outbound.end(ended, self.clock())
@@ -80,17 +82,17 @@ class Endings:
         self.tell(ended)
 
     def tell(self, ended: Sequence[EndedLeg]) -> None:
-        """Wake whoever waits for these; they are on disk."""
+        """Wake the callers that wait for these Packages; their ends are on disk."""
         for sequence in {each.sequence for each in ended}:
             self._tell(sequence)
 
     def _known(self, ended: Sequence[EndedLeg]) -> dict[int, Accepted]:
-        """The Packages themselves, where it matters whose they are and what they are."""
+        """Return the Packages themselves, if further actions depend on them."""
         packages: dict[int, Accepted] = {}
         for each in ended:
             if not self._matters(each):
                 continue
-            # Nothing depends on whose a damaged one was.
+            # A damaged Package causes no further actions.
             with suppress(DamagedPackage):
                 package = outbound.package(self._journal, each.sequence)
                 if package is not None:
@@ -98,7 +100,7 @@ class Endings:
         return packages
 
     def _matters(self, ended: EndedLeg) -> bool:
-        """Return whether anything depends on which Package ended so."""
+        """Return True if further actions depend on which Package ended."""
         if ended.leg.status not in (Status.DELIVERED, Status.ERROR):
             return False
         if self._fan_out is not FanOut.EVERY or self._neighbours is not None:
@@ -107,7 +109,7 @@ class Endings:
         return any(ended.sequence in queue for queue in others)
 
     def _dearer(self, channel: Channel) -> list[ChannelQueue]:
-        """Return those that cost more than one over which the hub itself confirms what it has."""
+        """Return the queues that cost more than a channel over which the hub itself confirms."""
         if channel is not Channel.CELLULAR or Channel.SATELLITE not in self._queues:
             return []
         return [self._queues[Channel.SATELLITE]]
@@ -115,8 +117,9 @@ class Endings:
     def _take_out_superfluous(
         self, ended: EndedLeg, known: Mapping[int, Accepted]
     ) -> list[EndedLeg]:
-        """Take out of the other channels what they need not send any more, and return it; where
-        this one failed, they hurry."""
+        """Remove the Package from other channels that need not send it any more, and return those
+        endings. After a failure the other channels send it at once.
+        """
         package = known.get(ended.sequence)
         if package is None or package.package.urgent:
             return []
@@ -135,13 +138,14 @@ class Endings:
         return _take_out(others, ended.sequence, f"delivered over {ended.channel}")
 
     def _ends_as_heard(self, sequence: int) -> bool:
-        """Another kit has it: whether that is the end also of what leads to the hub."""
+        """Return True if reception by another kit also ends the channels to the hub."""
         return self._heard_ends or on_air.is_relayed(self._journal, sequence)
 
     async def note_at_hub(self, sequence: int, *, proved: bool) -> None:
-        """Note that the hub has it, by its own word (`proved`) or by that of who brought it there:
-        what has not left over channels that lead there is withdrawn, and of `every` what costs
-        credits."""
+        """Record that the hub has the item, by its own confirmation (`proved`) or by that of the
+        relaying kit. It is withdrawn from channels to the hub that have not sent it; with the
+        fan-out `every` only from those that cost credits.
+        """
         queues = [queue for name, queue in self._queues.items() if name is not Channel.RADIO]
         if not any(sequence in queue for queue in queues):
             return
@@ -183,14 +187,14 @@ class Endings:
         return standing
 
     def stop(self) -> None:
-        """Let go of everyone who waits for an outcome."""
+        """Release all callers that wait for an outcome."""
         self._stopped = True
         for waiter in self._waiters.values():
             waiter.set()
 
 
 def _take_out(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[EndedLeg]:
-    """Take it out of these; what is in flight ends by itself, and is not tried again."""
+    """Remove the Package from these queues. One in flight ends by itself and is not tried again."""
     return [
         EndedLeg(out, queue.channel, Leg(Status.CANCELED, why))
         for queue in queues

@@ -1,8 +1,8 @@
-"""How long each channel leaves a Package to the cheaper ones, by what they have shown. Pure.
+"""Delay of each channel in favour of cheaper ones, from their past deliveries. Pure.
 
-A channel that delivers in two seconds what it delivers at all needs no head start of two minutes:
-a dearer one begins where waiting longer would save next to nothing. A Package that need not be
-there before some time (`by`) waits for a cheaper way as long as the dearer one is still in time.
+A channel that delivers within two seconds needs no head start of two minutes. So a more expensive
+one starts as soon as a longer wait would save almost nothing. A Package with a deadline (`by`)
+waits for a cheaper channel as long as the more expensive one can still meet the deadline.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ENOUGH = 0.95
-"""Of what the longest wait would deliver more cheaply, or of what would be in time without one."""
+"""Share that is sufficient: of the cheaper deliveries after the longest wait, or of the deliveries
+in time without a wait."""
 MARGIN = 2.0
-"""Of a dearer channel's usual time: something else may go before it, or a try fail."""
+"""Factor on a more expensive channel's usual time, because another Package may go first, or an
+attempt may fail."""
 _ROUNDING = 1e-9
 CHEAPER = "a cheaper channel goes first"
 GATHERS = "it waits for others to share a message with"
@@ -25,9 +27,9 @@ GATHERS = "it waits for others to share a message with"
 
 class Begin(NamedTuple):
     after: float
-    """Seconds from the acceptance of a Package until it may begin on a channel."""
+    """Seconds from the acceptance of a Package until it may start on a channel."""
     why: str = ""
-    """For people; empty where it begins at once."""
+    """Reason for people; empty if it starts at once."""
 
 
 class _Cheaper(NamedTuple):
@@ -42,12 +44,12 @@ def head_starts(
     head_start: float,
     shown: Mapping[Channel, Steps],
 ) -> dict[Channel, Begin]:
-    """Return when each leg that waits may begin.
+    """Return the start of each channel that waits.
 
-    With CHEAPEST each channel has `head_start` seconds before the next dearer one, or less where
-    those before it have `shown` (within how many seconds from its begin each delivers which share;
-    a channel of which too little is known is missing) that they use less. With `by` it is as long
-    as the dearer channel needs for being in time.
+    With CHEAPEST each channel has `head_start` seconds before the next more expensive one, or less
+    if the past deliveries in `shown` allow it. `shown` contains, for each channel with enough data,
+    the share delivered within each number of seconds. With `by` the delay depends on the time that
+    the more expensive channel needs to meet the deadline.
     """
     waits = [channel for channel, leg in legs.items() if leg.status is None]
     begins = dict.fromkeys(waits, Begin(0.0))
@@ -69,7 +71,7 @@ def _begin(
 ) -> Begin:
     usual = len(cheaper) * head_start
     if by is not None and own is not None:
-        # What only a longer wait would show, nobody knows: it is waited for.
+        # The effect of a longer wait is unknown, so it is waited for.
         after, why = _latest(cheaper, own, by), f"{CHEAPER}, and it is in time yet"
     elif by is not None or any(each.steps is None for each in cheaper):
         after, why = usual if by is None else min(usual, by), CHEAPER
@@ -80,7 +82,9 @@ def _begin(
 
 
 def _soonest(cheaper: Sequence[_Cheaper], usual: float) -> float:
-    """Return when those have delivered nearly all that they deliver by the usual time."""
+    """Return the time by which the cheaper channels have delivered nearly everything that they
+    deliver by the usual time.
+    """
     moments = {each.begins + after for each in cheaper for after, _ in each.steps or ()}
     enough = ENOUGH * _delivered(cheaper, usual) - _ROUNDING
     candidates = (at for at in sorted({0.0, *moments}) if _delivered(cheaper, at) >= enough)
@@ -88,8 +92,9 @@ def _soonest(cheaper: Sequence[_Cheaper], usual: float) -> float:
 
 
 def _latest(cheaper: Sequence[_Cheaper], own: Steps, by: float) -> float:
-    """Return the last moment at which it may begin and be in time as often as if it began now,
-    nearly."""
+    """Return the latest start with which the Package is in time nearly as often as with a start
+    now.
+    """
     missed = 1 - _delivered(cheaper, by)
 
     def in_time(begins: float) -> float:
@@ -101,7 +106,7 @@ def _latest(cheaper: Sequence[_Cheaper], own: Steps, by: float) -> float:
 
 
 def _delivered(cheaper: Sequence[_Cheaper], at: float) -> float:
-    """Return which share one of these has delivered by then."""
+    """Return the share that at least one of these channels has delivered by then."""
     missed = 1.0
     for begins, steps in cheaper:
         missed *= 1 - share_within(steps or (), at - begins)

@@ -1,9 +1,11 @@
-"""What is here of each station's items, what others say that they have, and when to say so. Pure.
+"""Summaries ("holdings") of the items that are here from each station: their content, those of
+other stations, and the time to send them. Pure.
 
-A *holding* tells of one station which of its newest numbers are here. It rides in what is sent
-anyway, or goes in a beacon: soon where something lacks here, else ever more seldom (the Trickle
-timer of RFC 6206), and not where others have said as much meanwhile. Who hears that another lacks
-what is here repeats it. An SOS is in no holding: each of those is acknowledged by itself.
+A summary lists which of a station's newest numbers are here. It rides in another packet, or is sent
+in a beacon. A beacon is sent soon if items are missing here, otherwise less and less often (the
+Trickle timer of RFC 6206). It is left out if other stations have sent the same. A station that
+hears that another is missing an item repeats it. A summary never lists an SOS, because each SOS is
+acknowledged separately.
 """
 
 from __future__ import annotations
@@ -19,26 +21,27 @@ from fieldagent.wire.envelope import Ack, Entry, digest_of_slices
 
 STATIONS_MAX = 1000
 CONFIRMS = 16
-"""The newest items that a holding confirms, by the digest of them; of those before it only says
-that they are here."""
+"""Number of the newest items that a summary confirms by their digest; it only lists the
+older ones."""
 INTERVAL_MIN, INTERVAL_MAX = 60.0, 600.0
-"""Seconds from beacon to beacon, after news and in long silence."""
+"""Seconds between beacons: after news, and after a long silence."""
 ASK_AFTER = 40.0
-"""Seconds, half of them more or less, until we say that something lacks here: whoever lacks the
-same and hears it keeps silent."""
+"""Seconds, plus or minus half, until we report that items are missing here. A station that is
+missing the same items and hears the report stays silent."""
 PUT_OFF_MAX = 600.0
-"""Seconds from beacon to beacon in a crowd, at the most, where what they would say rides in what is
-sent anyway."""
+"""Longest time in seconds between beacons in a dense network, if their content rides in other
+packets."""
 SLOWER_MAX = 3.0
-"""How many times as long a beacon waits in a crowd, at the most."""
+"""Largest factor on a beacon's wait in a dense network."""
 ASKS_MAX = 8
-"""Times that we say so of one item in vain: nobody has it any more."""
+"""Unanswered reports of one missing item, after which no station is expected to have it."""
 FRESH = 3600.0
-"""Seconds after the last news of a station in which beacons tell of it; later who comes is told."""
+"""Seconds after the last news of a station in which beacons list it; a station that comes later is
+notified when it arrives."""
 HERE_MAX = 2 * SEVERAL_MAX
-"""Numbers of a station that are known to be here: those that are told, and as many elsewhere."""
+"""Most numbers of a station that are remembered: those that a summary lists, and as many others."""
 RIDES = 3
-"""Holdings that ride in a packet."""
+"""Most summaries that ride in another packet."""
 
 
 @dataclass(slots=True)
@@ -46,40 +49,41 @@ class _OfStation:
     here: dict[int, bytes] = field(default_factory=dict)
     """Numbers with the digests of their items."""
     unsaid: set[int] = field(default_factory=set)
-    """Numbers that are here, and nobody is told: another kit speaks under our number, too."""
+    """Numbers that are here but are not listed, because another kit uses our number too."""
     lacking: dict[int, int] = field(default_factory=dict)
-    """Numbers that somebody has and we lack, and how often we have said so."""
+    """Numbers that another station has and we are missing, each with the number of our reports."""
     told: bool = False
-    """Somebody has said since the last beacon that they have as much."""
+    """True if another station has sent the same since the last beacon."""
     asked: bool = False
-    """Somebody has said that they lack what we do."""
+    """True if another station has reported the same missing items."""
     changed: bool = False
-    """It is otherwise than what we said last."""
+    """True if the summary has changed since we last sent it."""
     asked_at: float = -inf
     fresh_until: float = -inf
-    """Until then beacons tell of it."""
+    """Time until which beacons list this station."""
 
     newest: int = 0
-    """The last of the numbers that are told: `SEVERAL_MAX` of them."""
+    """Highest of the `SEVERAL_MAX` numbers that a summary lists."""
     stands_until: float = -inf
-    """Until then what comes from below those does not move them back. Anybody may have sent the
-    number far ahead that moved them on, or another kit under that station's number."""
+    """Time until which lower numbers do not move the range back. The high number may have been
+    forged, or may come from another kit under that station's number."""
 
     def open(self) -> list[int]:
-        """Return the numbers that we still ask for."""
+        """Return the missing numbers that we still ask for."""
         return [number for number, count in self.lacking.items() if count < ASKS_MAX]
 
     def asks(self) -> bool:
         return bool(self.open())
 
     def told_numbers(self) -> range:
-        """Return the numbers that a holding tells of. What we ask for moves them on until we have
-        asked in vain: that somebody has it is a mere claim."""
+        """Return the range of numbers that a summary lists. Missing numbers move it on only while
+        we ask for them, because another station merely claims to have them.
+        """
         newest = max((self.newest, *self.open()))
         return range(max(0, newest - SEVERAL_MAX) + 1, newest + 1)
 
     def move(self, number: int, now: float) -> None:
-        """Note that this number has come, which moves on the numbers that are told."""
+        """Record that this number has arrived, which moves the range on."""
         if number > self.newest or (number not in self._last() and now >= self.stands_until):
             self.newest = number
         if number in self._last():
@@ -102,7 +106,9 @@ class _OfStation:
 
 
 class Holdings:
-    """`station` is our own. `random` gives a share from 0 to 1. Times are of any one clock."""
+    """Summaries at one station, whose own number is `station`. `random` returns a share from 0 to
+    1. Times are of any one clock.
+    """
 
     def __init__(self, station: int, random: Callable[[], float]) -> None:
         self._station = station
@@ -110,15 +116,15 @@ class Holdings:
         self._stations: dict[int, _OfStation] = {}
         self._interval = INTERVAL_MIN
         self._slower = 1.0
-        """How many times as long a beacon waits."""
+        """Factor on the wait of a beacon."""
         self._due = inf
         self._latest = -inf
-        """Until then the next beacon is put off where what it would say has left otherwise."""
+        """Time until which the next beacon is put off if its content rides in other packets."""
         self._beacon: list[int] = []
-        """Stations of which the beacon is still to tell."""
+        """Stations that the current beacon must still list."""
 
     def note_crowd(self, crowd: int) -> None:
-        """Note that so many are in earshot, and say the same."""
+        """Set the number of stations in range, which send the same summaries."""
         self._slower = min(SLOWER_MAX, max(1.0, crowd / CROWD))
 
     @property
@@ -126,7 +132,7 @@ class Holdings:
         return self._slower > 1
 
     def note(self, station: int, number: int, digest: bytes, now: float) -> None:
-        """Note that this item is here: it came, or it is ours and has left."""
+        """Record that this item is here: it arrived, or it is ours and has left."""
         known = self._of(station)
         if known.here.get(number) == digest:
             return
@@ -139,20 +145,21 @@ class Holdings:
         self._hasten(now, INTERVAL_MIN)
 
     def note_unsaid(self, station: int, number: int) -> None:
-        """Note that this item is here, and nobody is told: it is not asked for."""
+        """Record that this item is here but must not be listed; it is not asked for."""
         known = self._of(station)
         known.lacking.pop(number, None)
         if number not in known.here:
             known.unsaid.add(number)
 
     def load(self, items: Iterable[tuple[int, int, bytes]], now: float) -> None:
-        """Take up what was here before a restart: stations, numbers and digests."""
+        """Restore the items that were here before a restart: stations, numbers and digests."""
         for station, number, digest in items:
             self.note(station, number, digest, now)
 
     def hear(self, holding: Entry, now: float) -> list[int]:
-        """Note what another has said that it has; return the numbers that lack there and are
-        here."""
+        """Take in another station's summary. Return the numbers that are missing there and present
+        here.
+        """
         assert isinstance(holding.content, Ack)
         first, numbers = holding.sequence, {*numbers_of(holding)}
         station = holding.content.station
@@ -162,14 +169,15 @@ class Holdings:
             each for each in numbers - known.here.keys() - known.unsaid if each >= window.start
         }
         if station == self._station:
-            # Of what we never had nobody has anything, but of a journal that was lost.
+            # Other stations cannot have items that we never sent, except from a lost journal.
             fresh.clear()
         if fresh - known.lacking.keys():
             known.lacking |= dict.fromkeys(fresh - known.lacking.keys(), 0)
             known.fresh_until = now + FRESH
             known.forget_old()
             known.asked = False
-            # In a crowd something new lacks every few seconds: a beacon that is near will do.
+            # In a dense network new items are missing every few seconds, so a beacon that is soon
+            # due is enough.
             within = ASK_AFTER * self._slower
             if not self._in_crowd or self._due > now + 1.5 * within:
                 self._due = min(self._due, now + within * (0.5 + self._random()))
@@ -177,18 +185,18 @@ class Holdings:
             known.asked = True
         if numbers.issuperset(each for each in known.here if each >= first and each in window):
             known.told = True
-        # Whose numbers end far below may have left ours behind: it hears of them, and may ask.
+        # A station whose numbers end far below ours may have been left behind: it now hears of ours
+        # and may ask.
         reach = range(first, first + 2 * SEVERAL_MAX)
         return sorted(each for each in known.here if each in reach and each not in numbers)
 
     def digest(self, station: int, number: int) -> bytes | None:
-        """Return the digest of that item, if it is here and one of the newest."""
+        """Return the digest of that item, if it is here and one of the newest; otherwise None."""
         known = self._stations.get(station)
         return None if known is None else known.here.get(number)
 
     def greet(self, now: float, within: float) -> None:
-        """Tell all anew to one who is there, may lack anything, and has heard nothing of what was
-        said."""
+        """Send all summaries again for a station that has returned and heard none of them."""
         for each in self._stations.values():
             each.told = False
             each.fresh_until = max(each.fresh_until, now + INTERVAL_MAX)
@@ -197,11 +205,11 @@ class Holdings:
             self._hasten(now, within)
 
     def due(self) -> float:
-        """Return when the next beacon is."""
+        """Return the time of the next beacon."""
         return self._due
 
     def begin(self, now: float) -> None:
-        """Begin the beacon, which is due, and set when the next one is."""
+        """Begin the beacon that is due, and set the time of the next one."""
         asks = False
         self._beacon, self._latest = [], now + PUT_OFF_MAX
         for number, each in self._stations.items():
@@ -215,8 +223,9 @@ class Holdings:
         self._due = now + waits * (0.5 + 0.5 * self._random()) if lives else inf
 
     def to_tell(self, now: float, *, beside: bool) -> list[int]:
-        """Return the stations of which a packet tells: of the beacon, and `beside` something else
-        of those where news are that nobody has told."""
+        """Return the stations that a packet lists: those of the beacon and, `beside` other content,
+        those with news that have not been sent.
+        """
         known = self._stations
         self._beacon = [n for n in self._beacon if n in known and self._is_news(known[n])]
         stations = self._beacon
@@ -226,7 +235,9 @@ class Holdings:
         return [*stations]
 
     def _rides(self, each: _OfStation, now: float) -> bool:
-        """In a crowd not what another has told, and what lacks as often as a beacon would ask."""
+        """Return True if the summary may ride in a packet. In a dense network it does not if
+        another station has sent the same, or if a beacon would not ask yet.
+        """
         if not self._in_crowd:
             return each.changed
         if each.asks():
@@ -238,11 +249,11 @@ class Holdings:
 
     @staticmethod
     def _still_asks(each: _OfStation) -> bool:
-        """Return whether something of it lacks here, and nobody has said that it lacks the same."""
+        """Return True if items are missing here and no other station has reported the same."""
         return each.asks() and not each.asked
 
     def said(self, station: int, now: float) -> None:
-        """Note that the holding of this station has left."""
+        """Record that the summary of this station was sent."""
         known = self._of(station)
         known.told = known.asked = True
         known.changed = False
@@ -256,7 +267,7 @@ class Holdings:
             self._due = max(self._due, min(self._latest, later))
 
     def holding(self, station: int) -> Entry | None:
-        """Return what is here of it; None where nothing is, and nothing is known to lack."""
+        """Return the summary of this station; None if it would be empty."""
         known = self._stations.get(station)
         if known is None:
             return None
@@ -287,11 +298,11 @@ class Holdings:
 
 
 def numbers_of(holding: Entry) -> list[int]:
-    """Return those that are said to be there, in order."""
+    """Return the numbers that a summary lists, in order."""
     assert isinstance(holding.content, Ack)
     return [holding.sequence + index for index in sorted(holding.content.arrived)]
 
 
 def confirmed_by(holding: Entry) -> list[int]:
-    """Return those of them that its digest is of."""
+    """Return the listed numbers that its digest covers."""
     return numbers_of(holding)[-CONFIRMS:]

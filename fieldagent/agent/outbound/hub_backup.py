@@ -1,8 +1,8 @@
-"""What this kit's journal can give back to a hub whose database has lost it.
+"""Backup for a hub whose database was lost, from this kit's journal.
 
-That is what has left for the hub, and what came from it, as long as the journal keeps it
-(`keep-ended-days`, `keep-ended-count`), and since the kit has the hub's token: what another hub had
-is nobody else's.
+It contains the items that left for the hub and those that came from it, as long as the journal
+keeps them (`keep-ended-days`, `keep-ended-count`). It starts when the kit got the hub's token, so
+that another hub's items are never shown.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.link import BODY_BYTES
 
 IDLE_LOOK = 1.0
-"""Seconds between two looks whether something else is to be sent first."""
+"""Seconds between two checks for other waiting items."""
 _HEAD = 64
-"""Bytes of a note with one copy, beside that, at most."""
+"""Largest overhead in bytes of a note with one copy."""
 _LEFT = "channel IN ('Cellular', 'Satellite') AND status = 'Delivered'"
-"""Of a `leg`: it left for the hub."""
+"""Condition on a `leg` that left for the hub."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubBackup:
-    """`hub` tells one hub's device from another's: the start of its token's digest."""
+    """Backup for one hub. `hub` identifies it: the start of its token's digest."""
 
     journal: Journal
     outbox: Outbox
     hub: bytes
 
     async def holding(self) -> Holding:
-        """Return what the hub is told over a new link."""
+        """Return the state that the hub receives over a new link."""
         known = self.journal.read("SELECT 1 FROM backup_since WHERE hub = ?", self.hub)
         if not known:
             await self.journal.persist(partial(_note_hub, hub=self.hub))
@@ -64,7 +64,7 @@ class HubBackup:
         return Holding(sent, hours, _last_got(self.journal))
 
     async def answer(self, asked: Ask | Fetch) -> Inventory | Copies:
-        """Return what the hub asks for, once nothing waits that is not from the past."""
+        """Return the data that the hub requests, once no current item waits."""
         while await self._has_more_urgent():
             await trio.sleep(IDLE_LOOK)
         if isinstance(asked, Ask):
@@ -80,7 +80,7 @@ class HubBackup:
 
 
 def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
-    """Another hub has this kit from now on: what is here by now is none of its business."""
+    """Record another hub's token: earlier items must not be shown to this hub."""
     db.execute(
         "INSERT OR REPLACE INTO backup_since SELECT 1, ?,"
         f" (SELECT coalesce(max(sequence), 0) FROM leg WHERE {_LEFT}),"
@@ -90,7 +90,7 @@ def _note_hub(db: sqlite3.Connection, hub: bytes) -> None:
 
 
 def _since(journal: Journal) -> tuple[int, int]:
-    """Return the last sequence, and the last number of a payload, that are another hub's."""
+    """Return the last sequence, and the last payload number, that belong to another hub."""
     rows = journal.read("SELECT sequence, number FROM backup_since")
     return rows[0] if rows else (2**62, 2**62)
 
@@ -121,7 +121,7 @@ def _last_got(journal: Journal) -> Held:
 
 
 def _is_kept(known: Accepted) -> bool:
-    """Return whether the hub keeps such a thing."""
+    """Return True if the hub stores items of this kind."""
     item = known.package.item
     if isinstance(item, IncidentWord):
         return item.says is not Said.OPEN
@@ -156,7 +156,7 @@ def _sent(journal: Journal, after: int) -> Inventory:
 
 
 def _dropped(journal: Journal) -> tuple[int, int]:
-    """Return from and up to where the numbers are of which nothing is here any more."""
+    """Return the range of numbers that are no longer kept here; (0, 0) if there are none."""
     ((begun,),) = journal.read("SELECT number FROM beginning")
     ((oldest,),) = journal.read("SELECT min(sequence) FROM package")
     first = max(begun, _since(journal)[0]) + 1
@@ -185,7 +185,9 @@ def _got(journal: Journal, after: int) -> Inventory:
 
 
 def _whole(copy: bytes) -> Envelope | None:
-    """None where the disk has damaged it: the link to the hub is not to end over that."""
+    """Return the envelope of a copy; None if the disk has damaged it, because the link to the hub
+    must not end for that.
+    """
     try:
         envelope = decode(bytes(copy))
     except RemoteProtocolError:
@@ -197,7 +199,7 @@ _Copier = Callable[[Journal, int], Copy]
 
 
 def _fitting(journal: Journal, copy: _Copier, places: Sequence[int]) -> tuple[Copy, ...]:
-    """Return the first of them; one at the least."""
+    """Return the first of the requested copies, as many as fit, at least one."""
 
     def fill() -> Iterator[Copy]:
         size = 0
@@ -237,7 +239,7 @@ def _copy_got(journal: Journal, place: int) -> Copy:
 
 
 def _state(journal: Journal, station: int, incident: int, entry: Entry) -> str:
-    """Return how the incident of an SOS stands, as it is known here."""
+    """Return the known state of an SOS item's incident; empty for other items."""
     if not entry.sos:
         return ""
     if station:

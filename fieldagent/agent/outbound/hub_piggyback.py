@@ -1,4 +1,4 @@
-"""Words to the hub that ride along: receipts of what it sent, and reports of missing fragments."""
+"""Entries for the hub that ride along: receipts for its items, and reports of missing fragments."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from fieldagent.wire.credit import Tariff
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
 
 RECEIPTS_BYTES = 100
-"""Bytes of receipts that go beside Packages where bytes are paid: about ten. A modem that keeps no
-copy of what came relies on them."""
+"""Bytes of receipts, about ten, that ride with Packages if bytes are billed. A modem that keeps no
+copy of received messages relies on them."""
 NAME_INCIDENT_EVERY = 300.0
-"""Seconds after which an open incident is named over a link that costs nothing, where nothing else
-goes: a hub whose database was restored rings again."""
+"""Seconds after which an open incident is named again over a free link without other traffic, so
+that a hub with a restored database raises the alarm again."""
 
 
 class HubPiggyback:
-    """Receipts for what the hub sent, and reports of fragments that are missing of it."""
+    """Receipts for the hub's items, and reports of missing fragments."""
 
     def __init__(self, journal: Journal, queue: ChannelQueue, *, at_once: bool = False) -> None:
         self._journal = journal
@@ -38,10 +38,11 @@ class HubPiggyback:
         self._rungs_under_way: set[RungKey] = set()
         self._unreadable: list[UnreadableOwed] = []
         self._unreadable_under_way: list[UnreadableOwed] = []
-        # A new journal knows nobody, while the hub may have told all names to the one before.
+        # A new journal knows no names, while the hub may have sent all names to the previous
+        # journal.
         self._asks = not queue.limits.authentic and not inbound.knows_anybody(journal)
         self._incident_named = -inf
-        """When the open incident was named last, in lived time."""
+        """Elapsed time when the open incident was last named."""
         self.look()
 
     @property
@@ -49,8 +50,9 @@ class HubPiggyback:
         return self._queue.limits.tariff
 
     def look(self) -> None:
-        """Look which receipts are owed: they go with the next transmission, and an SOS's at
-        once."""
+        """Load the receipts that are owed: they ride in the next transmission, and those for an SOS
+        are sent at once.
+        """
         for sequence, at, sos, digest in inbound.owed(self._journal, self._channel):
             if sequence not in self._under_way:
                 self._owed[sequence] = Entry(sequence, Receipt(digest=digest), at, sos)
@@ -69,7 +71,7 @@ class HubPiggyback:
         self._reports[report.sequence] = report
 
     def ask_names(self) -> None:
-        # Over a link the hub is told the journal before anything else, and tells names by it.
+        # Over a link the hub receives the journal's number first, and then sends names.
         self._asks = not self._queue.limits.authentic
 
     def is_worth_sending(self) -> bool:
@@ -80,8 +82,9 @@ class HubPiggyback:
         return lacks or owes or free or self._names_incident()
 
     def _names_incident(self) -> bool:
-        """Return whether the open incident is to be named though nothing else goes: where it is
-        free."""
+        """Return True if the open incident must be named in a transmission of its own, which is
+        done only if it is free.
+        """
         if self._tariff.units(1) or incident.open_one(self._journal) is None:
             return False
         return self._journal.clock.now() - self._incident_named >= NAME_INCIDENT_EVERY
@@ -98,7 +101,7 @@ class HubPiggyback:
         self._unreadable_under_way += words.unreadable
         self._fill_receipts(draft, capacity, words)
         if self._asks and draft.entries:
-            # No more than is paid already.
+            # Use only bytes that are already paid for.
             free = min(capacity, self._tariff.paid_with(len(draft)))
             number = outbound.journal_number(self._journal)
             words.asked = draft.add(Entry(number, JournalNumber(asks=True)), free)
@@ -106,8 +109,9 @@ class HubPiggyback:
         return words
 
     def _fill_incident(self, draft: Draft, capacity: int, words: Piggybacked) -> None:
-        """Each contact that happens anyway names the open incident, where that costs nothing more;
-        an item of it names it by itself."""
+        """Name the open incident in each transmission that takes place anyway, if that costs
+        nothing more. An item of the incident names it already.
+        """
         open_incident = incident.open_one(self._journal)
         if open_incident is None or any(entry.sos for entry in draft.entries):
             return
@@ -123,8 +127,9 @@ class HubPiggyback:
                 self._incident_named = clock.now()
 
     def _fill_receipts(self, draft: Draft, capacity: int, words: Piggybacked) -> None:
-        """Those that cost nothing, or the few bytes that they have where bytes are paid; where
-        nothing else goes, those that are worth it."""
+        """Add receipts that cost nothing or, if bytes are billed, a few bytes of them. Without
+        other entries, add them only if they are worth a transmission.
+        """
         if draft.entries and self._tariff.step > 1:
             capacity = min(capacity, self._tariff.paid_with(len(draft)))
         elif draft.entries:
@@ -132,11 +137,12 @@ class HubPiggyback:
         elif not self.is_worth_sending():
             return
         for sequence, receipt in sorted(self._owed.items(), key=lambda owed: not owed[1].sos):
-            # The SOS was urgent on its way here; the receipt of it is an ordinary entry.
+            # The receipt for an SOS is an ordinary entry.
             if draft.add(Entry(sequence, receipt.content, receipt.time), capacity):
                 words.receipts[sequence] = self._owed.pop(sequence)
             else:
-                # In order: the hub takes an item for lost whose receipt is missing before another.
+                # Keep the order: the hub considers an item lost if its receipt is missing before
+                # another.
                 break
         self._under_way |= words.receipts.keys()
         for key, owed in list(self._rungs.items()):
@@ -173,5 +179,5 @@ class HubPiggyback:
             self._rungs |= words.rungs
             self._unreadable = words.unreadable + self._unreadable
         if not sent and beside_packages:
-            # Alone, a report has no retry of its own: it is asked for again when it is due.
+            # A report alone has no retry; it is requested again when due.
             self._reports = words.reports | self._reports

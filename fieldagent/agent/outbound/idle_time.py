@@ -1,4 +1,4 @@
-"""How long something has been silent, on a gateway whose clock is set now and then. Pure."""
+"""Measures silence on a gateway whose clock is sometimes set. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ K = TypeVar("K", bound=Hashable)
 
 
 class IdleTimes(Generic[K]):
-    """`looked` is how many seconds may have passed since the look before."""
+    """Silence by key. `looked` is the longest time in seconds since the previous look."""
 
     def __init__(self, looked: float) -> None:
         self._looked = looked
         self._known: dict[K, tuple[float, float]] = {}
-        """When the last sign of it came by the wall clock, and by the steady one."""
-        # What was there before us is as old as the clock says; later signs came just now.
+        """Time of the last sign by the wall clock, and by the monotonic clock."""
+        # Signs from before the first look are as old as the clock shows; later signs came since the
+        # previous look.
         self._oldest = inf
 
     def measure(self, last: Mapping[K, float], now: float, unix: float) -> dict[K, float]:
-        """Return the seconds that each has been silent. `last` is the Unix time of its last sign,
-        another one at each sign; `now` is a steady clock, `unix` the one that is set."""
+        """Return the seconds of silence of each key. `last` contains the Unix time of its last
+        sign, different for each sign. `now` is a monotonic clock, `unix` the wall clock.
+        """
         known = {}
         for key, at in last.items():
             before = self._known.get(key)

@@ -1,4 +1,4 @@
-"""How this kit takes its own incident back, whoever of its people asks for it."""
+"""Cancels this kit's own incident, on request of any of its people."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from fieldagent.package.package import (
 from fieldagent.wire.incident_proof import prove
 
 ANSWERED_WITHIN = 15.0
-"""Seconds that a session, or a modem that was unplugged, keeps whoever ends an SOS waiting: a page
-waits for 20 before it says that the agent does not answer."""
+"""Longest time in seconds that a session, or an unplugged modem, delays the answer to a
+cancellation. The page reports after 20 s that the agent does not answer."""
 
 
 def has_own_words(journal: Journal, number: int) -> bool:
-    """Return whether somebody without a handheld has said something in that incident of this
-    kit's, or may have: then it is not theirs alone who have one."""
+    """Return True if a person without a handheld may have sent a message in that incident of this
+    kit; then it belongs not only to people with handhelds.
+    """
     for known in outbound.packages(journal, incident.items(journal, number)).values():
         if not isinstance(known, Accepted):
             return True
@@ -46,21 +47,22 @@ async def call_off(
     *,
     within: float = ANSWERED_WITHIN,
 ) -> bool:
-    """End the open incident, and tell whoever may have got it by the same channels; return whether
-    anybody may. Where what of it is in flight turns out `within` so many seconds to have left
-    nowhere, the word is taken back. Raises what the journal raises."""
+    """End the open incident, and notify its possible receivers over the same channels. Return True
+    if there may be any. If items in flight turn out `within` that many seconds not to have left,
+    the message is withdrawn. Raises the journal's errors.
+    """
     word = IncidentWord(number, Said.CALLED_OFF)
     said = Package(prove(word, proof_keys[0]) if proof_keys else word, priority=SOS_PRIORITY - 1)
     standing = None
     if cancellation.may_have_left(number):
-        # It ends by that word, in one commit: power may fail at any moment, and the hub would ring
-        # on for an SOS of which its kit says no more.
+        # The message ends the incident in one commit. Otherwise a power failure in between would
+        # leave the hub's alarm on while its kit no longer repeats the SOS.
         standing = await intake.accept(said)
     in_flight = await cancellation.call_off(number)
     if standing is None:
         if not may_be_known(journal, number):
             return False
-        # It was given to a modem meanwhile.
+        # It was passed to a modem meanwhile.
         standing = await intake.accept(said)
     await settled(in_flight, within)
     if may_be_known(journal, number):
@@ -69,7 +71,7 @@ async def call_off(
 
 
 def may_be_known(journal: Journal, number: int) -> bool:
-    """Return whether anybody may have something of that incident of this kit's."""
+    """Return True if an item of that incident of this kit may have been received."""
     return any(
         leg.status in (None, Status.DELIVERED)
         for sequence in incident.items(journal, number)

@@ -1,16 +1,16 @@
-"""Keeps the kit's open incident on its way until a person has it, or it is over.
+"""Repeats the kit's open incident until a person has it, or it is over.
 
-That a channel took an item says no more than that: the operator may lose it, nobody may listen. So
-each item goes again over the channels that took it; receivers know its number and hand it to nobody
-twice. What ends that, by the channel:
+A channel's acceptance of an item proves little: the operator may lose it, or no station may listen.
+So each item is repeated over the channels that accepted it; receivers know its number and drop
+duplicates. The end depends on the channel:
 
 | channel | ends when |
 |---|---|
-| any | the incident is closed or called off |
-| Satellite, Cellular | the hub has the item, by its own proved word: they cost or lead to it |
+| any | the incident is closed or canceled |
+| Satellite, Cellular | the hub has confirmed the item verifiably: they cost, or lead to the hub |
 | Radio | a person has it (`sos-until=person`), or the hub has the item (`sos-until=hub`) |
 
-That another kit has acknowledged an item ends nothing.
+An acknowledgement by another kit does not end the repeats.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from fieldagent.package.package import Channel, Said
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 15.0
-"""Seconds."""
+"""Seconds between two looks."""
 
 Leg = tuple[int, Channel]
 
 
 def repeated(journal: Journal, until: str) -> dict[Leg, float]:
-    """Return what is to go again once it is silent: each item of the open incident on each channel
-    that took it and goes on, with the lived time at which it was last heard of.
+    """Return the items of the open incident that must be repeated after silence, each with its
+    channel and the elapsed time of its last event.
 
     `until` is `person` or `hub`.
     """
@@ -69,8 +69,9 @@ async def keep_going(
     until: str,
     clock: Callable[[], float],
 ) -> NoReturn:
-    """Repeat for ever what `repeated` finds, once it is silent. `every` is how many seconds an item
-    may be silent on a channel; 0 repeats none."""
+    """Repeat forever the items of `repeated`, once they are silent. `every` is the longest silence
+    of an item on a channel in seconds; 0 disables the repeats.
+    """
     repeating: set[Leg] = set()
     idle = IdleTimes[Leg](LOOK_EVERY)
     while True:
@@ -86,10 +87,10 @@ async def keep_going(
                 await repeat(journal, queues[channel], sequence)
                 repeating.add((sequence, channel))
         if incident.open_one(journal) is not None:
-            # What names the incident to the hub now and then looks whether it is due.
+            # Wake the queues, which also check if the incident must be named to the hub.
             for queue in queues.values():
                 queue.wake()
         else:
-            # Nothing changes until something is accepted.
+            # No change is possible until the next commit.
             await journal.news()
         await trio.sleep(LOOK_EVERY)

@@ -1,14 +1,14 @@
-"""What people are told of incidents: this kit's own as a ladder, and those of other kits.
+"""State of incidents for people: this kit's own as a list of steps, and those of other kits.
 
-The ladder says what is known, and no more, in the same words on every screen:
+The steps show known facts only, with the same words on every screen:
 
-    raised        it is on this kit's disk, or its text says that it is not
-    left          a channel has transmitted it; nobody is known to have it by that
-    heard by      another kit has it
-    not passed on such a kit may not pass it on, and one in its earshot has not confirmed it
-    at the hub    the hub has it
-    seen by       a person has it
-    closed, called off
+ raised        it is on this kit's disk, or its text states that it is not
+ left          a channel has transmitted it; this does not show that it was received
+ heard by      another kit has it
+ not passed on such a kit may not pass it on, and a station in its range has not confirmed it
+ at the hub    the hub has it
+ seen by       a person has it
+ closed, called off
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from fieldagent.package.package import Channel, Location, Message, Said
 from fieldagent.package.writing import item_json, kind_of
 
 OVER_SHOWN = 86_400.0
-"""Seconds for which one that is over is shown still."""
+"""Seconds for which an incident is still shown after its end."""
 ITEMS_SHOWN = 50
-"""Packages of an incident, the newest."""
+"""Most Packages of an incident that are shown, the newest."""
 HEARD_SHOWN = 20
-"""Incidents of other kits."""
+"""Most incidents of other kits that are shown."""
 
 Step = dict[str, Any]
 
@@ -46,9 +46,9 @@ def incident_status(
     every: float,
     until: str,
 ) -> dict[str, Any]:
-    """Return this kit's incident, the others' and how many of its own are open: 0 or 1.
+    """Return this kit's incident, those of others, and the number of its own that are open: 0 or 1.
 
-    `every` is after how many seconds of silence an item goes again.
+    `every` is the silence in seconds after which an item is repeated.
     """
     own = incident.last(journal)
     now = journal.clock.now()
@@ -67,8 +67,9 @@ def incident_status(
 
 
 def heard_json(journal: Journal, number: int | None = None) -> list[dict[str, Any]]:
-    """Return the incidents of unproved handhelds, which are this kit's by station 0, and then those
-    of other kits that came here, the last first; those of that number."""
+    """Return the incidents of unauthenticated handhelds, which have station 0 for this kit, and
+    then those of other kits, newest first. `number` limits the list to that number.
+    """
     names = inbound.station_names(journal)
     earliest = journal.clock.now() - OVER_SHOWN
     handhelds_own = [
@@ -87,7 +88,7 @@ def heard_json(journal: Journal, number: int | None = None) -> list[dict[str, An
 
 
 def as_json(journal: Journal, own: Incident) -> dict[str, Any]:
-    """Return an incident of this kit's with its ladder, and its Packages, oldest first."""
+    """Return an incident of this kit with its steps and its Packages, oldest first."""
     return _as_json(journal, own, incident.items(journal, own.number))
 
 
@@ -104,9 +105,9 @@ def _as_json(journal: Journal, own: Incident, sequences: Sequence[int]) -> dict[
 
 
 def ladder(journal: Journal, own: Incident, sequences: Sequence[int]) -> list[Step]:
-    """Return the steps that are known, in their order on the ladder: `state`, `at` (Unix time),
-    and `channel`, `by`, `text`, `unauthenticated` where they say something. `sequences` are the
-    numbers of its Packages."""
+    """Return the known steps in their order: `state`, `at` (Unix time), and `channel`, `by`,
+    `text`, `unauthenticated` if they apply. `sequences` are the numbers of its Packages.
+    """
     date = journal.clock.date
     raised: Step = {"state": "raised", "at": date(own.raised)}
     if why := journal.not_on_disk:
@@ -129,7 +130,7 @@ def ladder(journal: Journal, own: Incident, sequences: Sequence[int]) -> list[St
     if at_hub:
         steps.append({"state": "at the hub", "at": min(at_hub.values())})
     for at, text in () if at_hub else incident.brought(journal, own.number):
-        # By a neighbour's word, which proves nothing.
+        # The source is a neighbour's report, which is unauthenticated.
         step = {"state": "at the hub", "at": date(at), "text": with_names(journal, text)}
         steps.append(step | {"unauthenticated": True})
     return steps + [_said(word) for word in incident.words(journal, own.number)] + _end(own, date)
@@ -146,7 +147,7 @@ def _said(word: Word) -> Step:
 
 
 def _end(own: Incident, date: Any) -> list[Step]:
-    """Who closed it has said so."""
+    """Return the step of a cancellation. A closing is already among the updates."""
     if own.state != Said.CALLED_OFF or own.ended is None:
         return []
     return [{"state": "called off", "at": date(own.ended)}]
@@ -176,7 +177,7 @@ def _next_try(
 ) -> float | None:
     """Return the Unix time of the next try; None if no channel sends it.
 
-    The journal decides which Packages wait. One that was raised a moment ago, or is from before a
+    The journal decides which Packages wait. A Package that was just raised, or is from before a
     restart, is in no queue yet.
     """
     if own.ended is not None:

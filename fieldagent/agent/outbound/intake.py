@@ -1,6 +1,6 @@
-"""Where a Package comes in: it gets an id and a number, is committed, and enters the queues.
+"""Accepts Packages: each gets an id and a number, is committed, and enters the queues.
 
-Accepted means on disk: whatever this file answers, it answers after the commit.
+Accepted means on disk: every answer of this module comes after the commit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fieldagent.system.wording import lasting
 
 
 class Conflict(Exception):
-    """The id is taken by something else that still waits; the text says by what."""
+    """The id belongs to another Package that still waits; the text names it."""
 
 
 class KeyReused(Conflict):
@@ -38,15 +38,15 @@ class KeyReused(Conflict):
 
 
 Claim = int | str | tuple[int]
-"""An id, an Idempotency-Key, or (in a tuple) a collapseKey that a Package is being stored with."""
+"""An id, an Idempotency-Key, or (in a tuple) a collapseKey of a Package that is being stored."""
 
 
 class Intake:
-    """`queues` are those of the channels that are configured.
+    """Acceptance of Packages. `queues` are those of the configured channels.
 
-    `time_to_live` and `head_start` are in seconds: how long a Package waits where it does not say,
-    and the most that a channel has before the next dearer one, where the fan-out is `cheapest`.
-    `resumed` is set once all that waited before is in the queues again.
+    `time_to_live` is the default life of a Package in seconds. `head_start` is the most seconds
+    that a channel has before the next more expensive one with the fan-out `cheapest`. `resumed` is
+    set once all earlier Packages are in the queues again.
     """
 
     def __init__(
@@ -76,22 +76,22 @@ class Intake:
         joins: int | None = None,
         unproved: str = "",
     ) -> Standing:
-        """Store and queue it, or join the one that the same caller posted before.
+        """Store and queue a Package, or return the state of the same Package that the caller posted
+        before.
 
-        An SOS that `joins` an incident raises no other; one of an `unproved` handheld joins or
-        raises that one's own. Raises Conflict, IncidentOver, and what the
-        journal raises.
+        An SOS that `joins` an incident opens no other. An SOS of an `unproved` handheld joins or
+        opens that handheld's own incident. Raises Conflict, IncidentOver, and the journal's errors.
         """
         claims: list[Claim] = [c for c in (package.id, idempotency_key) if c is not None]
         if package.collapse_key is not None:
             claims.append((package.collapse_key,))
             if self._resumed is not None and not package.sos:
-                # What it replaces must be there, and has a place in the queue for it.
+                # The Packages that it replaces must be in the queue, because it takes their place.
                 await self._resumed.wait()
         if not claims:
             return await self._store(package, None, joins, unproved)
-        # Two posts of one id or collapseKey at one moment: the second waits until the first is on
-        # disk.
+        # If two Packages with one id or collapseKey are posted at the same time, the second waits
+        # until the first is on disk.
         while busy := [self._accepting[claim] for claim in claims if claim in self._accepting]:
             await busy[0].wait()
         done = trio.Event()
@@ -175,15 +175,17 @@ class Intake:
             late = [each for each in self.enqueue(accepted, legs, life) if each not in replaced]
         self._endings.tell(replaced)
         if late:
-            # It was in flight until the commit had begun, and came back.
+            # It was in flight when the commit began, and came back.
             await self._endings.record(late)
         return Standing(id_, sequence, status, legs, dated)
 
     @contextmanager
     def _held(self, id_: int) -> Iterator[None]:
-        """Whoever chooses an id that was just given waits until its Package is on disk."""
+        """Let a caller that chooses an id which was just assigned wait until that Package is on
+        disk.
+        """
         if id_ in self._accepting:
-            # Its caller has chosen it.
+            # The caller has chosen this id itself.
             yield
             return
         done = self._accepting[id_] = trio.Event()
@@ -194,8 +196,9 @@ class Intake:
             done.set()
 
     def _with_numbers(self, package: Package) -> Package:
-        """Whoever is named in it by a number from here on: a name may be another's by the time that
-        it is encoded once more."""
+        """Replace names in it by numbers, because a name may belong to another addressee when it is
+        encoded again.
+        """
         to = directory.resolved(self._journal, package.to)
         author = directory.resolved(self._journal, package.author)
         if (to, author) == (package.to, package.author):
@@ -206,7 +209,9 @@ class Intake:
     def _replacing(
         self, package: Package, id_: int, legs: Mapping[Channel, Leg]
     ) -> Iterator[list[EndedLeg]]:
-        """Yield what the Package ends, which leaves no more, unless the block raises."""
+        """Yield the endings that the Package causes; those Packages no longer leave, unless the
+        block raises.
+        """
         if package.collapse_key is None:
             yield []
             return
@@ -219,7 +224,7 @@ class Intake:
             ]
 
     def _id_for(self, package: Package) -> int:
-        """The caller's, or the next free one."""
+        """Return the caller's id, or the next free one."""
         if package.id is None:
             id_, self._next_id = self._next_id, self._next_id + 1
             return id_
@@ -228,7 +233,9 @@ class Intake:
         return package.id
 
     def _legs_of(self, package: Package, begins: Mapping[Channel, Begin]) -> Mapping[Channel, Leg]:
-        """Return how a Package stands that is accepted now, each leg with when it may begin."""
+        """Return the state of a newly accepted Package on each channel, with the time when it may
+        start there.
+        """
         legs = legs_of(package.channels, self._configured)
         if not any(each.after for each in begins.values()):
             return legs
@@ -238,18 +245,18 @@ class Intake:
         }
 
     def begins_of(self, package: Package) -> Mapping[Channel, Begin]:
-        """Return when a Package that is accepted now may begin on each channel that it takes."""
+        """Return the start of a newly accepted Package on each of its channels."""
         legs = legs_of(package.channels, self._configured)
         fan_out = self._endings.fan_out_of(package, relayed=False)
         life = self._life_of(package)
         if package.by is not None and life is not None:
-            # After that it goes nowhere.
+            # After its life it is not sent.
             package = replace(package, by=min(package.by, life))
         shown = self._shown(legs) if fan_out is FanOut.CHEAPEST and len(legs) > 1 else {}
         return head_starts(package, legs, fan_out, self._head_start, shown)
 
     def _shown(self, legs: Mapping[Channel, Leg]) -> dict[Channel, Steps]:
-        """Return what the journal has of those channels, as far as it is enough to go by."""
+        """Return the past deliveries of those channels, if there is enough data."""
         clock = self._journal.clock
         now = clock.date(clock.now())
         past = {each: listing.past_legs(self._journal, each, PAST) for each in legs}
@@ -257,12 +264,12 @@ class Intake:
         return {each: steps for each, steps in by_channel.items() if steps is not None}
 
     def _life_of(self, package: Package) -> int | None:
-        """Return how many seconds it waits; None is for ever."""
+        """Return the life of the Package in seconds; None means forever."""
         return None if package.urgent else package.time_to_live or self._time_to_live
 
     @cached_property
     def _configured(self) -> frozenset[Channel]:
-        """All channels are there before the first Package is."""
+        """Return the configured channels; all exist before the first Package."""
         return frozenset(self._queues)
 
     def enqueue(
@@ -272,8 +279,9 @@ class Intake:
         life: float | None,
         passed: float = 0.0,
     ) -> list[EndedLeg]:
-        """Put a Package into the queue of each channel that it waits for; those that it replaces
-        come back. Since it was accepted `passed` seconds have gone."""
+        """Put a Package into the queue of each channel that it waits for. Return the endings of
+        Packages that it replaces. `passed` seconds have gone by since its acceptance.
+        """
         leg = _replaced_by(accepted.id)
         return [
             EndedLeg(older, channel, leg)
@@ -283,7 +291,7 @@ class Intake:
         ]
 
     def _begins(self, accepted: Accepted, legs: Mapping[Channel, Leg]) -> dict[Channel, float]:
-        """Return after how many seconds each leg that waits may begin."""
+        """Return the seconds until each waiting channel may start."""
         if accepted.origin:
             fan_out = self._endings.fan_out_of(accepted.package, relayed=True)
             begins = head_starts(accepted.package, legs, fan_out, self._head_start, {})
@@ -291,8 +299,9 @@ class Intake:
         return {name: leg.begins for name, leg in legs.items() if leg.status is None}
 
     def queue_relayed(self, accepted: Accepted) -> None:
-        """Queue a neighbour's Package, which is on disk. It replaces nothing: it has no
-        collapseKey."""
+        """Queue a neighbour's Package, which is on disk. It has no collapseKey, so it replaces no
+        other.
+        """
         life = None
         if accepted.expires is not None:
             life = max(0.0, accepted.expires - self._endings.clock())
@@ -303,8 +312,9 @@ class Intake:
 def _with_reasons(
     store: Operation[int], begins: Mapping[Channel, Begin], now: float
 ) -> Operation[int]:
-    """Also write down why it does not begin on a channel at once. That it gathers, which tracks do
-    for each position, its queue says."""
+    """Also store the reasons for a delayed start. The reason "it gathers" is omitted, because the
+    queue shows it and tracks would add it for each position.
+    """
     waits = {name: begin for name, begin in begins.items() if begin.why not in ("", GATHERS)}
     if not waits:
         return store
@@ -320,7 +330,7 @@ def _with_reasons(
 
 
 def _called_off_by(package: Package) -> int | None:
-    """Return the incident of this kit's that ends by the word of its person."""
+    """Return the incident of this kit that the Package cancels; None if it cancels none."""
     word = package.item
     if not isinstance(word, IncidentWord) or word.station != incident.OWN:
         return None

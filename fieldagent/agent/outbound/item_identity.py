@@ -1,7 +1,7 @@
-"""Whether what a peer says of a number is said of the Package that has it.
+"""Checks if a peer's report about a number is about the Package that has it.
 
-A number alone may have been another item's: before the journal was lost, of another kit with our
-station's number, or in a hub's database that was restored since.
+The number alone may belong to another item: from before the journal was lost, from another kit with
+our station number, or in a hub's database that was restored.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from fieldagent.wire.fragments import cut, split
 
 
 def entry_of(known: Accepted) -> Entry:
-    """Return the entry as it travels, under the number that its sender gave it."""
+    """Return the entry as it is sent, under its original sender's number."""
     number = known.origin_sequence if known.origin else known.sequence
     dated = known.accepted if known.dated is None else known.dated
     return numbered(number, known.package, dated, known.back)
 
 
 def numbered(number: int, package: Package, dated: float, back: int = 0) -> Entry:
-    """Return the entry of a Package under a number. `dated` (Unix time) counts where the item does
-    not say itself when it was recorded; `back` only for an SOS."""
+    """Return the entry of a Package under a number. `dated` (Unix time) is used if the item has no
+    time of its own; `back` applies only to an SOS.
+    """
     moment = recorded(package.item)
     time = int(dated if moment is None else moment.timestamp())
     return Entry(
@@ -45,8 +46,9 @@ def numbered(number: int, package: Package, dated: float, back: int = 0) -> Entr
 
 
 def is_about(known: Accepted, said: Receipt | Report | Ack, capacity: int | None = None) -> bool:
-    """Return whether what was said is about this item. With the `capacity` of a whole envelope,
-    fragments count only where they are cut to it."""
+    """Return True if the report is about this item. With the `capacity` of a whole envelope,
+    fragments count only if they were cut to it.
+    """
     entry = entry_of(known)
     if isinstance(said, Receipt) or (isinstance(said, Ack) and said.whole):
         return said.digest == digest_of(entry)

@@ -1,7 +1,7 @@
-"""Asks the peer for what is missing of an item whose fragments have stopped to come.
+"""Asks the peer for missing fragments of an item when they no longer arrive.
 
-Each question costs, and a sender that withdrew its Package never answers: they become ever rarer,
-and end.
+Each question costs, and a sender that withdrew its Package never answers. So the questions become
+less frequent, and end.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ LOOK_EVERY = ASK_AFTER / 4
 async def keep_asking(
     journal: Journal, outboxes: Mapping[Channel, ChannelOutbox], *, clock: Callable[[], float]
 ) -> NoReturn:
-    """Ask for ever for fragments that are missing. `clock` is the journal's."""
+    """Ask for missing fragments forever. `clock` is the journal's."""
     silences = IdleTimes[inbound.FragmentedItem](LOOK_EVERY)
     asked: dict[inbound.FragmentedItem, float] = {}
-    """How long each had been silent when it was last asked for."""
+    """Silence of each item when it was last asked for, in seconds."""
     while True:
         await trio.sleep(LOOK_EVERY)
         last = inbound.incomplete(journal)
@@ -54,8 +54,9 @@ async def keep_asking(
 
 
 def _toward(outboxes: Mapping[Channel, ChannelOutbox], origin: int) -> ChannelOutbox | None:
-    """The channel that carries a word to it soonest: stations are on the air, all else is behind
-    the hub, to which cellular costs least."""
+    """Return the channel that reaches the origin soonest: radio for a station, otherwise a channel
+    to the hub, cellular first because it costs least.
+    """
     if origin < 0:
         return outboxes.get(Channel.RADIO)
     to_hub = (Channel.CELLULAR, Channel.SATELLITE)

@@ -1,8 +1,8 @@
-"""The small budget that every SOS shares whose sender nobody has proved, or that is relayed.
+"""Small budget that all relayed SOS and those of unauthenticated senders share.
 
-Anybody with a radio can send one. So it never spends what the kit keeps for an SOS of its own
-people: it takes a few credits of a day, and half of the day's reserve stays out of its reach
-(`Budget.left`). Over channels that cost nothing it goes as any SOS does.
+Any person with a radio can send such an SOS. So it never uses up the credits that the kit keeps for
+an SOS of its own people. It uses a few credits a day, and half of the day's reserve is out of its
+reach (`Budget.left`). Over free channels it is sent like any SOS.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fieldagent.agent.outbound.budget import day_at
 from fieldagent.system.lived_time import LivedTime
 
 OTHERS_SOS = "an SOS of others"
-"""The channel under which the journal books those credits."""
+"""Channel name in the journal for those credits."""
 CREDITS_PER_DAY = 5
 
 
 def left_in(db: sqlite3.Connection, now: float, clock: LivedTime) -> int:
-    """Return today's remaining credits. `now` is lived time."""
+    """Return today's remaining credits, within a transaction. `now` is elapsed time."""
     day = day_at(spending.known_day_in(db), now, clock)
     return max(0, CREDITS_PER_DAY - spending.spent_in(db, OTHERS_SOS, day).credits)
 
@@ -33,7 +33,7 @@ def left(journal: Journal) -> int:
 
 
 def spend(credit: int, now: float, clock: LivedTime) -> Operation[None]:
-    """Return an operation that books so many credits under today."""
+    """Return an operation that books that many credits under today."""
 
     def store(db: sqlite3.Connection) -> None:
         day = day_at(spending.known_day_in(db), now, clock)

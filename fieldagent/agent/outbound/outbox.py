@@ -1,8 +1,8 @@
-"""One channel's outbox, which its driver talks to (`channels.contract`).
+"""Outbox of one channel, which its driver uses (`channels.contract`).
 
-`load` packs what is due, `intend` writes down that a modem is about to send it, and `settle` how
-that ended: it decides what that means for each Package in it, and has all of it recorded in one
-commit.
+`load` packs the Packages that are due, `intend` records that a modem is about to send them, and
+`settle` records the result. It decides the consequences for each Package in the transmission, and
+stores all of them in one commit.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 AGAIN, AGAIN_MAX = 5.0, 60.0
-"""Seconds that a Package waits for each time that a driver failed with it, and the longest."""
+"""Seconds that a Package waits for each failure of a driver with it, and the longest wait."""
 LOOK_AGAIN = 3600.0
-"""Seconds after which the budget is looked at anew, as the wall clock may be set meanwhile."""
+"""Seconds after which the budget is checked again, because the wall clock may be set."""
 
 
 class ChannelOutbox:
@@ -74,15 +74,15 @@ class ChannelOutbox:
         known = outbound.intent_of(journal, self.channel)
         self._intent = None if known is None else known[0]
 
-    # What the agent does with it.
+    # For the agent.
 
     def __len__(self) -> int:
         return len(self._queue)
 
     async def run(self) -> None:
-        """End what outlives its time."""
+        """End expired Packages, forever."""
         while True:
-            # Those that could not be recorded the last time come first.
+            # First repeat those that could not be stored the last time.
             self._expired = self._expired or await self._queue.next_expired()
             for reason, times in Counter(each.leg.reason for each in self._expired).items():
                 log.warning("%s: %d %s before they could be sent", self.channel, times, reason)
@@ -96,16 +96,16 @@ class ChannelOutbox:
             self._expired = []
 
     def report(self, origin: int, report: Entry) -> None:
-        """Tell the peer which fragments of an item have come."""
+        """Report to the peer which fragments of an item have arrived."""
         self._piggyback.report(origin, report)
         self._queue.wake()
 
     def look_for_words(self) -> None:
-        """Look in the journal for what the peer is owed by now, and wake who sends."""
+        """Load the entries that the peer must receive, and wake the sender."""
         self._piggyback.look()
         self._queue.wake()
 
-    # What the driver does with it.
+    # For the driver.
 
     def fit(self, carriage: Carriage) -> None:
         size, fill, tariff = carriage
@@ -119,7 +119,7 @@ class ChannelOutbox:
         while not self._is_ready(urgent):
             changed = self._queue.changed
             now = trio.current_time()
-            # A retry falls due, or a new day begins; the wall clock may be set meanwhile.
+            # A retry becomes due, or a new day begins; the wall clock may be set meanwhile.
             renewal = now + min(self.budget.renews_in(), LOOK_AGAIN)
             with trio.move_on_at(min(self._queue.next_change(now), renewal)):
                 await changed.wait()
@@ -171,10 +171,11 @@ class ChannelOutbox:
         self._intent = intent
 
     async def note_copy(self, transmission: Transmission) -> None:
-        """Write down that it goes a second time, as nobody knows whether it has left: the first may
-        have to be paid for as well."""
+        """Record that the transmission is sent a second time, because it is unknown if the first
+        left; the first may cost too.
+        """
         spent = price(self._queue.limits.tariff, len(transmission.body))
-        # Bytes that may have been billed count as billed; of credits the page tells both.
+        # Bytes in doubt count as billed; for credits the page shows both numbers.
         spent = Spent(doubtful=spent.credits) if spent.credits else spent
         pieces = self._queue.in_flight[transmission.number]
         note = note_copy(self.channel, pieces, spent, self._endings.clock())
@@ -233,7 +234,7 @@ class ChannelOutbox:
         self._end(transmission.number, sent=False)
 
     async def _apply(self, settlement: Settlement, record: Operation[None]) -> None:
-        """What is decided is in one commit, and the queue follows once that is on disk."""
+        """Store the decisions in one commit, and then update the queue."""
         waits = settlement.waits
         decided = [*settlement.ended, *self._queue.ends(waits)]
         await self._endings.record(decided, record)
@@ -245,7 +246,7 @@ class ChannelOutbox:
         back = [self._queue.put_back(sequence, due) for sequence, due in waits.items()]
         late = [each for each in back if each is not None and each not in decided]
         if late:
-            # Withdrawn, or replaced, during the commit.
+            # These were withdrawn or replaced during the commit.
             await self._endings.record(late)
 
     def _over(self, number: int, *, sent: bool) -> None:
@@ -254,14 +255,15 @@ class ChannelOutbox:
         self._piggyback.settled(words, sent=sent, beside_packages=beside_packages)
         if self.packing.acks is not None:
             self.packing.acks.drop(number)
-        # The transmission is over, and how it ended is on disk.
+        # The transmission is over, and its result is on disk.
         self._queue.landed(piece.sequence for piece in self._queue.in_flight.pop(number))
 
     async def give_back(self) -> None:
-        """Let what a driver that failed had in flight wait again; an intent stays, to be resolved.
+        """Let the Packages wait again that a failed driver had in flight. An intent stays, to be
+        resolved.
 
-        Each travels alone from here on, and ever later: one that makes drivers fail must hold up no
-        other.
+        From now on each is sent alone, and after longer and longer waits, so that a Package which
+        makes drivers fail does not delay others.
         """
         begun = None if self._intent is None else self._intent.transmission.number
         lost = [number for number in self._queue.in_flight if number != begun]
@@ -269,7 +271,8 @@ class ChannelOutbox:
         self._queue.bursts.clear()
         now = trio.current_time()
         if begun is None and not self._queue.taken():
-            # It failed before it took anything: over what is next, if over any of them.
+            # The driver failed before it took a Package. If a Package caused that, it is the next
+            # one.
             self._queue.take(now, under_way=False)
         back = self._queue.taken() - {piece.sequence for piece in kept}
         waits = {
@@ -283,7 +286,7 @@ class ChannelOutbox:
         await self._apply(settlement, note_tried(self._queue, settlement, reason, now))
         for number in lost:
             self._over(number, sent=False)
-        # What was taken for a transmission that never came to be.
+        # These were taken for a transmission that was not completed.
         self._queue.landed(back)
 
     async def acknowledged(self, transmission: Transmission) -> bool:
@@ -295,8 +298,8 @@ class ChannelOutbox:
         try_again(self._queue)
 
     def allowance(self, *, urgent: bool = False, mailbox: bool = False) -> int | None:
-        # Its answer ends an SOS, which otherwise goes again and again, for more than a credit: also
-        # that of a neighbour, who hears of it by this kit alone.
+        # The answer ends an SOS, whose repeats cost more than a credit. This also applies to a
+        # neighbour's SOS, which only this kit can answer.
         now = self._journal.clock.date(self._endings.clock())
         urgent = urgent or (mailbox and incident.awaits_answer(self._journal, now))
         return self.budget.left(urgent=urgent, mailbox=mailbox)
@@ -327,16 +330,18 @@ def _land_failed(
     retry_after: float,
     refused_due: float | None = None,
 ) -> Settlement:
-    """Land these, which have not left, and decide what that means; they wait `retry_after` seconds,
-    0 is not at all. `refused_due` is as in `after_failure`."""
+    """End the bursts of these segments, which have not left, and decide the consequences. The
+    Packages wait `retry_after` seconds; 0 means no wait. `refused_due` is as in `after_failure`.
+    """
     over = queue.bursts.land_all(pieces, sent=False)
     due = trio.current_time() + retry_after if retry_after > 0 else -inf
     return after_failure(queue.channel, pieces, over, outcome, reason, due, refused_due)
 
 
 def _refused_due(journal: Journal, queue: ChannelQueue, pieces: list[Piece]) -> float | None:
-    """Return when an SOS that was refused is tried again; None for what ends as Error: anything
-    else, and an SOS that is over."""
+    """Return the time of the next attempt for a refused SOS. Return None for other Packages and for
+    an SOS that is over: those end as Error.
+    """
     sequence = pieces[0].sequence if len(pieces) == 1 else None
     if sequence is None or sequence not in queue or not queue.is_urgent(sequence):
         return None
@@ -349,8 +354,9 @@ def _refused_due(journal: Journal, queue: ChannelQueue, pieces: list[Piece]) -> 
 
 
 def _is_first(journal: Journal, queue: ChannelQueue, sequence: int) -> bool:
-    """Return whether it is an SOS of the kit's own people of which nothing has left here: it goes,
-    whatever was spent."""
+    """Return True for an SOS of the kit's own people of which no item has left here yet: it is sent
+    whatever was spent.
+    """
     if queue.is_sos_of_others(sequence):
         return False
     number = incident.incident_of(journal, sequence)

@@ -1,4 +1,4 @@
-"""Where this kit is while its incident is open: each fix that gpsd has."""
+"""Adds this kit's position, from gpsd, to its open incident."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fieldagent.wire.gpsd import Fix
 log = logging.getLogger(__name__)
 
 FREE_EVERY = 60.0
-"""Seconds between two positions over channels that cost nothing."""
+"""Seconds between two positions over free channels."""
 
 
 async def track(
@@ -41,8 +41,9 @@ async def track(
     source: tuple[str, int],
     every: float,
 ) -> NoReturn:
-    """Add a position to the open incident each `every` seconds over all channels, and each minute
-    over those that cost nothing; 0 adds none. `source` is gpsd's host and port."""
+    """Add a position to the open incident every `every` seconds over all channels, and each minute
+    over free channels; 0 disables it. `source` is gpsd's host and port.
+    """
     while True:
         if not every or incident.open_one(journal) is None:
             await journal.news()
@@ -57,13 +58,14 @@ async def track(
                 break
             if due:
                 paid_at = trio.current_time()
-            # An IP link may be gone meanwhile, and its channel cost an SMS for each.
+            # An IP link may have been lost meanwhile, so that its channel would cost an SMS for
+            # each position.
             if due or (free := free & _free(queues)):
                 await _add(journal, intake, source, None if due else free)
 
 
 def _free(queues: Mapping[Channel, ChannelQueue]) -> frozenset[Channel]:
-    """Return the channels over which a message costs nothing now."""
+    """Return the channels over which a message is free now."""
     return frozenset(channel for channel in queues if not queues[channel].limits.tariff.units(1))
 
 
@@ -78,7 +80,8 @@ async def _add(
     if open_incident is None or fix is None:
         return
     package = Package(located(fix), channels=channels, priority=SOS_PRIORITY)
-    # It may have been taken back while the receiver searched: a position alone raises no SOS.
+    # The incident may have been canceled while the receiver searched; a position alone does not
+    # raise an SOS.
     with suppress(IncidentOver):
         await intake.accept(package, joins=open_incident.number)
 

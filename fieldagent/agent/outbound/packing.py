@@ -1,8 +1,8 @@
-"""Chooses what goes into one transmission, and encodes it.
+"""Chooses the content of one transmission, and encodes it.
 
-The foremost Package leads. One too large goes in fragments, a fragment a transmission; beside a
-small one others ride along, as far as they fit. What is tried is encoded once, and the bytes are
-kept.
+The first Package of the queue leads. A Package that is too large is sent in fragments, one for each
+transmission. Others ride with a small one as far as they fit. Each candidate is encoded once, and
+the bytes are kept.
 """
 
 from __future__ import annotations
@@ -32,42 +32,43 @@ log = logging.getLogger(__name__)
 
 
 SOS_ALONE = 2
-"""Tries that an SOS makes in a message of its own."""
+"""Number of attempts that an SOS makes in a message of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """One transmission."""
+    """Content of one transmission."""
 
     body: bytes
     pieces: list[Piece]
     piggybacked: Piggybacked
     tries: int = 0
-    """Of the foremost Package in it, since something of it left."""
+    """Attempts for the first Package in it since a part of that Package left."""
     more: bool = False
-    """Another fragment of the same may follow at once."""
+    """True if another fragment of the same Package may follow at once."""
     urgent: bool = False
-    """It is an SOS that goes once more."""
+    """True if it is a repeated SOS."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """What of a Package goes next: all of it, or a fragment."""
+    """Next part of a Package to send: all of it, or a fragment."""
 
     piece: Piece
     origin: int
-    """Whose it is: 0 is our own."""
+    """Station that sent it; 0 for this kit."""
     entry: Entry
     body: bytes
-    """That alone, encoded."""
+    """The encoded part alone."""
     tries: int
     undated: bool = False
-    """It must not leave before its date is fixed."""
+    """True if it must not leave before its date is fixed."""
 
 
 class Packing:
-    """One channel's. `key` tags what is sent, or hides it where it is `sealed`; on the air
-    `station` says who sends, in packets of `packet_bytes` at most."""
+    """Packs transmissions of one channel. `key` tags them, or encrypts them if `sealed`. On the
+    air, `station` is the sender's number, and `packet_bytes` the largest packet.
+    """
 
     def __init__(
         self,
@@ -86,10 +87,10 @@ class Packing:
         self._sealed = sealed
         self._station = station
         self.acks = AwaitedAcks() if self._limits.shared else None
-        """Where only an acknowledgement shows that somebody heard."""
+        """Expected acknowledgements; None if the channel needs none."""
         self._packet_bytes = packet_bytes
         self._prepared: _Next | None = None
-        """Of the Package that was looked at last, when all of it goes at once."""
+        """The last Package that was looked at, if it can be sent in one transmission."""
 
     @property
     def _limits(self) -> ChannelLimits:
@@ -97,47 +98,49 @@ class Packing:
 
     @property
     def capacity(self) -> Capacity:
-        """Return what one transmission holds."""
+        """Return the space in one transmission."""
         size = self._limits.size if self._packet_bytes is None else self._packet_bytes
         return Capacity(size, self._key is not None, self._limits.shared)
 
     def costs(self, sequence: int) -> int:
-        """Return what its next transmission costs, alone, in the tariff's units."""
+        """Return the cost of its next transmission alone, in the tariff's units."""
         try:
             return self._limits.tariff.units(len(self._next(sequence).body))
         except (DamagedPackage, TooLarge):
-            # `pack` tells that it is.
+            # `pack` reports this error.
             return 0
 
     def tries(self, sequence: int) -> int:
-        """Return how often it was tried on this channel since something of it left."""
+        """Return the number of attempts on this channel since a part of it last left."""
         try:
             return outbound.to_send(self._journal, self._channel, sequence)[1]
         except DamagedPackage:
             return 0
 
     async def fix_dates(self) -> None:
-        """Fix the date of what may leave next: it keeps, from here on, the one that it has by
-        now."""
+        """Fix the dates of Packages that may leave next: from now on they keep their
+        present date.
+        """
         undated = foremost_undated(self._journal, self._channel, 1 + self._limits.companions)
         if undated:
             await self._journal.persist(fix(undated, self._journal.clock.date(0.0)))
             self.settled()
 
     def tag_with(self, key: bytes) -> None:
-        """Tag what is packed from now on with this key."""
+        """Tag transmissions with this key from now on."""
         self._key = key
         self.settled()
 
     def settled(self) -> None:
-        """Forget what was prepared, as something was tried, or dated anew: it is not what goes."""
+        """Forget the prepared Package after an attempt or a new date."""
         self._prepared = None
 
     def pack(self, now: float, capacity: int, ordinary: int, piggyback: Piggyback) -> Packed | None:
-        """Return what is due, in at most `capacity` bytes; its Packages are taken out of the queue.
+        """Return the next transmission in at most `capacity` bytes, or None; its Packages are taken
+        out of the queue.
 
-        All that is no SOS stays within `ordinary` bytes, or in what the SOS's last credit leaves:
-        the credits that are kept for an SOS pay for nothing else.
+        Entries that are not an SOS stay within `ordinary` bytes, or within the rest of the SOS's
+        last credit, because the credits that are kept for an SOS must not pay for them.
         """
         repeat = piggyback.next_repeat(busy=self._is_busy(now))
         if repeat is not None:
@@ -162,11 +165,11 @@ class Packing:
             if alone and not urgent:
                 passed.append(key)
                 break
-            # Beside the kit's own SOS one of others pays for itself.
+            # Beside the kit's own SOS, an SOS of others must be paid from its own budget.
             own = urgent and not (pieces and self.queue.is_sos_of_others(key))
             most = capacity if own else self._beside(draft, capacity, ordinary)
             if candidate.undated:
-                # It was accepted since the dates of the others were fixed: it goes next.
+                # It was accepted after the other dates were fixed, so it is sent next time.
                 passed.append(key)
             elif not pieces and len(candidate.body) <= most:
                 draft, whose, tries = (
@@ -193,36 +196,41 @@ class Packing:
             self.queue.leave(key)
         if pieces and pieces[0].count > 1:
             self._tell_end(draft, capacity, len(self.queue.bursts[pieces[0].sequence].waiting))
-        # What is said to our peer is said in our own name, not in that of whom we relay for.
+        # Our entries for the peer are sent under our own number, not under that of a neighbour's
+        # item.
         most = self._beside(draft, capacity, ordinary)
         words = Piggybacked() if alone or (pieces and whose) else piggyback.fill(draft, most)
         if not draft.entries:
             return None
-        # What goes between the fragments ends their round: it is answered at once.
+        # An entry between fragments ends their round, so it is answered at once.
         more = any(self.queue.bursts[p.sequence].waiting for p in pieces if p.count > 1)
         return Packed(draft.body, pieces, words, tries, more)
 
     def _goes_alone(self, tries: int) -> bool:
-        """Return whether nothing else joins an SOS where bytes cost: a short message gets
-        through."""
+        """Return True if an SOS is sent alone because bytes cost: a short message is more likely to
+        get through.
+        """
         return self._limits.tariff.units(1) > 0 and tries < SOS_ALONE
 
     def _tell_end(self, draft: Draft, capacity: int, follow: int) -> None:
-        """So many follow; then we listen, and who has heard any of them answers. The last few tell
-        it, as the very last may be lost."""
+        """Add the number of fragments that follow, after which we listen and receivers answer. The
+        last few fragments contain it, because the very last may be lost.
+        """
         if self._station and follow < WINDOW:
             draft.add(Entry(0, Source(self._station, follow)), capacity)
 
     def _is_busy(self, now: float) -> bool | None:
-        """Return whether a Package of ours goes next; None where an SOS does."""
+        """Return True if one of our Packages is next, False if none is; None if it is an SOS."""
         foremost = self.queue.foremost(now)
         if foremost is None:
             return False
         return None if self.queue.is_urgent(foremost) else True
 
     def _pack_repeat(self, repeat: Repeat, capacity: int, piggyback: Piggyback) -> Packed | None:
-        """Who lacks it is told whole or not at all: whoever is not named is silent. Where not even
-        the request to relay fits, its sender has told that."""
+        """Pack a repeated item. The list of stations that are missing it is added completely or not
+        at all, because unlisted stations do not answer. If even the relay request does not fit,
+        the item's sender has already sent it.
+        """
         if repeat.joins:
             return self._pack_repeats(repeat, capacity, piggyback)
         whole = [*repeat.entries]
@@ -236,14 +244,16 @@ class Packing:
         return None
 
     def _pack_repeats(self, first: Repeat, capacity: int, piggyback: Piggyback) -> Packed | None:
-        """As many as fit, of any stations; one at the least, which fitted when it was sent."""
+        """Pack as many repeated items as fit, of any stations; at least one, which fitted when it
+        was first sent.
+        """
         draft, body = self._draft(0), b""
         of: SentBy | None = None
         entries: list[Entry] = []
         other: Repeat | None = first
         while other is not None:
             mark = SentBy(other.origin, other.hops)
-            # Times in an envelope count from that of its first entry.
+            # Times in an envelope are relative to that of its first entry.
             head = [] if of == mark else [Entry(0, mark, other.entries[0].time)]
             more = [*entries, *head, *other.entries]
             longer = draft.encoded(*more)
@@ -256,8 +266,9 @@ class Packing:
         return Packed(body, [], Piggybacked()) if len(body) <= capacity else None
 
     def _joins(self, candidate: _Next, whose: int, draft: Draft, capacity: int) -> bool:
-        """Return whether it rides along: all of it, of the same sender, and no more than is worth
-        it."""
+        """Add the candidate to the draft if it can ride along: complete, from the same sender, and
+        within the fill limit. Return True if so.
+        """
         lone = candidate.piece.sequence in self.queue.alone or candidate.origin != whose
         if candidate.piece.count > 1 or lone:
             return False
@@ -293,46 +304,52 @@ class Packing:
         return _Next(piece, known.origin, entry, body, tries, known.undated)
 
     def _positions(self, piece: Piece, tries: int) -> list[int]:
-        """The fragments of it that go next, together where somebody is known to hear them."""
+        """Return the next fragments to send; several together if a station is known to receive
+        them.
+        """
         if piece.sequence in self.queue.bursts:
             return self.queue.bursts[piece.sequence].waiting
         held = outbound.fragments_held(self._journal, self._channel, piece.sequence, piece.count)
         together = 1
         if self.acks is not None and self.acks.somebody_listens():
-            # After a round that nobody answered a few ask what has come.
+            # After an unanswered round, send only a few, which ask what has arrived.
             together = WINDOW if tries else ROUND
         elif self.acks is not None and held:
             together = WINDOW
-        # Another first one at each try is for those of whom none may be in earshot any more.
+        # A different first fragment for each attempt helps if the stations with earlier fragments
+        # are out of range.
         turn = tries if self._limits.shared else 0
-        # Where nothing lacks, its end was not written down: who has it all says so again.
+        # If no fragment is missing, its end was not stored: a station that has all confirms it
+        # again.
         return lacking(piece.count, held.values(), turn)[:together] or [0]
 
     def alone(self, entry: Entry) -> bytes:
-        """Return a packet that holds this entry and nothing else, for everybody to read."""
+        """Return a packet that contains only this entry, unencrypted."""
         return encode([entry], origin=self._station, key=self._key)
 
     def parts(self, entry: Entry, origin: int) -> list[Entry]:
-        """Return the entry, or its fragments where it needs some; none of what is too large."""
+        """Return the entry, or its fragments if necessary; empty if it is too large."""
         try:
             return self._parts(entry, origin)
         except TooLarge:
             return []
 
     def _parts(self, entry: Entry, origin: int) -> list[Entry]:
-        """As `parts`; raises TooLarge. Text in fragments is plain: a later version packs it
-        otherwise, and fits no slice that left before."""
+        """Return the parts as `parts` does, but raise TooLarge. Text in fragments is not packed,
+        because a later version may pack it differently, and the fragments would not match.
+        """
         if len(encode([entry], packed=self._limits.packs_text)) <= self.capacity.whole(origin):
             return [entry]
         return [Entry(entry.sequence, part) for part in self.capacity.cut(entry, origin)]
 
     def sizes(self, package: Package, now: float) -> list[int]:
-        """Return the bytes of each transmission that it would take, alone; beside others it may
-        take less. Raises TooLarge."""
+        """Return the bytes of each transmission that the Package would need alone; together with
+        others it may need less. Raises TooLarge.
+        """
         entry = numbered(outbound.next_sequence(self._journal), package, now)
         draft = self._draft(0)
         return [len(draft.encoded(part)) for part in self._parts(entry, draft.origin)]
 
     def _beside(self, draft: Draft, capacity: int, ordinary: int) -> int:
-        """Bytes up to which what is no SOS may fill it."""
+        """Return the bytes up to which entries that are not an SOS may fill the draft."""
         return min(capacity, max(ordinary, self._limits.tariff.paid_with(len(draft))))

@@ -1,8 +1,8 @@
-"""What rides along with Packages to the peer, as the packing of a transmission sees it: what of
-theirs has come, and who we are.
+"""Entries that ride with Packages to the peer, from the view of packing: confirmations of its
+items, and our identity.
 
-To the hub those are receipts and reports of missing fragments (`hub_piggyback`); on the air they
-are acknowledgements, our name, and the request to relay (`radio_piggyback`). Each kind knows when
+For the hub they are receipts and reports of missing fragments (`hub_piggyback`). On the air they
+are acknowledgements, our name, and the request to relay (`radio_piggyback`). Each kind decides when
 it is worth a transmission of its own.
 """
 
@@ -23,7 +23,9 @@ RungKey = tuple[int, int, int, str]
 
 @dataclass(slots=True)
 class Piggybacked:
-    """What rode in one transmission, by the peer's number, to be given back if it failed."""
+    """Entries that rode in one transmission, by the peer's number; they are restored if it
+    failed.
+    """
 
     reports: dict[int, Entry] = field(default_factory=dict)
     receipts: dict[int, Entry] = field(default_factory=dict)
@@ -31,54 +33,55 @@ class Piggybacked:
     unreadable: list[UnreadableOwed] = field(default_factory=list)
     introduced: bool = False
     asked: bool = False
-    """It was asked who is who."""
+    """True if it contained a request for names."""
     named_incident: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """One packet that goes on the air once more: entries of the station `origin`."""
+    """One packet that is repeated on the air: entries of the station `origin`."""
 
     origin: int
     entries: Sequence[Entry]
     lacking: Sequence[Entry] = ()
-    """Left out where they do not fit: which name those who lack it, or whose word it is."""
+    """Optional entries, left out if they do not fit: the stations that are missing the item, or its
+    sender's name."""
     sos: bool = False
     hops: int = 0
-    """Transmissions that brought it here."""
+    """Number of transmissions that brought it here."""
     joins: bool = False
-    """It goes with others in one packet, of whichever stations."""
+    """True if it may share a packet with others, of any stations."""
 
 
 class Piggyback(Protocol):
     def look(self) -> None:
-        """Look in the journal for what the peer is owed by now."""
+        """Load the entries that the peer must receive from the journal."""
 
     def report(self, origin: int, report: Entry) -> None:
-        """Tell the peer which fragments of an item have come, so that it sends the rest."""
+        """Report to the peer which fragments of an item have arrived, so that it sends the rest."""
 
     def ask_names(self) -> None:
-        """Ask for names: something came from somebody who was not introduced."""
+        """Ask for names, because an item came from a person without a known name."""
 
     def is_worth_sending(self) -> bool:
-        """Return whether there is something to say that does not wait for a Package to ride
-        with."""
+        """Return True if there are entries that need not wait for a Package."""
 
     def fill(self, draft: Draft, capacity: int) -> Piggybacked:
-        """Add to `draft` what still fits into `capacity` bytes."""
+        """Add to `draft` the entries that fit into `capacity` bytes."""
 
     def next_repeat(self, *, busy: bool | None) -> Repeat | None:
-        """Return what goes in a packet of its own before anything else. While a Package waits
-        (`busy`) an SOS does alone, and nothing while that is one itself (None)."""
+        """Return an item to repeat before anything else, or None. While a Package waits (`busy`)
+        only an SOS is returned, and nothing if that Package is an SOS itself (None).
+        """
 
     def joining(self) -> Repeat | None:
-        """Return another that goes in the same packet if it fits."""
+        """Return another item that may share the packet, or None."""
 
     def joined(self, repeat: Repeat) -> None:
-        """Note that what `joining` returned fits, and goes."""
+        """Record that the item from `joining` fits and is sent."""
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
-        """Write down, in the same commit, that the transmission left with these words."""
+        """Record, in the same commit, that the transmission left with these entries."""
 
     def settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
-        """Note that the transmission is over, and whether it was sent."""
+        """Record that the transmission is over, and if it was sent."""

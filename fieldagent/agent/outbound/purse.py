@@ -1,4 +1,4 @@
-"""What one door or bearer may still cost today, kept over restarts."""
+"""Daily budget of one ingress or bearer, which survives restarts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DayPurse:
             name, journal, clock=journal.clock.now, limits=limits, tariff=lambda: Tariff(name)
         )
         self._paid_on: BudgetDay | None = None
-        """The day on which something was spent last: what is taken off was spent on that."""
+        """Day of the last booking: canceled bookings belong to it."""
 
     def left(self, *, urgent: bool = False) -> int | None:
         return self._budget.left(urgent=urgent)
@@ -43,8 +43,9 @@ class DayPurse:
 
     @asynccontextmanager
     async def paying(self, count: int) -> AsyncIterator[None]:
-        """Book it before anything may leave: a crash between the two costs nobody money. Where what
-        follows fails, it is given back."""
+        """Book the cost before the Package may leave, so that a crash in between cannot exceed the
+        budget. If the block raises, the cost is returned.
+        """
         day = self._budget.today()
         if count:
             await self._book(count, day)
@@ -57,5 +58,5 @@ class DayPurse:
 
 
 def sms_purse(journal: Journal, limit: int) -> DayPurse:
-    """Return the purse of so many SMS a day, a tenth of them for an SOS."""
+    """Return the budget of that many SMS a day, a tenth of them for an SOS."""
     return DayPurse(journal, SMS, limit, -(-limit // 10))

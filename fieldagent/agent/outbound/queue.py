@@ -1,8 +1,8 @@
-"""One channel's queue: priority first, first come first served within it.
+"""Queue of one channel: by priority, and first come first served within a priority.
 
 Pure: it reads no clock (`now` and other times are seconds of any one clock) and does no I/O. Every
 operation costs O(log n). Entries are plain tuples, which take the least memory: a gateway may have
-100 000 waiting. One in a heap that the index no longer holds is dead and skipped, and no heap has
+100 000 waiting. A heap entry that the index no longer contains is dead and skipped. No heap has
 more than twice the live entries plus 64.
 """
 
@@ -22,7 +22,7 @@ SLACK = 64
 Place = tuple[int, int, int]
 """Negated priority, order (the smaller goes first among equals), key."""
 Entry = tuple[int, int, int, Kind | None, float, float]
-"""A place; then collapseKey, when it expires, and when it is due."""
+"""A place; then collapseKey, expiry time, and due time."""
 _KEY: Final = 2
 _COLLAPSE: Final = 3
 _EXPIRES: Final = 4
@@ -31,7 +31,7 @@ _DUE: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the bound on memory is about; `heaps` holds the length of each heap."""
+    """Sizes for the check of the memory bound; `heaps` contains the length of each heap."""
 
     live: int
     heaps: tuple[int, ...]
@@ -42,14 +42,14 @@ class Queue:
 
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}
-        """Of every key that lives: the very tuple that stands, or will stand, in `_ready`."""
+        """Entry of every live key: the same tuple object as in `_ready`."""
         self._negated: dict[int, int] = {}
-        """Each priority once, not an object of its own for every key."""
+        """One shared object for each priority, to save memory."""
         self._taken: set[int] = set()
-        """Those that `take` passes over: in flight, or held."""
+        """Keys that `take` skips: in flight, or held."""
         self._held: set[int] = set()
         self._overtaken: set[int] = set()
-        """Of those in flight the ones of whose collapseKey a newer Package has arrived."""
+        """Keys in flight for whose collapseKey a newer Package has arrived."""
         self._collapse = CollapseIndex()
         self._ready: SweptHeap[Entry] = SweptHeap(
             lambda entry: self._entries.get(entry[2]) is entry and entry[2] not in self._taken
@@ -64,7 +64,7 @@ class Queue:
         return key in self._entries
 
     def keys(self) -> list[int]:
-        """Return the keys of all that is in the queue, in no order."""
+        """Return all keys in the queue, in any order."""
         return list(self._entries)
 
     def place(self, key: int) -> Place:
@@ -72,8 +72,9 @@ class Queue:
         return self._entries[key][:_COLLAPSE]
 
     def hold(self, collapse_key: int | None, *, sos: bool = False) -> list[int]:
-        """Return what a Package that is about to be added replaces. It is not taken meanwhile:
-        `add` of that Package forgets it, `release` lets it wait again."""
+        """Return and hold the Packages that a Package about to be added replaces. They are not
+        taken meanwhile: `add` of that Package removes them, `release` lets them wait again.
+        """
         held = self._collapse.replaceable(
             None if collapse_key is None else (collapse_key, sos), self.taken()
         )
@@ -98,21 +99,22 @@ class Queue:
         taken: bool = False,
         newest_first: bool = False,
     ) -> list[int]:
-        """Append a Package; returns those that it replaces, which are forgotten here.
+        """Add a Package, and return those that it replaces, which are removed here.
 
-        One that is `taken` at once is in flight already: its transmission began before the program.
+        With `taken` it is in flight at once, because its transmission began before the program
+        started.
 
-        Among those that go `newest_first` the later added goes ahead, and all of them go ahead of
-        others of their priority.
+        With `newest_first` a later Package goes ahead of earlier ones with the same flag, and all
+        of these go ahead of others with their priority.
 
-        The newer takes the older one's place when their priority is equal. A taken one is not
-        recalled: `put_back` tells. An SOS yields to another SOS only.
+        A newer Package takes the older one's place if their priority is equal. A taken Package is
+        not recalled: `put_back` reports it. An SOS is replaced only by another SOS.
         """
         if taken:
             self._taken.add(key)
         negated = self._negated.setdefault(-priority, -priority)
         if collapse_key is None and expires == inf and due == -inf and not newest_first:
-            # One live entry more cannot break the bound.
+            # One more live entry cannot break the bound.
             plain: Entry = (negated, key, key, None, inf, -inf)
             self._entries[key] = plain
             self._ready.push(plain)
@@ -140,13 +142,15 @@ class Queue:
         self._bound()
 
     def foremost(self, now: float) -> int | None:
-        """Return what `take` would take."""
+        """Return the key that `take` would take."""
         self._promote(now)
         entry = self._ready.first()
         return None if entry is None else entry[_KEY]
 
     def take(self, now: float) -> int | None:
-        """Take the most urgent Package that is due; it is the taker's until put_back or remove."""
+        """Take the most urgent Package that is due; the caller keeps it until put_back or
+        remove.
+        """
         if self._delayed:
             self._promote(now)
         entry = self._ready.pop()
@@ -156,21 +160,22 @@ class Queue:
         return entry[_KEY]
 
     def taken(self) -> set[int]:
-        """Return those in flight."""
+        """Return the keys in flight."""
         return self._taken - self._held
 
     def is_superseded(self, key: int) -> bool:
-        """Return whether a newer Package has its collapseKey, or had it and arrived: `put_back`
-        would forget it."""
+        """Return True if a newer Package with its collapseKey waits or has arrived, so that
+        `put_back` would remove this one.
+        """
         collapse = _kind(self._entries.get(key))
         return key in self._overtaken or self._collapse.newer(collapse, key) is not None
 
     def put_off(self, key: int) -> None:
-        """Let it wait for no moment, but for `hasten`; one in flight is left alone."""
+        """Let it wait for `hasten` only; a Package in flight is left alone."""
         self._move(key, inf)
 
     def hasten(self, key: int) -> None:
-        """Let it wait for its time no longer; one in flight is left alone."""
+        """Make it due now; a Package in flight is left alone."""
         self._move(key, -inf)
 
     def _move(self, key: int, due: float) -> None:
@@ -178,16 +183,16 @@ class Queue:
         if entry is None or entry[_DUE] == due:
             return
         if key in self._held:
-            # Its heir gets that moment, or it does once it is released.
+            # The Package that replaces it gets that time, or it gets it itself when it is released.
             self._entries[key] = _due_at(entry, due)
         elif key not in self._taken:
             self._insert(_due_at(entry, due))
 
     def put_back(self, key: int, due: float = -inf) -> bool:
-        """Put back one that was not sent: it waits in its old place, until `due`.
+        """Put back a Package that was not sent: it waits in its old place, until `due`.
 
-        False when a newer Package has its collapseKey by now: that one gets the place, and `key` is
-        forgotten. So is one that would arrive after a newer one.
+        Return False if a newer Package with its collapseKey waits: that one gets the place, and
+        `key` is removed. The same applies if a newer one has already arrived.
         """
         self._taken.discard(key)
         negated, order, _, collapse, expires, _ = self._entries[key]
@@ -197,7 +202,7 @@ class Queue:
             self.remove(key)
             return False
         if newer is None:
-            # One that was newer may have ended meanwhile.
+            # A newer one may have ended meanwhile.
             self._collapse.note(collapse, key)
             self._insert(entry)
             return True
@@ -208,9 +213,9 @@ class Queue:
         return False
 
     def remove(self, key: int, *, arrived: bool = False) -> bool:
-        """Remove one that ended: sent, failed or canceled. False when it is not here.
+        """Remove a Package that ended: sent, failed or canceled. Return False if it is not here.
 
-        Where it has `arrived`, older ones of its collapseKey that are in flight are not to follow.
+        If it has `arrived`, older Packages in flight with its collapseKey must not follow.
         """
         entry = self._entries.pop(key, None)
         if entry is None:
@@ -231,8 +236,9 @@ class Queue:
         return True
 
     def expire(self, now: float, limit: int | None = None) -> list[int]:
-        """Forget and return what has outlived its time, `limit` timers at once; a taken one is
-        left until put back."""
+        """Remove and return expired Packages, at most `limit` timers at once. A taken Package is
+        left until it is put back.
+        """
         ended = []
         for key in islice(self._expiries.due(now), limit):
             if key not in self._taken:
@@ -241,7 +247,9 @@ class Queue:
         return ended
 
     def next_change(self, now: float) -> float:
-        """Return when the next one that waits becomes due or expires, whatever is due already."""
+        """Return the time when the next waiting Package becomes due or expires; Packages that are
+        already due do not count.
+        """
         self._promote(now)
         return min(self._delayed.first(), self._expiries.first())
 
@@ -266,8 +274,9 @@ def _due_at(entry: Entry, due: float) -> Entry:
 
 
 def _inherited(newer: Entry, older: Entry) -> Entry:
-    """The newer Package with what it gets of the one that it replaces, where their priority is
-    equal."""
+    """Return the newer entry with the order and due time of the one that it replaces, if their
+    priority is equal.
+    """
     negated, order, key, collapse, expires, due = newer
     if negated != older[0]:
         return newer
@@ -275,12 +284,12 @@ def _inherited(newer: Entry, older: Entry) -> Entry:
 
 
 def due(queue: Queue, key: int) -> float:
-    """Return when one that waits may go; long ago where it may at once."""
+    """Return the time when it may be sent; -inf if it may be sent at once."""
     entry = queue._entries.get(key)
     return -inf if entry is None else entry[_DUE]
 
 
 def sizes(queue: Queue) -> Sizes:
-    """Return the sizes of all that grows with what waits."""
+    """Return the sizes of everything that grows with the number of waiting Packages."""
     heaps = (queue._ready, queue._delayed, queue._expiries)
     return Sizes(len(queue), tuple(len(heap) for heap in heaps))

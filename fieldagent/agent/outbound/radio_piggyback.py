@@ -1,5 +1,6 @@
-"""Words to other kits that ride along on the air: what of theirs has come, who we are, and what a
-neighbour is to bring to the hub."""
+"""Entries for other kits that ride along on the air: acknowledgements of their items, our name, and
+requests to relay to the hub.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +34,18 @@ from fieldagent.wire.envelope import (
 )
 
 ACKS_MAX = 256
-"""Acknowledgements that wait; for one that is dropped the item comes again."""
+"""Most waiting acknowledgements; if one is dropped, the item comes again."""
 INTRODUCE_EVERY = 3600.0
-"""Seconds."""
+"""Seconds between two introductions."""
 PROGRAM = Entry(0, Program(__version__))
-"""Goes with our name, where it fits."""
+"""Sent with our name, if it fits."""
 HELLO_APART = 10.0
-"""Seconds between two hellos: kits that are switched on together need not answer each other's."""
+"""Seconds between two hellos, so that kits which are switched on together do not answer each
+other's."""
 
 
 def goes_down(entry: Entry) -> bool:
-    """Return whether it comes from the hub, which needs it from nobody."""
+    """Return True if it comes from the hub, so that it need not be relayed to the hub."""
     return isinstance(entry.content, Parcel) and entry.content.station > 0
 
 
@@ -51,21 +53,21 @@ def goes_down(entry: Entry) -> bool:
 class _DueAck:
     ack: Ack
     together: bool
-    """The holding says it too, and whoever hears another say so need not."""
+    """True if a summary also confirms it, and another station may do so instead."""
     twice: bool
-    """It goes in two packets, one after the other."""
+    """True if it is sent in two packets in a row."""
     alone: bool
-    """It is said for itself too, where others are said with it."""
+    """True if it is also sent separately, even if a summary confirms it."""
     due: float
-    """It goes at this time."""
+    """Time when it is sent."""
 
 
 class RadioPiggyback:
-    """Acknowledgements of what was heard, what is here of each station and who has read it, our
-    name, our way to the hub, and the request to relay what goes out.
+    """Builds acknowledgements of received items, summaries and read receipts, our name, our route
+    to the hub, and requests to relay.
 
-    An acknowledgement that is lost is given again, as the item comes again. `asks_for_relay` tells
-    whether we reach the hub over neighbours alone, and `ways` over which.
+    A lost acknowledgement is sent again when the item comes again. `asks_for_relay` returns True if
+    we reach the hub only over neighbours; `ways` contains the routes over them.
     """
 
     def __init__(
@@ -91,20 +93,20 @@ class RadioPiggyback:
         self._said_hello = -inf
         self._presents_itself = False
         self._acks: dict[tuple[int, int], _DueAck] = {}
-        """By the station whose item it is, and the number it gave the item."""
+        """Acknowledgements by the item's station and number."""
         self._repeats: list[Repeat] = []
         self.said: set[int] = set()
-        """Numbers of our items that went on the air."""
+        """Numbers of our items that were sent on the air."""
         self.look()
 
     def repeat(self, repeats: Iterable[Repeat]) -> None:
-        """Send these once more, an SOS first; what waits from before is as good."""
+        """Repeat these items, an SOS first. An item that already waits is kept as it is."""
         kept = {(each.origin, each.entries[0]) for each in self._repeats}
         self._repeats += [each for each in repeats if (each.origin, each.entries[0]) not in kept]
         self._repeats.sort(key=lambda each: not each.sos)
 
     def leave(self, origin: int, sequence: int) -> None:
-        """Leave what another repeats, and is no SOS: we need not."""
+        """Do not repeat an item that another station repeats, unless it is an SOS."""
         self._repeats = [
             each
             for each in self._repeats
@@ -123,20 +125,22 @@ class RadioPiggyback:
         self._repeats.remove(repeat)
 
     def asks_for_relay(self) -> bool:
-        """Return whether ours are to be brought to the hub by neighbours."""
+        """Return True if neighbours must relay our items to the hub."""
         return self._asks_for_relay()
 
     def request(self, *, sos: bool = False, but: Collection[int] = ()) -> Entry | None:
-        """Return the request that a neighbour brings it to the hub; None where nobody is to. An SOS
-        asks whoever hears it where no way is known."""
+        """Return a request to a neighbour to relay to the hub; None if there is no suitable one.
+        Without a known route, an SOS asks every station.
+        """
         hop = self.ways.next_hop(but)
         if hop is None and not sos:
             return None
         return Entry(0, RelayRequest(hop or 0))
 
     def introduce(self, *, at_once: bool = False) -> None:
-        """Say our name to somebody who may not know it: it goes along with what goes next, or by
-        itself where it was not said just now."""
+        """Send our name to a station that may not know it: with the next packet or, with `at_once`,
+        in its own packet if none was sent recently.
+        """
         self._introduced = -INTRODUCE_EVERY
         self._presents_itself |= at_once and self.clock() - self._said_hello >= HELLO_APART
 
@@ -150,9 +154,11 @@ class RadioPiggyback:
         alone: bool = False,
         crowd: int = 1,
     ) -> None:
-        """Acknowledge an item, `together` with others of that station, by any of the crowd in
-        earshot. `twice`: it was said before, and lost. `alone`: whoever has forgotten one of
-        several cannot tell that the others are its own."""
+        """Acknowledge an item. With `together` a summary confirms it, and one of the `crowd`
+        stations in range sends that. `twice`: an earlier acknowledgement was lost. `alone`: send
+        it separately too, because a station that has forgotten one of several items cannot
+        verify the summary.
+        """
         key = ack.station, sequence
         if (before := self._acks.get(key)) is not None:
             twice, alone = twice or before.twice, alone or before.alone
@@ -164,33 +170,37 @@ class RadioPiggyback:
             del self._acks[next(iter(self._acks))]
 
     def next_due(self) -> float:
-        """Return the seconds until the next beacon, or an acknowledgement that waits."""
+        """Return the seconds until the next beacon, receipt or waiting acknowledgement."""
         now = self.clock()
         waits = (due.due for due in self._acks.values() if due.due > now)
         soonest = min(self.holdings.due(), self.readings.next_due(now))
         return min(soonest, min(waits, default=inf)) - now
 
     def begin_beacon(self) -> None:
-        """Begin a beacon of what is held, if one is due."""
+        """Begin a beacon with summaries, if one is due."""
         if self.holdings.due() <= self.clock():
             self.holdings.begin(self.clock())
 
     def note_here(self, station: int, item: Entry, *, said: bool = True) -> None:
-        """Note that an item is on disk, which is no SOS. Without `said` nobody is told."""
+        """Record that an item, not an SOS, is on disk. Without `said` it is not listed in
+        summaries.
+        """
         if not said:
             self.holdings.note_unsaid(station, item.sequence)
             return
         self.holdings.note(station, item.sequence, digest_of(item), self.clock())
 
     def greet(self, *, crowd: int) -> None:
-        """Tell what we have to somebody who is there and may have been away: whoever is first
-        does."""
+        """Send our summaries and route soon to a station that has returned; the first station to do
+        so is enough.
+        """
         self.holdings.greet(self.clock(), 2.0 + crowd)
         self.ways.greet()
 
     def hear_holding(self, holding: Entry) -> list[int]:
-        """Note what another tells that it has of a station; return the numbers that lack there and
-        are here."""
+        """Take in another station's summary. Return the numbers that are missing there and present
+        here.
+        """
         assert isinstance(holding.content, Ack)
         for number in numbers_of(holding):
             due = self._acks.get((holding.content.station, number))
@@ -199,8 +209,9 @@ class RadioPiggyback:
         return self.holdings.hear(holding, self.clock())
 
     def overhear(self, sequence: int, ack: Ack) -> None:
-        """Drop our own word where another has said it: as much of an item, or more, is at a station
-        already."""
+        """Drop our acknowledgement if another station has sent one for as much of the item
+        or more.
+        """
         key = ack.station, sequence
         due = self._acks.get(key)
         if due is None:
@@ -214,7 +225,7 @@ class RadioPiggyback:
                 del self._acks[key]
 
     def look(self) -> None:
-        """Look which stations are to be told how far their items have come here."""
+        """Load the receipts that stations have not received for their items."""
         self.readings.owe(inbound.station_owed(self._journal), self.clock())
 
     def report(self, origin: int, report: Entry) -> None:
@@ -249,7 +260,7 @@ class RadioPiggyback:
             words.introduced = draft.add(self._introduction, capacity)
             if words.introduced:
                 draft.add(PROGRAM, capacity)
-            # Where it never fits beside a Package it has a packet of its own.
+            # If it never fits with a Package, it gets a packet of its own.
             self._presents_itself = beside and not words.introduced
             if words.introduced:
                 self._said_hello = self.clock()
@@ -277,7 +288,7 @@ class RadioPiggyback:
                     del self._acks[key]
 
     def _fill_holding(self, station: int, draft: Draft, capacity: int) -> bool:
-        """Return whether it fits, or stands there already."""
+        """Add the summary of a station. Return True if it fits, or is already there."""
         holding = self.holdings.holding(station)
         if holding is None or holding in draft.entries:
             return True
@@ -301,19 +312,21 @@ class RadioPiggyback:
 def _fill_readings(
     readings: Readings, journal: Journal, draft: Draft, capacity: int, now: float
 ) -> None:
-    """Last, as all that stands behind a SentBy is another's."""
+    """Add read receipts last, because entries after a SentBy belong to another station."""
     for word in readings.to_say(now, beside=bool(draft.entries)):
         bare = [word.entry]
         if word.hops:
             bare.insert(0, Entry(0, SentBy(word.origin, word.hops), word.entry.time))
         named = [*bare, *_name_of(word, journal)]
-        # What fits no packet is not tried for ever.
+        # A receipt that fits into no packet is not tried forever.
         if draft.add_all(named, capacity) or draft.add_all(bare, capacity) or not draft.entries:
             readings.said(word, now)
 
 
 def _name_of(word: AirWord, journal: Journal) -> list[Entry]:
-    """Whose word it is, where that is another's: who does not hear it knows its number alone."""
+    """Return the name of another station whose receipt is passed on, because receivers may know
+    only its number.
+    """
     if not word.hops or word.is_answer:
         return []
     name = inbound.station_names(journal).get(word.origin)

@@ -1,14 +1,10 @@
-"""The ladder of a Package: how far it is known to have come, in the words of every screen.
+"""Stages of a Package: how far it is known to have come, with the words of every screen.
 
-on this kit          it is on this kit's disk
-left by Satellite    a gateway has it; whether the hub has is not known by that
-heard by X           another kit has it
-at the hub           the hub has it
-on X's kit, with X's programs, on X's radio
-read by X            a person says so
-handed over to …     a service has it that brings mail or SMS, and no person by that
-X cannot be reached: why
-given up: why        no channel goes on with it
+on this kit          it is on this kit's disk left by Satellite    a gateway has it; this does not
+show that the hub has it heard by X           another kit has it at the hub           the hub has it
+on X's kit, with X's programs, on X's radio read by X            a person has confirmed it handed
+over to …     a mail or SMS service has it, but not yet a person X cannot be reached: why given up:
+why        no channel continues with it
 """
 
 from __future__ import annotations
@@ -29,13 +25,13 @@ class Step(NamedTuple):
     at: float
     """Unix time."""
     rung: str
-    """`kept`, `left`, `heard`, `hub`, `ended`, or a `Rung` in small letters."""
+    """`kept`, `left`, `heard`, `hub`, `ended`, or a `Rung` in lower case."""
     who: str
-    """Empty where the step is about nobody, or nobody knows about whom."""
+    """Person or kit of the step; empty if it has none, or it is unknown."""
     text: str
-    """The step for people, in English."""
+    """Text of the step for people, in English."""
     detail: str = ""
-    """What the step names beside `who`: a person, a service or a reason."""
+    """Further name in the step beside `who`: a person, a service or a reason."""
 
 
 HUB = "the hub"
@@ -43,7 +39,7 @@ ORDER = ("kept", "left", "heard", "hub", *(rung.name.lower() for rung in LADDER)
 
 
 def reached(journal: Journal, known: Known) -> list[Step]:
-    """Return the steps that are known, from the lowest rung to the highest."""
+    """Return the known steps, from the lowest stage to the highest."""
     date = journal.clock.date
     steps = [Step(date(known.accepted), "kept", "", "on this kit")]
     for channel, leg in outbound.legs(journal, known.sequence).items():
@@ -63,7 +59,7 @@ def reached(journal: Journal, known: Known) -> list[Step]:
 
 
 def beyond(journal: Journal, packages: Sequence[Known | Accepted]) -> dict[int, list[Step]]:
-    """Return of each the steps beyond the disk of anybody's kit, from the lowest rung."""
+    """Return the steps of each Package beyond a receiver's disk, from the lowest stage."""
     ladders: dict[int, list[Step]] = {}
     rungs = outbound.reached_of(journal, [each.sequence for each in packages])
     for known in packages:
@@ -77,7 +73,7 @@ def beyond(journal: Journal, packages: Sequence[Known | Accepted]) -> dict[int, 
 
 
 def _addressee(journal: Journal, known: Known | Accepted) -> str:
-    """Return whom it is for, in words; empty where that is not known any more."""
+    """Return the addressee in words; empty if it is unknown."""
     with suppress(DamagedPackage):
         accepted = outbound.package(journal, known.sequence)
         if accepted is not None and accepted.package.to is not None:
@@ -99,7 +95,7 @@ def _name(who: Identity) -> str:
 
 
 def _at_kit(who: Identity) -> str:
-    """Return whose kit it is; a station that told no name is called by its number."""
+    """Return the owner of the kit; a station without a known name is called by its number."""
     unnamed = who.type == "Device" and not who.name
     return f"station {who.id}" if unnamed else _name(who)
 

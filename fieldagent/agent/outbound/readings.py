@@ -1,19 +1,20 @@
-"""How far items have come with people, as stations tell each other on the air: what is said, when,
-and how often. Pure.
+"""Receipts between stations on the air: how far items have come with people, and when to send that.
+Pure.
 
-A *word* says how far an item of one station has come at the kit of another: with its programs, on
-its person's radio, or that a person has read it. That station *answers* that the word has come.
+A receipt ("word") shows how far an item of one station has come at another station's kit: with its
+programs, on its person's radio, or read by a person. The item's station *answers* that the receipt
+has arrived.
 
-| whose | what | beside what goes anyway | by itself, if asked for | again |
+| of | entry | beside another entry | in its own packet, if requested | repeated |
 |---|---|---|---|---|
-| ours | a word | at once | after 5 to 15 s | unanswered: after 30 s, doubling to an hour |
-| ours | an answer | at once | within 2 s | each time that the word comes |
-| another's | a word | after 3 s; not asked for: 60 s | after 3 to 7 s or more | the same |
-| another's | its answer | at once | within 2 s or more | the same |
+| us | a receipt | at once | after 5 to 15 s | unanswered: after 30 s, doubling to an hour |
+| us | an answer | at once | within 2 s | each time that the receipt comes |
+| another | a receipt | after 3 s; not requested: 60 s | after 3 to 7 s or more | the same |
+| another | its answer | at once | within 2 s or more | the same |
 
-Who has passed a word on passes its answer back, and gives that in place of the word from then on.
-What comes over more kits than it came lately is an echo, and goes no further: so nothing goes in a
-circle.
+A station that has passed a receipt on passes its answer back, and from then on sends the answer
+instead of the receipt. An entry that came over more kits than recently is an echo and is not passed
+on, so that loops are impossible.
 """
 
 from __future__ import annotations
@@ -30,81 +31,83 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Receipt, digest_of
 
 ALONE_AFTER = 5.0
-"""Seconds, at random up to three times as many, in which something else may go that it rides in."""
+"""Shortest wait in seconds for another packet in which a receipt can ride; at random up to three
+times as long."""
 AGAIN_FIRST, AGAIN_MAX = 30.0, 3600.0
-"""Seconds from saying a word to saying it again."""
+"""Seconds between two repeats of a receipt: the first wait, which doubles, and its maximum."""
 ALONE_MAX = 12
-"""Times that a word goes by itself, some six hours; after that it rides, until its station is
-back."""
+"""Number of times that a receipt gets its own packet, over some six hours. After that it only rides
+along, until its station is back."""
 ANSWER_WITHIN = 2.0
 PASS_AFTER, PASS_WITHIN = 3.0, 4.0
-"""Seconds in which the answer may be heard, and then at random up to so many."""
+"""Seconds in which the answer may be heard, and the random time after that."""
 RIDES_AFTER = 60.0
-"""The same of what nobody asked for, whose answer rides too."""
+"""The first wait for a receipt that was not requested, whose answer rides along too."""
 ENOUGH = 2
-"""Others heard passing it on, for which we leave it."""
+"""Number of other stations heard passing it on, after which we do not."""
 NEARER = 7200.0
-"""Seconds for which the way that brought it is known: longer than any pause."""
+"""Seconds for which the number of hops is remembered; longer than any pause."""
 RIDE_MAX = 3
-"""Of them in a packet of something else."""
+"""Most receipts in another packet."""
 PASSED_MAX = 1000
-"""Words of others that are remembered, about 1 kB each."""
+"""Most receipts of other stations that are remembered, about 1 kB each."""
 
 
 class WordKey(NamedTuple):
-    """Which word it is."""
+    """Key of a receipt."""
 
     by: int
-    """The station that says it."""
+    """Station that sends it."""
     station: int
     number: int
     digest: bytes
-    """Of the word itself."""
+    """Digest of the receipt itself."""
 
 
 @dataclass(slots=True)
 class AirWord:
-    """A word, or the answer to one, which `origin` says."""
+    """A receipt, or the answer to one, sent by `origin`."""
 
     origin: int
     entry: Entry
     alone: bool
-    """It is worth a packet of its own."""
+    """True if it is worth a packet of its own."""
     hops: int = 0
-    """Transmissions that brought it here; 0 is ours."""
+    """Number of transmissions that brought it here; 0 for our own."""
     heard: float = -inf
     rides: float = inf
-    """From then on it goes beside something else."""
+    """Time from which it rides beside another entry."""
     due: float = inf
-    """Then it goes by itself."""
+    """Time when it is sent in its own packet."""
     tries: int = 0
     echoes: set[int] = field(default_factory=set)
 
     @property
     def is_answer(self) -> bool:
-        """Return whether it says that the item is stored."""
+        """Return True if it is an answer: the receipt is stored."""
         assert isinstance(self.entry.content, Receipt)
         return self.entry.content.rung is Rung.STORED
 
     def go(self, rides: float, due: float) -> None:
-        """Let it ride beside something else from `rides` on, or go alone at `due`."""
+        """Let it ride from `rides` on, or be sent alone at `due`."""
         self.rides, self.due = rides, due if self.alone else inf
         self.echoes.clear()
 
     def rest(self) -> None:
-        """Say it no more."""
+        """Stop sending it."""
         self.rides = self.due = inf
 
     def came(self, hops: int, now: float) -> bool:
-        """Note that it has come, over so many transmissions; return whether that is no further than
-        lately."""
+        """Record that it arrived over that many transmissions. Return True if that is not further
+        than recently.
+        """
         if hops > self.hops and now - self.heard < NEARER:
             return False
         self.hops, self.heard = hops, now
         return True
 
     def note_echo(self, sender: int) -> None:
-        """Note that another said the same: after ENOUGH of them it rests."""
+        """Record that another station sent the same: after ENOUGH of them we stop."""
         self.echoes.add(sender)
         if len(self.echoes) >= ENOUGH:
             self.rest()
@@ -112,17 +115,19 @@ class AirWord:
 
 @dataclass(slots=True)
 class _Passed:
-    """What another says, and what is known of its answer."""
+    """A receipt of another station, and its answer."""
 
     word: AirWord
     answer: AirWord | None = None
     owes_answer: bool = False
-    """We have passed it on, and its answer not yet."""
+    """True if we have passed the receipt on, but not yet its answer."""
 
 
 class Readings:
-    """`station` is our own. A word's text is cut to `text_bytes`; `hops` transmissions bring it
-    anywhere at most. `random` gives a share from 0 to 1. Times are of any one clock."""
+    """Receipts at one station, whose own number is `station`. A receipt's text is cut to
+    `text_bytes`. `hops` is the most transmissions to reach any station. `random` returns a share
+    from 0 to 1. Times are of any one clock.
+    """
 
     def __init__(
         self, station: int, *, text_bytes: int, hops: int, random: Callable[[], float]
@@ -136,7 +141,7 @@ class Readings:
         self._passed: dict[WordKey, _Passed] = {}
 
     def owe(self, owed: Iterable[StationOwed], now: float) -> None:
-        """Say these, which others are still to be told, and no other of ours."""
+        """Send these receipts, which other stations have not received, and no others of ours."""
         known, self._ours = self._ours, {}
         for each in owed:
             text = each.text.encode()[: self._text_bytes].decode(errors="ignore")
@@ -151,12 +156,12 @@ class Readings:
             self._ours[key] = each, word
 
     def answered(self, station: int, answer: Entry) -> StationOwed | None:
-        """Return which of our words that station answers; None where it is none of them."""
+        """Return our receipt that this station answers; None if there is none."""
         ours = self._ours.get(_key_of_answer(station, answer))
         return None if ours is None else ours[0]
 
     def answer(self, by: int, entry: Entry, now: float, *, asked: bool) -> None:
-        """Answer a word of the station `by` on an item of ours, which has come and is on disk."""
+        """Answer a receipt of the station `by` for our item; the receipt is on disk."""
         key = _key(by, entry)
         said = Entry(entry.sequence, Receipt(by, key.digest), entry.time)
         word = self._answers.setdefault(key, AirWord(self._station, said, asked))
@@ -165,8 +170,9 @@ class Readings:
     def hear(
         self, by: int, entry: Entry, sender: int, hops: int, now: float, *, crowd: int, asked: bool
     ) -> None:
-        """Hear a word of the station `by` on another's item, which has come from `sender`; pass it
-        on, or its answer, where that may help."""
+        """Take in a receipt of the station `by` for another station's item, transmitted by
+        `sender`. Pass on the receipt, or its answer, if that may help.
+        """
         key = _key(by, entry)
         passed = self._passed.pop(key, None) or _Passed(AirWord(by, entry, asked, hops))
         self._passed[key] = passed
@@ -183,8 +189,9 @@ class Readings:
     def hear_answer(
         self, station: int, answer: Entry, sender: int, hops: int, now: float, *, crowd: int
     ) -> None:
-        """Hear that a station answers another's word, which `sender` brought: that word rests, and
-        the answer is passed on where it is owed."""
+        """Take in a station's answer to another's receipt, transmitted by `sender`: that receipt is
+        no longer sent, and the answer is passed on if we owe it.
+        """
         passed = self._passed.get(_key_of_answer(station, answer))
         if passed is None:
             return
@@ -198,8 +205,9 @@ class Readings:
             passed.answer.go(now, now + self._spread(ANSWER_WITHIN, crowd))
 
     def greet(self, station: int, now: float) -> None:
-        """Say to a station that is in earshot what it may not have heard of its items; another may
-        pass that on to who is out of ours."""
+        """Send a station in range the receipts for its items that it may have missed; other
+        receipts may be passed on by it to stations out of our range.
+        """
         for _, word in self._ours.values():
             assert isinstance(word.entry.content, Receipt)
             if word.entry.content.by == station:
@@ -209,22 +217,24 @@ class Readings:
                 word.rides = min(word.rides, now)
 
     def is_due(self, now: float) -> bool:
-        """Return whether something goes by itself."""
+        """Return True if an entry must be sent in its own packet now."""
         return any(word.due <= now for word in self._words())
 
     def next_due(self, now: float) -> float:
-        """Return when something more goes by itself."""
+        """Return the time when the next entry must be sent in its own packet."""
         return min((word.due for word in self._words() if word.due > now), default=inf)
 
     def to_say(self, now: float, *, beside: bool) -> list[AirWord]:
-        """Return what goes in the next packet, `beside` something else if that goes anyway."""
+        """Return the entries for the next packet. `beside` means that the packet contains other
+        entries anyway.
+        """
         if not (beside or self.is_due(now)):
             return []
         words = [word for word in self._words() if min(word.rides, word.due) <= now]
         return words[:RIDE_MAX] if beside else words
 
     def said(self, word: AirWord, now: float) -> None:
-        """Note that a word goes."""
+        """Record that an entry is sent."""
         word.rest()
         if word.origin == self._station:
             self._answers = {key: each for key, each in self._answers.items() if each is not word}

@@ -1,4 +1,4 @@
-"""Sends again what had left: the peer lacks it, or nobody has confirmed it."""
+"""Sends Packages again that had left: the peer is missing them, or they were not confirmed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ log = logging.getLogger(__name__)
 async def repeat(
     journal: Journal, queue: ChannelQueue, sequence: int, positions: Collection[int] | None = None
 ) -> None:
-    """Send again the fragments at these positions, or all of it. What waits anyway, or is not kept
-    any more, is left as it is. Returns once it is on disk."""
+    """Send the fragments at these positions again, or the whole Package. A Package that waits
+    anyway, or is no longer kept, is left alone. Returns when the change is on disk.
+    """
     if sequence in queue:
         return
     try:

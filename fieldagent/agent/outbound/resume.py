@@ -1,8 +1,8 @@
-"""Puts back into the queues what waited when the program ended, the most urgent first.
+"""Puts the Packages that waited when the program ended back into the queues, the most urgent first.
 
-A long queue must hold up neither the start nor a call: what the first slice leaves comes beside the
-work, slice by slice. Until all is back, `resumed` is not set: who must know every Package that
-waits, waits for that.
+A long queue must not delay the start or a call: after the first batch the rest follows in small
+batches, beside other work. `resumed` is set once all are back; tasks that must know every waiting
+Package wait for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fieldagent.package.package import Channel
 log = logging.getLogger(__name__)
 
 SLICE = 10
-"""Packages that are put back at once: a millisecond or two here, some ten of a small gateway's."""
+"""Packages in one batch: one or two milliseconds here, about ten on a small gateway."""
 
 
 class Resume:
@@ -42,16 +42,17 @@ class Resume:
         self._resumed = resumed
         self._place: outbound.Place | None = outbound.FIRST
         self._last = outbound.next_sequence(journal) - 1
-        """What comes after it is put into the queues by who accepts it."""
+        """Later Packages are queued by the code that accepts them."""
         self._ended: list[EndedLeg] = []
         self._notes: list[Operation[None]] = []
 
     def begin(self) -> None:
-        """Begin with the first slice, before anything runs.
+        """Put back the first batch, before any task runs.
 
-        What one of them replaces ends here: an earlier version of the program may have left both.
+        A Package that another one replaces ends here, because an earlier version may have left
+        both.
         """
-        # How a transmission under way ended may be known at once.
+        # The end of a transmission in progress may be known at once.
         self._put_back_all(
             piece.sequence
             for queue in self._queues.values()
@@ -70,10 +71,10 @@ class Resume:
             self._resumed.set()
 
     async def run(self) -> None:
-        """Put the others back, some at a time, until all that waited is in the queues."""
+        """Put the others back in batches, until all earlier Packages are in the queues."""
         while not self._resumed.is_set():
             await trio.lowlevel.checkpoint()
-            # Those that could not be recorded the last time come first.
+            # First repeat those that could not be stored the last time.
             if not self._ended and self._place is not None:
                 self._put_back_some()
             if self._ended:
@@ -83,8 +84,9 @@ class Resume:
                 self._resumed.set()
 
     async def count_waiting(self, channels: Collection[Channel]) -> int:
-        """Count the Packages that wait on any of these; until all are back, the journal has to
-        count them."""
+        """Return the number of Packages that wait on any of these channels. Until all are back, the
+        journal must count them.
+        """
         if not self._resumed.is_set():
             return await listing.count_waiting(self._journal, channels)
         queues = [self._queues[channel] for channel in channels]
@@ -115,8 +117,7 @@ class Resume:
         now = self._endings.clock()
         life = None
         if accepted.expires is not None:
-            # Where lived time was lost with a damaged journal, none lives longer than it was
-            # meant to.
+            # If a damaged journal has lost the elapsed time, no Package lives longer than planned.
             life = accepted.expires - accepted.accepted
             life = min(life, max(0.0, accepted.expires - now))
         legs = outbound.legs(self._journal, accepted.sequence)

@@ -1,15 +1,15 @@
-"""What the end of a transmission means for each Package that was in it. Decides, and changes
-nothing: `ChannelOutbox` carries out what comes back.
+"""Consequences of a transmission's end for each Package in it. It decides and changes nothing:
+`ChannelOutbox` applies the result.
 
-| how it ended | a whole Package, or its last fragment | another fragment | several Packages |
+| end | a whole Package, or its last fragment | another fragment | several Packages |
 |---|---|---|---|
-| sent | Delivered | waits for its next one | each for itself |
-| not sent | waits for the next try | the rest of a burst that was heard goes at once | all wait |
-| refused | Error | Error | all wait, and travel alone: each shows which it is |
-| refused, and an SOS | waits, longer each time | waits, longer each time | as above |
+| sent | Delivered | waits for its next fragment | each separately |
+| not sent | waits for a retry | the rest of a burst that was heard is sent at once | all wait |
+| refused | Error | Error | all wait and are sent alone, to find the refused one |
+| refused, SOS | waits, longer each time | waits, longer each time | as above |
 
-One status never ends an SOS: a single bit that flips on a serial line makes "no network service" a
-refusal.
+A single status never ends an SOS, because one flipped bit on a serial line turns "no network
+service" into a refusal.
 """
 
 from __future__ import annotations
@@ -33,38 +33,41 @@ from fieldagent.system.wording import counted
 from fieldagent.wire.outcome import Outcome
 
 MAY_HAVE_LEFT = "may have left"
-"""What the history says of what nobody has word of."""
+"""History text for a transmission whose outcome is unknown."""
 
 
 @dataclass(slots=True)
 class Settlement:
     ended: list[EndedLeg] = field(default_factory=list)
     waits: dict[int, float] = field(default_factory=dict)
-    """Packages that wait again, and until when; trio's clock."""
+    """Packages that wait again, each with the time until it may be sent; trio's clock."""
     tried: list[int] = field(default_factory=list)
-    """Packages for which it counts as a try in vain."""
+    """Packages for which it counts as a failed attempt."""
     alone: set[int] = field(default_factory=set)
-    """Packages that travel alone from here on."""
+    """Packages that are sent alone from now on."""
     event: str = "not sent"
-    """What their history says of it."""
+    """Event in their history."""
     ends_intent: bool = True
 
 
 REFUSED_PAUSE_S, REFUSED_PAUSE_MAX_S = 30.0, 900.0
-"""Seconds until an SOS that was refused is tried again: the first time, and at most."""
+"""Seconds until a refused SOS is tried again: the first wait, which doubles, and its maximum."""
 
 
 def refused_pause(times: int) -> float:
-    """Return the seconds until the next try of an SOS that was refused `times` times before."""
+    """Return the seconds until the next attempt for an SOS that was refused `times` times
+    before.
+    """
     return min(REFUSED_PAUSE_MAX_S, REFUSED_PAUSE_S * 2.0 ** min(times, 10))
 
 
 def after_success(
     journal: Journal, queue: ChannelQueue, pieces: list[Piece], over: Collection[Piece]
 ) -> Settlement:
-    """Decide what ends and what waits after a transmission has left: a Package is Delivered with
-    its last fragment, and with another its next one may go at once. `over` are the pieces with
-    which nothing of their Package is under way any more."""
+    """Decide which Packages end and which wait after a transmission that left. A Package is
+    Delivered with its last fragment; otherwise its next fragment may be sent at once. `over` are
+    the segments that were the last on their way of their Package.
+    """
     settlement = Settlement()
     for piece in pieces:
         if _completes(journal, queue, piece):
@@ -84,10 +87,11 @@ def after_failure(
     due: float,
     refused_due: float | None = None,
 ) -> Settlement:
-    """Decide what ends and what waits again, until `due`, after a transmission that did not leave.
-    Refused together, Packages travel alone from then on; refused alone, one waits until
-    `refused_due`, or ends if that is None. `over` are the pieces with which nothing of their
-    Package is under way any more, each with its burst."""
+    """Decide which Packages end and which wait until `due` after a transmission that did not leave.
+    Packages that were refused together are sent alone from now on. A Package that was refused
+    alone waits until `refused_due`, or ends if that is None. `over` are the segments that were
+    the last on their way of their Package, each with its burst.
+    """
     if outcome is Outcome.REFUSED and len(pieces) == 1:
         (sequence,) = (piece.sequence for piece in pieces)
         if refused_due is not None:
@@ -96,16 +100,16 @@ def after_failure(
         ended = EndedLeg(sequence, channel, Leg(Status.ERROR, reason or "refused"))
         return Settlement([ended], tried=[sequence], event=REFUSED)
     alone = {piece.sequence for piece in pieces} if outcome is Outcome.REFUSED else set()
-    # Of a burst that was heard in part the rest goes at once.
+    # The rest of a burst that was partly heard is sent at once.
     waits = {piece.sequence: -inf if burst.heard else due for piece, burst in over.items()}
     tried = [piece.sequence for piece, burst in over.items() if not burst.heard]
     return Settlement(waits=waits, tried=tried, alone=alone)
 
 
 def _completes(journal: Journal, queue: ChannelQueue, piece: Piece) -> bool:
-    """Return whether its Package is at the far side once this piece is."""
+    """Return True if the receiver has the whole Package once it has this segment."""
     if piece.sequence not in queue:
-        # Another fragment has brought the news.
+        # Another fragment has already shown that.
         return False
     if piece.count == 1:
         return True
@@ -118,7 +122,7 @@ def _completes(journal: Journal, queue: ChannelQueue, piece: Piece) -> bool:
 def note_sent(
     queue: ChannelQueue, pieces: list[Piece], spent: Spent, now: float
 ) -> Operation[None]:
-    """Write down that it left, in the history of each Package in it."""
+    """Record in the history of each Package in it that the transmission left."""
     left = outbound.sent(queue.channel, pieces, shared=queue.limits.shared)
     cost = _in_words(spent, len(pieces))
 
@@ -134,7 +138,7 @@ def note_sent(
 def note_tried(
     queue: ChannelQueue, settlement: Settlement, reason: str, now: float
 ) -> Operation[None]:
-    """Count the tries in vain."""
+    """Record the failed attempts."""
     sequences, event = settlement.tried, settlement.event
     tried = outbound.tried(queue.channel, sequences, ends_intent=settlement.ends_intent)
 
@@ -146,13 +150,13 @@ def note_tried(
 
 
 def note_doubt(channel: Channel, pieces: list[Piece], reason: str, now: float) -> Operation[None]:
-    """Write down why it is not known whether it left."""
+    """Record the reason why it is unknown if the transmission left."""
     sequences = [piece.sequence for piece in pieces]
     return lambda db: history.note(db, sequences, channel, MAY_HAVE_LEFT, reason, now)
 
 
 def note_copy(channel: Channel, pieces: list[Piece], spent: Spent, now: float) -> Operation[None]:
-    """Write down that they go again, and what the copy before may have cost."""
+    """Record that they are sent again, and the possible cost of the earlier copy."""
     sequences = [piece.sequence for piece in pieces]
     detail = "nobody can tell whether the copy before left"
     if spent.doubtful:
@@ -170,7 +174,9 @@ _CREDITS = re.compile(r", ([0-9]+) credits?(?:, shared by ([0-9]+))?$")
 
 
 def credits_in_words(cost: str) -> float:
-    """Return the credits of what `note_sent` wrote: a Package's part, where several shared them."""
+    """Return the credits of a cost text that `note_sent` wrote; if several Packages shared them,
+    one Package's part.
+    """
     match = _CREDITS.search(cost)
     return int(match[1]) / int(match[2] or 1) if match else 0.0
 

@@ -1,4 +1,4 @@
-"""How a Package stands, as the journal tells it."""
+"""State of a Package, from the journal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fieldagent.system.sentence import sentence
 
 
 class UnknownPackage(Exception):
-    """No Package has that id."""
+    """There is no Package with that id."""
 
 
 class Standing(NamedTuple):
-    """A Package's status, None while it waits, and each channel's."""
+    """Status of a Package, None while it waits, and its state on each channel."""
 
     id: int
     sequence: int
@@ -28,7 +28,7 @@ class Standing(NamedTuple):
 
 
 def standing(journal: Journal, id_: int) -> Standing:
-    """Return the standing of the newest Package with that id. Raises UnknownPackage."""
+    """Return the state of the newest Package with that id. Raises UnknownPackage."""
     known = outbound.by_id(journal, id_)
     if known is None:
         raise UnknownPackage(
@@ -38,7 +38,7 @@ def standing(journal: Journal, id_: int) -> Standing:
 
 
 def standing_of(journal: Journal, sequence: int) -> Standing:
-    """Return how a Package stands. Raises UnknownPackage."""
+    """Return the state of a Package. Raises UnknownPackage."""
     known = outbound.by_sequence(journal, sequence)
     if known is None:
         raise UnknownPackage("the Package ended and is no longer kept")

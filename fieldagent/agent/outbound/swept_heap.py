@@ -1,8 +1,9 @@
-"""A heap whose dead entries are dropped a few at a time. Pure.
+"""A heap whose dead entries are removed a few at a time. Pure.
 
-To build it anew at once would hold a queue of 90 000 up for a tenth of a second. Where too many
-are dead it becomes the old one instead, and each operation moves the living among some of its last
-entries into a new one: what is left is a heap still, as its last entry has none below it.
+Rebuilding it at once would block a queue of 90 000 entries for a tenth of a second. So if there are
+too many dead entries, the heap becomes the old heap. Each operation then moves the live ones among
+some of its last entries to a new heap. The rest is still a heap, because its last entry has no
+children.
 """
 
 from __future__ import annotations
@@ -14,39 +15,41 @@ from typing import Any, Generic, TypeVar
 Entry = TypeVar("Entry", bound=tuple[Any, ...])
 
 STEP = 24
-"""Entries that one operation moves: a sweep is over before the dead can be half of all."""
+"""Entries that one operation moves: a sweep ends before the dead entries can be half of all."""
 
 
 class SweptHeap(Generic[Entry]):
-    """`lives` tells whether an entry still counts."""
+    """Heap with gradual removal. `lives` returns True if an entry still counts."""
 
     def __init__(self, lives: Callable[[Entry], bool]) -> None:
         self._lives = lives
         self._heap: list[Entry] = []
         self._old: list[Entry] = []
         self._moved: set[Entry] = set()
-        """In this sweep: an entry that is there twice is moved once."""
+        """Entries moved in this sweep: an entry that occurs twice is moved once."""
 
     def __len__(self) -> int:
-        """Return those that live, and the dead among them."""
+        """Return the number of live and dead entries."""
         return len(self._heap) + len(self._old)
 
     def push(self, entry: Entry) -> None:
-        """Add an entry; the least is at the head."""
+        """Add an entry; the smallest is at the head."""
         heappush(self._heap, entry)
 
     def first(self) -> Entry | None:
-        """Return the smallest that lives; the dead before it are gone."""
+        """Return the smallest live entry, or None; dead entries before it are removed."""
         heap = self._foremost()
         return heap[0] if heap else None
 
     def pop(self) -> Entry | None:
-        """Take out what `first` returns, and return it."""
+        """Remove and return the entry that `first` returns."""
         heap = self._foremost()
         return heappop(heap) if heap else None
 
     def _foremost(self) -> list[Entry]:
-        """That of both heaps with the smallest entry that lives; an empty one where none does."""
+        """Return the heap, of the two, that has the smallest live entry at its head; an empty one
+        if there is none.
+        """
         for heap in (self._heap, self._old):
             while heap and not self._lives(heap[0]):
                 heappop(heap)
@@ -55,8 +58,9 @@ class SweptHeap(Generic[Entry]):
         return self._old
 
     def _trimmed(self) -> bool:
-        """Drop the last entries while they are dead, which moves no other; return whether that was
-        as many as a step of a sweep."""
+        """Remove the last entries while they are dead, which moves no other. Return True if a whole
+        step of a sweep was removed.
+        """
         for _ in range(STEP):
             if not self._heap or self._lives(self._heap[-1]):
                 return False
@@ -64,7 +68,7 @@ class SweptHeap(Generic[Entry]):
         return True
 
     def bound(self, live: int, slack: int) -> None:
-        """Limit the heap to twice `live` entries and the `slack`; called after each operation."""
+        """Limit the heap to twice `live` entries plus `slack`; call it after each operation."""
         if not self._old:
             if 2 * len(self._heap) <= 3 * live + slack or self._trimmed():
                 return

@@ -1,4 +1,4 @@
-"""Why a Package waits on a channel, in words, and when it is tried next."""
+"""Reason why a Package waits on a channel, in words, and the time of its next attempt."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _AWAY = {
 
 
 class _Hindrance(NamedTuple):
-    """What holds up all of a channel: empty where nothing does."""
+    """Obstacle to all Packages of a channel; the reason is empty if there is none."""
 
     reason: str
     next_try: float | None
-    """trio's clock."""
+    """Time of the next attempt; trio's clock."""
     next_urgent: float | None
     """The same for an SOS."""
     is_away: bool
-    """Nothing at all can leave."""
+    """True if nothing can leave."""
     tells_when: bool = False
-    """The reason says when it ends."""
+    """True if the reason contains the time when it ends."""
 
 
 class WaitReasons:
-    """What hinders each channel is found out once, for as many Packages as are asked about.
+    """Reasons for several Packages; each channel's obstacle is determined only once.
 
-    `now` is the journal's lived time, and what is told the date that it has.
+    `now` is the journal's elapsed time; results contain Unix times.
     """
 
     def __init__(
@@ -66,7 +66,9 @@ class WaitReasons:
         self._foremost = {name: queue.foremost(self._steady) for name, queue in queues.items()}
 
     def legs_json(self, sequence: int, legs: Mapping[Channel, Leg]) -> dict[str, dict[str, Any]]:
-        """Return the legs as `delivery.legs_json` does, and with what those wait for that wait."""
+        """Return the channel deliveries (`Leg`) as `delivery.legs_json` does, with the reason of
+        those that wait.
+        """
         document: dict[str, dict[str, Any]] = {**legs_json(legs)}
         for channel, leg in legs.items():
             if leg.status is None and channel in self._hindrances:
@@ -80,7 +82,7 @@ class WaitReasons:
         return document
 
     def next_try(self, channel: Channel, sequence: int) -> float:
-        """Return the date at which it is tried there."""
+        """Return the Unix time of the next attempt on that channel."""
         _, at = self._why(channel, sequence)
         return self._now if at is None else self._unix(at)
 
@@ -88,7 +90,7 @@ class WaitReasons:
         queue, hindrance = self._queues[channel], self._hindrances[channel]
         if sequence not in queue:
             return "the agent has just started, and takes up what waits", None
-        # Begun, and not ended: it is not known whether it left.
+        # The intent was begun and not ended: it is unknown if it left.
         rests = hindrance.is_away or hindrance.reason == _RESTS
         if sequence in queue.taken() and not rests:
             return "it is being sent", None
@@ -118,7 +120,7 @@ class WaitReasons:
             reason = link.reason or _AWAY[link.state]
             if link.last_success is not None:
                 reason += f", the last success at {self._clock(self._date(link.last_success))}"
-            # Where none is told it is tried at this very moment.
+            # Without a given time, it is being tried at this moment.
             return _Hindrance(reason, look or self._steady, urgent or self._steady, is_away=True)
         if held := outbox.held_back():
             renewal = self._steady + outbox.budget.renews_in()
@@ -130,7 +132,7 @@ class WaitReasons:
         return round(self._now + max(0.0, steady - self._steady), 3)
 
     def _clock(self, unix: float) -> str:
-        """The time of day, with the day where it is another."""
+        """Return the time of day, with the date if it is another day."""
         form = "%H:%M:%S UTC" if utc_day(unix) == utc_day(self._now) else "%Y-%m-%d %H:%M UTC"
         return datetime.fromtimestamp(unix, UTC).strftime(form)
 

@@ -1,9 +1,9 @@
-"""Over which neighbour the hub is reached, and what we say of our own way there. Pure.
+"""Chooses the neighbour over which the hub is reached, and announces our own route. Pure.
 
-Who brings to the hub what neighbours ask for says so; who hears that is one transmission further
-away, and says that. What is for the hub goes to the neighbour whose way costs least, spares a
-battery that is nearly empty, and is shortest. A way that nobody renews ends, and its age goes
-along, so that none lives in a circle.
+A station that relays to the hub announces it. A station that hears that is one transmission further
+away, and announces its own route. Items for the hub go to the neighbour with the lowest cost; then
+one with a good battery is preferred, then the shortest route. A route that is not renewed expires.
+Its age is sent along, so that no route can live on in a loop.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import NO_WAY, Way
 
 LIVES = 2100.0
-"""Seconds for which a way is good after the hub's neighbour told it."""
+"""Seconds for which a route is valid after the hub's neighbour announced it."""
 SAYS_EVERY = 600.0
-"""Seconds after which ours is told by itself, where it rides with nothing."""
+"""Seconds after which our route is announced in its own packet if it could not ride along."""
 SAYS_AGAIN = 120.0
 """Seconds after which it rides along again."""
 
 
 class KnownWay(NamedTuple):
-    """Of a neighbour, since when by our clock; the rest is as in `wire.envelope.Way`."""
+    """A route to the hub that a neighbour announced. `since`: local time of the announcement; other
+    fields as in `wire.envelope.Way`.
+    """
 
     hops: int
     since: float
@@ -33,9 +35,10 @@ class KnownWay(NamedTuple):
 
 
 class Ways:
-    """`brings` says what it costs us to bring something to the hub, in credits: None where we do
-    not. `low`: our battery is nearly empty. `hops` is how many transmissions bring an item anywhere
-    at most. `clock` is lived time."""
+    """Known routes to the hub. `brings` returns our cost of relaying to the hub in credits, None if
+    we do not. `low` returns True if our battery is nearly empty. `hops` is the most
+    transmissions to reach any station. `clock` is elapsed time.
+    """
 
     def __init__(
         self,
@@ -51,11 +54,13 @@ class Ways:
         self._hops = hops
         self._heard: dict[int, KnownWay] = {}
         self._said: int | None = None
-        """The hops that we said last."""
+        """Number of hops in our last announcement."""
         self._said_at = -inf
 
     def note(self, station: int, way: Way) -> bool:
-        """Note the way that a station says it has; return whether it is the first that has one."""
+        """Record the route that a station announces. Return True if it is the first usable
+        route.
+        """
         before = self.next_hop()
         self._heard.pop(station, None)
         if way.hops < NO_WAY:
@@ -64,17 +69,19 @@ class Ways:
         return before is None and self.next_hop() is not None
 
     def brings(self) -> bool:
-        """Return whether we bring to the hub what we are asked to."""
+        """Return True if we relay to the hub on request."""
         return self._brings() is not None
 
     def known(self) -> dict[int, KnownWay]:
-        """Return the ways that stations have told and that are not too old, by station."""
+        """Return the valid routes by station."""
         oldest = self._clock() - LIVES
         self._heard = {n: each for n, each in self._heard.items() if each.since > oldest}
         return self._heard
 
     def next_hop(self, but: Collection[int] = ()) -> int | None:
-        """Return the neighbour that is asked: not one of those, unless there is no other."""
+        """Return the best neighbour to ask, not one of `but` unless there is no other; None if
+        there is none.
+        """
         near = [number for number, each in self.known().items() if each.hops + 1 <= self._hops]
         candidates = [number for number in near if number not in but] or near
         return min(candidates, key=self._worth, default=None)
@@ -84,7 +91,7 @@ class Ways:
         return each.cost, each.low, each.hops, -each.since
 
     def ours(self) -> Way | None:
-        """Return what is known of ours, but for our own battery; None without one."""
+        """Return our own route without our battery state; None if there is none."""
         cost = self._brings()
         if cost is not None:
             return Way(0, 0, cost)
@@ -95,8 +102,9 @@ class Ways:
         return Way(each.hops + 1, int((self._clock() - each.since) / 60), each.cost, each.low)
 
     def to_say(self, *, beside: bool) -> Way | None:
-        """Return our way where it is to be said: by itself when it is another than what was said,
-        or was not said for long; `beside` something else sooner. None where it is not."""
+        """Return our route if it must be announced: in its own packet if it changed or was not
+        announced for long; `beside` other entries sooner. Otherwise return None.
+        """
         ours = self.ours()
         since = self._clock() - self._said_at
         if (None if ours is None else ours.hops) == self._said:
@@ -108,9 +116,9 @@ class Ways:
         return replace(ours, low=ours.low or self._low())
 
     def greet(self) -> None:
-        """Say our way soon to somebody who is there and has not heard it."""
+        """Announce our route soon to a station that has not heard it."""
         self._said_at = -inf
 
     def said(self, way: Way) -> None:
-        """Note which way this kit has told its neighbours."""
+        """Record the announced route."""
         self._said, self._said_at = None if way.hops == NO_WAY else way.hops, self._clock()
