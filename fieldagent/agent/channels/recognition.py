@@ -3,13 +3,13 @@
 A device also receives the questions to all other kinds. So each question begins with `GUARD`, and a
 question must not contain bytes that another kind of firmware would obey:
 
- a KISS TNC     takes the bytes after a FEND as a frame. With the guard that is command 13, which
-                does not exist. Without it the node link's hello, which begins with 00, would be
-                data, and would be transmitted at the next FEND
- an RNode       obeys each byte after a FEND at once, and has no command 13 either. Bytes that
-                begin with the letters S or T would change its stored settings
- a modem        takes one line at a time, and rejects a line that is no AT command, or no JSPR
- Meshtastic, MeshCore's companion and a node skip bytes that are not their frames
+    a KISS TNC     takes the bytes after a FEND as a frame. With the guard that is command 13,
+                   which does not exist. Without it the node link's hello, which begins with 00,
+                   would be data, and would be transmitted at the next FEND
+    an RNode       obeys each byte after a FEND at once, and has no command 13 either. Bytes that
+                   begin with the letters S or T would change its stored settings
+    a modem        takes one line at a time, and rejects any line except an AT command, or JSPR
+    Meshtastic, MeshCore's companion and a node skip bytes that are not their frames
 
 A question never changes a setting, and nothing is transmitted on the air.
 """

@@ -1,9 +1,9 @@
 """Commands of the hub, from arrival to answer.
 
- accepted  on disk, not begun
- begun     in progress: it changes something, and must not be begun twice
- owed      its answer is on disk, but not yet in a Package
- answered  its answer is in a Package on its way to the hub
+    accepted  on disk, not begun
+    begun     in progress: it changes something, and must not be begun twice
+    owed      its answer is on disk, but not yet in a Package
+    answered  its answer is in a Package on its way to the hub
 
 A command that only reads goes from `accepted` to `owed` at once; a refused command starts there. A
 damaged command does not hold up others: it is not carried out, and is answered as failed.

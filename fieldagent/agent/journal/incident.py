@@ -4,13 +4,13 @@ At most one incident of this kit is open. Its name is the number of the Package 
 Texts, positions and other items posted as an SOS join the open incident. Updates about it, and the
 incidents of other kits, are kept beside it.
 
-A handheld whose owner is unauthenticated opens an incident of its own. Any person can send an SOS
-by radio, and the end of a false SOS must not end the kit's own.
+A handheld whose owner is unauthenticated opens its own incident. Any person can send an SOS by
+radio, and the end of a false SOS must not end the kit's own.
 
- open      raised; no person is known to have seen it
- seen      a person has it
- closed    a person at the hub has closed it
- called off    this kit has canceled it
+    open          raised; no person is known to have seen it
+    seen          a person has it
+    closed        a person at the hub has closed it
+    called off    this kit has canceled it
 
 `seen` may follow `open`, and both end states may follow either. There is no way back: an item
 posted as an SOS after an end opens the next incident.

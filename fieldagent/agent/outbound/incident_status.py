@@ -2,13 +2,13 @@
 
 The steps show known facts only, with the same words on every screen:
 
- raised        it is on this kit's disk, or its text states that it is not
- left          a channel has transmitted it; this does not show that it was received
- heard by      another kit has it
- not passed on such a kit may not pass it on, and a station in its range has not confirmed it
- at the hub    the hub has it
- seen by       a person has it
- closed, called off
+    raised        it is on this kit's disk, or its text states that it is not
+    left          a channel has transmitted it; this does not show that it was received
+    heard by      another kit has it
+    not passed on such a kit may not pass it on, and a station in its range has not confirmed it
+    at the hub    the hub has it
+    seen by       a person has it
+    closed, called off
 """
 
 from __future__ import annotations

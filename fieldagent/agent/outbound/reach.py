@@ -1,10 +1,14 @@
 """Stages of a Package: how far it is known to have come, with the words of every screen.
 
-on this kit          it is on this kit's disk left by Satellite    a gateway has it; this does not
-show that the hub has it heard by X           another kit has it at the hub           the hub has it
-on X's kit, with X's programs, on X's radio read by X            a person has confirmed it handed
-over to …     a mail or SMS service has it, but not yet a person X cannot be reached: why given up:
-why        no channel continues with it
+on this kit          it is on this kit's disk
+left by Satellite    a gateway has it; this does not show that the hub has it
+heard by X           another kit has it
+at the hub           the hub has it
+on X's kit, with X's programs, on X's radio
+read by X            a person has confirmed it
+handed over to …     a mail or SMS service has it; this does not show that a person has it
+X cannot be reached: why
+given up: why        all channels have given it up
 """
 
 from __future__ import annotations

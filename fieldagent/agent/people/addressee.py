@@ -3,9 +3,9 @@
 This is a hook like the others: an item counts as handed over when its text is on disk for the
 person.
 
- to a user whose handheld is known       addressed by the hub
- a message that begins with `@name `     from any sender who has no other way to address it
- an update about this kit's SOS          for all people in that SOS
+    to a user whose handheld is known       addressed by the hub
+    a message that begins with `@name `     from any sender who has no other way to address it
+    an update about this kit's SOS          for all people in that SOS
 """
 
 from __future__ import annotations

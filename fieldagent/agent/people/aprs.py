@@ -1,14 +1,14 @@
 """APRS stations at a KISS TNC as a people's radio: their positions, and messages to the kit's
 callsign.
 
- their callsign        is their identity, but it is not authenticated
- admitted stations     are decided by `aprs_door`
- an acknowledgement    is sent once the message is on disk, and again for each repetition; it also
-                       replaces that sign. A refused message is rejected
- other signs           are texts, because APRS has no reactions
- an emergency          of Mic-E is an alert
- an object             is a point that its sender marks, not the sender's own position
- APRS-IS               carries packets that do not show who is near: they are not acknowledged
+    their callsign        is their identity, but it is not authenticated
+    admitted stations     are decided by `aprs_door`
+    an acknowledgement    is sent once the message is on disk, and again for each repetition; it is
+                          also the sign for that. A refused message is rejected
+    other signs           are texts, because APRS has no reactions
+    an emergency          of Mic-E is an alert
+    an object             is a point that its sender marks, not the sender's own position
+    APRS-IS               carries packets that do not show who is near: they are not acknowledged
 
 Without a callsign of its own the kit does not transmit.
 """

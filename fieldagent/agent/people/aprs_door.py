@@ -1,8 +1,9 @@
 """Admits frames on an APRS frequency, where all stations hear each other.
 
-unlisted    from a station that the kit does not know and no setting names copies      the same
-frame again, as digipeaters send it limited     above the rate limit; frames for the kit and calls
-for help have their own limit taken       all other frames
+unlisted    from a station that neither the kit knows nor a setting names
+copies      the same frame again, as digipeaters send it
+limited     above the rate limit; frames for the kit and calls for help have their own limit
+taken       all other frames
 """
 
 from __future__ import annotations

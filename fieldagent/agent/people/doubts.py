@@ -1,9 +1,9 @@
 """Handhelds whose identity people should check, for any firmware.
 
-another key      of a radio that is identified by its number (Meshtastic): it was reset, or another
-                 person uses its number
-a known name     of a radio that is not known. If the key is the identity (MeshCore), this may be a
-                 person's new radio, or an impostor's
+another key      of a radio that is identified by its number (Meshtastic): it was reset, or
+                 another person uses its number
+a known name     of a radio that is not known. If the key is the identity (MeshCore), this may
+                 be a person's new radio, or an impostor's
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A MeshCore companion as a people's radio: direct messages, adverts and batteries of people.
 
- their public key      is their identity: another key is another person's radio
- a text on a channel   is not authenticated. In a private channel its name is accepted if exactly
-                       one contact has it; elsewhere it may raise an SOS, under that name
- reactions             do not exist: the result of a message is sent as a text
- waypoints, alerts     do not exist; an SOS is a text
- an acknowledgement    comes from the person's radio
+    their public key      is their identity: another key is another person's radio
+    a text on a channel   is not authenticated. In a private channel its name is accepted if exactly
+                          one contact has it; elsewhere it may raise an SOS, under that name
+    reactions             do not exist: the result of a message is sent as a text
+    waypoints, alerts     do not exist; an SOS is a text
+    an acknowledgement    comes from the person's radio
 
 The radio gives each message to its host once and then forgets it. So the next message is requested
 only when the last is on disk.

@@ -1,10 +1,10 @@
 """Host of a MeshCore companion: it greets the radio, sends one command at a time, and keeps the
 unsolicited reports until they are needed.
 
- no answer               the radio is lost and is reopened, because a later answer could not be
-                         assigned to a question
- a truncated frame       its rest is awaited only briefly; its question stays unanswered
- an acknowledgement      may come before the report that names the expected one
+    no answer               the radio is lost and is reopened, because a later answer could not be
+                            assigned to a question
+    a truncated frame       its rest is awaited only briefly; its question stays unanswered
+    an acknowledgement      may come before the report that names the expected one
 """
 
 from __future__ import annotations

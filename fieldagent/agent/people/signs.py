@@ -1,7 +1,9 @@
 """Signs that a person sees on their own message, as far as its progress is known.
 
-📥  the kit has it on its disk 🛰  it left by satellite; this does not show that a receiver has it ✅
-a person has it, or a person's kit ❌  given up; a text gives the reason
+    📥  the kit has it on its disk
+    🛰  it left by satellite; this does not show that a receiver has it
+    ✅  a person has it, or a person's kit
+    ❌  given up; a text gives the reason
 
 Only a change is shown, and only the highest stage: at most three signs per message. The stage "only
 the hub has it" has no sign.

@@ -1,10 +1,10 @@
-"""A Meshtastic radio for the Radio channel: our packets use a port and a channel of their own.
+"""A Meshtastic radio for the Radio channel: our packets use their own port and channel.
 
- port 256 (private), broadcast, hop limit 0: kits repeat items themselves, and a mesh that also
-  repeated them would fill the air with copies
- a secondary channel with a key that the team has chosen; anything else is refused
- the radio only reports that a packet waits for the air; TRANSMITTED is derived from that and from
-  the configured region, and other kits show if they heard it
+    port 256 (private), broadcast, hop limit 0: kits repeat items themselves, and a mesh that also
+        repeated them would fill the air with copies
+    a secondary channel with a key that the team has chosen; anything else is refused
+    the radio only reports that a packet waits for the air; TRANSMITTED is derived from that and
+        from the configured region, and other kits show if they heard it
 
 Texts, positions and names of people are ignored here: they are for `mesh-port`.
 """

@@ -1,10 +1,10 @@
 """Host of a Meshtastic radio, for any use: it greets the radio, keeps it awake, gives it packets
 and learns the results.
 
- without a `my_info` there is no radio, whatever else is received
- queueStatus   shows if a packet waits for the air, but not if it left
- ROUTING       from the receiver: its radio has it; from our radio: it was repeated, or failed
- silence       the result is unknown
+    without a `my_info` a device does not count as a radio, whatever else is received
+    queueStatus   shows if a packet waits for the air, but not if it left
+    ROUTING       from the receiver: its radio has it; from our radio: it was repeated, or failed
+    silence       the result is unknown
 
 A radio that restarts reports it and has forgotten its host, so it is greeted again.
 """

@@ -1,16 +1,16 @@
 """Sends items to the hub by SMS while the IP link is away, and receives the hub's SMS.
 
 1. An SMS contains a frame of `wire.sms_frame`. It is Delivered once a frame of the hub acknowledges
-its tag, because then the hub has it on disk. Reports that the network accepted it, or that the
-hub's telephone has it, are stored but do not count.
+   its tag, because then the hub has it on disk. Reports that the network accepted it, or that the
+   hub's telephone has it, are stored but do not count.
 2. Only a few SMS are on their way at a time. If one is not answered in time, it is in doubt and is
-sent again unchanged; the hub drops the duplicate and acknowledges it too. After COPIES attempts it
-waits in the queue again.
+   sent again unchanged; the hub drops the duplicate and acknowledges it too. After COPIES attempts
+   it waits in the queue again.
 3. Each SMS is booked against the day's limit before the modem gets it. The booking is canceled only
-if the SMS certainly has not left.
+   if the SMS certainly has not left.
 4. A received SMS is deleted from the modem once it is on disk here, and is acknowledged after that.
-An SMS from a number that is not allowed is deleted and counted. An SMS that cannot be read is
-looked at again, and is stored as it is before it is deleted.
+   An SMS from a number that is not allowed is deleted and counted. An SMS that cannot be read is
+   looked at again, and is stored as it is before it is deleted.
 5. When the IP link is back, SMS on their way are returned to the queue at once, and use the link.
 """
 

@@ -1,8 +1,8 @@
 """Keeps the kit connected to its broker, and reconnects after growing waits.
 
 1. Inbound items are handed over while there is a session, by the journal as to any hook. An item is
-done once the broker has acknowledged it. If the session or the agent ended before that, it is
-handed over again.
+   done once the broker has acknowledged it. If the session or the agent ended before that, it is
+   handed over again.
 2. Commands go through `fieldagent.extensions.mqtt.commands`.
 """
 

@@ -1,12 +1,14 @@
 """MQTT topics of one kit. The kit never subscribes to a topic that it publishes.
 
-PREFIX/NAME/online             online or offline                     retained PREFIX/NAME/state
-state of the kit                      retained PREFIX/NAME/position           last position
-retained PREFIX/NAME/inbound            inbound items, each once PREFIX/NAME/package/ID
-state of a Package that came over MQTT PREFIX/NAME/result[/SENDER]    result of a command
+PREFIX/NAME/online             online or offline                     retained
+PREFIX/NAME/state              state of the kit                      retained
+PREFIX/NAME/position           last position                         retained
+PREFIX/NAME/inbound            inbound items, each once
+PREFIX/NAME/package/ID         state of a Package that came over MQTT
+PREFIX/NAME/result[/SENDER]    result of a command
 PREFIX/NAME/send[/SENDER]      commands                              subscribed
-DISCOVERY/device/…/config      discovery for Home Assistant          retained DISCOVERY/status
-Home Assistant's birth message        subscribed
+DISCOVERY/device/…/config      discovery for Home Assistant          retained
+DISCOVERY/status               Home Assistant's birth message        subscribed
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Keeps the kit in its network's TAK multicast, and receives messages of phones there.
 
 1. Multicast has no acknowledgement, so it is unknown if a phone received an event. So no item
-counts as handed over by it. Positions and alerts are repeated.
+   counts as handed over by it. Positions and alerts are repeated.
 2. Messages for our units arrive by multicast, or over TCP at the port that ATAK expects: one event
-per connection.
+   per connection.
 3. After a network failure it is tried again after growing waits.
 """
 
