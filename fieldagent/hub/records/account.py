@@ -1,4 +1,4 @@
-"""A device with what its satellite messages may cost."""
+"""A device with its satellite budget and modem."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ class Account:
     budget: int | None
     reserve: int
     modem: str = ""
-    """Its kind, as its operator told: sbd, imt."""
+    """Kind of the modem, from its operator: sbd or imt."""
 
     @property
     def mt_bytes(self) -> int:
-        """Return what its modem takes in one message."""
+        """Return the bytes that the modem accepts in one message."""
         return mt_bytes_of(self.modem)
 
     @property
     def by_bytes(self) -> bool:
-        """Return whether it is paid by bytes, and not in credits."""
+        """Return True if messages are paid for by bytes instead of credits."""
         return self.modem == "imt"
 
 
 def mt_bytes_of(modem: str) -> int:
-    """Return what a kind of modem takes in one message; one that is not known takes little."""
+    """Return the bytes that a kind of modem accepts in one message. An unknown kind gets the
+    smaller limit of SBD.
+    """
     return imt.PAYLOAD_BYTES if modem == "imt" else MT_BYTES
 
 
@@ -41,12 +43,13 @@ ACCOUNT = (
     "device.id, device.workspace, device.member, device.name, device.imei, device.air_key,"
     " device.credits_per_day, device.sos_reserve, device.modem"
 )
-"""The columns of which `account_of` makes one."""
+"""Columns that `account_of` reads."""
 
 
 def account_of(row: Sequence[Any]) -> Account:
-    """Return the account in a row of `ACCOUNT`; of the satellite-key it holds the key that tags MT
-    messages."""
+    """Return the account from a row of `ACCOUNT`. `key` is derived from the satellite key, and tags
+    MT messages.
+    """
     *device, key, budget, reserve, modem = row
     secret = None if key is None else derive_key(bytes(key), "MT")
     return Account(Device(*device), secret, budget, reserve, modem)

@@ -1,13 +1,16 @@
-"""Whom the hub tells of an SOS beside the console, message by message.
+"""Messages by which the hub notifies people of an SOS besides the console.
 
-1. As an SOS is raised, each contact of its workspace has a message lined up for when its wait is
-   over. An answer ends those that have not left.
-2. A browser that a dispatcher has asked to ring is told at once, and again at each escalation.
-3. A contact may be told several times, and of all incidents, of SOS, or of the hub's own alarms
-   (`about`). Those of one `after` are a step of the workspace's chain.
-4. In a contact's quiet hours what is no SOS, and nobody overdue, waits until their end (`quiet`).
-5. Where no dispatcher can be reached (no console is open, no browser rings, no contact is told at
-   once), that is an alarm by itself: whoever would be told later is told now, webhooks too.
+1. When an SOS is raised, each contact of its workspace gets a message, due after the contact's
+   wait. An answer cancels the messages that have not left.
+2. A browser in which a dispatcher has switched on the alarm is notified at once, and again at
+   each escalation.
+3. A contact can be notified several times, and of all incidents, of SOS only, or of the hub's
+   own alarms only (`about`). Contacts with the same `after` are one step of the workspace's
+   chain.
+4. In a contact's quiet hours, only SOS and overdue check-ins are sent. All else waits until the
+   quiet hours end (`quiet`).
+5. If no dispatcher can be reached (no open console, no alarm in a browser, no contact without a
+   wait), that is an alarm by itself. All later contacts and webhooks are then notified at once.
 """
 
 from __future__ import annotations
@@ -20,31 +23,35 @@ from fieldagent.hub.records import quiet, sos
 from fieldagent.hub.store.contract import Db, insert
 
 NEWS = "alarm messages"
-"""What is announced when one may be due."""
+"""Topic that is announced when a message may be due."""
 PUSH = "push"
-"""The kind of a contact that is a dispatcher's browser."""
+"""Kind of a contact that is a dispatcher's browser."""
 SOON = 2.0
-"""Seconds until somebody is told at once: its words and its position come one after the other."""
+"""Seconds before the first message, because the text and the position of an SOS arrive one after
+the other."""
 RAISED, ESCALATED, AGAIN = "raised", "escalated", "again"
 REPLY, ASKED = "reply", "asked"
-"""Why there is a message; a reply is to what a contact has answered, and who is asked is to take an
-SOS over."""
+"""Reasons for a message. REPLY: an answer to a contact's reply. ASKED: a dispatcher is asked to
+take over an SOS."""
 ABOUT = ("all", "sos", "alarms")
-"""What a contact may be told of: alarms are those that the hub raises itself."""
+"""Incidents that a contact is notified of. "alarms" are incidents that the hub raises itself."""
 
 MAY_ANSWER = (
     "EXISTS (SELECT 1 FROM membership JOIN member ON member.id = membership.member"
     " WHERE membership.member = {0}.member AND membership.workspace = {0}.workspace"
     " AND role IN ('dispatcher', 'administrator') AND disabled IS NULL)"
 )
-"""Of a row with a member and a workspace, in the table of that name: whether they answer an SOS."""
+"""SQL condition: the member of a row may answer an SOS. `{0}` is a table with the columns member
+and workspace."""
 _IN_USE = f"(kind <> '{PUSH}' OR {MAY_ANSWER.format('alarm_contact')})"
 _ABOUT = "(about = 'all' OR about = CASE WHEN ? = 'sos' THEN 'sos' ELSE 'alarms' END)"
-"""Of a contact: whether it is told of a kind of incident."""
+"""SQL condition on a contact: it is notified of this kind of incident."""
 
 
 def begin(db: Db, id_: int, now: float) -> None:
-    """Line up what its contacts are told of an SOS that was raised now, or raised again."""
+    """Line up the messages to the contacts for an SOS that was raised now, for the first time or
+    again.
+    """
     db.execute("UPDATE sos SET unreached = NULL WHERE id = ?", id_)
     end(db, id_)
     db.execute("UPDATE alarm_link SET expires = ? WHERE sos = ? AND expires > ?", now, id_, now)
@@ -55,16 +62,16 @@ def begin(db: Db, id_: int, now: float) -> None:
 
 
 def escalate(db: Db, id_: int, now: float) -> None:
-    """Let the dispatchers' browsers ring once more: nobody has answered, and somebody else is told
-    now."""
+    """Ring the dispatchers' browsers again, because the SOS is unanswered and the next contact is
+    being notified.
+    """
     if not db.execute("SELECT 1 FROM sos WHERE id = ? AND state = 'open'", id_):
         return
     _line_up(db, id_, ESCALATED, now, f" AND kind = '{PUSH}'")
 
 
 def end(db: Db, id_: int) -> None:
-    """End the telling, as somebody has answered: whom it would have been told next is told
-    nothing."""
+    """Cancel the waiting messages, because someone has answered."""
     db.execute(
         "UPDATE alarm_message SET state = 'not needed' WHERE sos = ? AND state = 'waiting'"
         " AND why <> ?",
@@ -96,8 +103,9 @@ def _line_up(db: Db, id_: int, why: str, now: float, which: str = "") -> None:
 
 
 def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> None:
-    """Line up the next try of a contact that was told and has not answered: round `round_`, in
-    `every` seconds, or after its quiet hours."""
+    """Line up the next notification of a contact that has not answered. It is round `round_`, due
+    in `every` seconds or after the contact's quiet hours.
+    """
     at = now + every
     morning = waits_until(db, message, at)
     held = "held" if morning is None else "1"
@@ -111,8 +119,9 @@ def tell_again(db: Db, message: int, round_: int, every: int, now: float) -> Non
 
 
 def waits_until(db: Db, message: int, at: float) -> float | None:
-    """Return until when a contact is not told by that message, which is due at `at`, as these are
-    its quiet hours; None where it is."""
+    """Return the end of the contact's quiet hours if they cover `at`, when the message is due. None
+    if they do not.
+    """
     for own, of_all, kind in db.execute(
         "SELECT alarm_contact.quiet, workspace.quiet, sos.kind FROM alarm_message"
         " JOIN sos ON sos.id = alarm_message.sos JOIN workspace ON workspace.id = sos.workspace"
@@ -124,12 +133,12 @@ def waits_until(db: Db, message: int, at: float) -> float | None:
 
 
 def reply(db: Db, sos_id: int, contact: int, text: str, now: float) -> None:
-    """Line up what a contact is told of its answer."""
+    """Line up the reply to a contact's answer."""
     _say(db, sos_id, [contact], REPLY, text, now)
 
 
 def ask(db: Db, sos_id: int, member: int, text: str, now: float) -> None:
-    """Let a dispatcher's browsers ring for what they are asked to take over."""
+    """Ring the browsers of a dispatcher who is asked to take over an SOS."""
     rows = db.execute(
         "SELECT alarm_contact.id FROM alarm_contact JOIN sos ON sos.id = ?"
         " WHERE alarm_contact.workspace = sos.workspace AND alarm_contact.member = ?"
@@ -147,8 +156,9 @@ def _say(db: Db, sos_id: int, contacts: Sequence[int], why: str, text: str, now:
 
 
 def reached_until(db: Db, workspace: int, kind: str) -> float:
-    """Return the Unix time up to which a dispatcher is known to be reached: infinity where
-    somebody is told at once wherever they are, 0 where nobody is there."""
+    """Return the Unix time until which a dispatcher is known to be reachable. Infinity if a contact
+    without a wait exists, 0 if no console was open.
+    """
     rows = db.execute(
         f"SELECT 1 FROM alarm_contact WHERE workspace = ? AND wait = 0 AND failing_since IS NULL"
         f" AND {_IN_USE} AND {_ABOUT} LIMIT 1",
@@ -171,8 +181,9 @@ _UNREACHED = "SELECT id, workspace, kind FROM sos WHERE state = 'open' AND unrea
 
 
 def look(db: Db, now: float) -> list[str]:
-    """Find SOS whose last dispatcher has gone before anybody has answered. The log of incidents
-    tells of it."""
+    """Notify everyone of each open SOS that no dispatcher can see any more. The incident log
+    records it, so there is nothing to return.
+    """
     for id_, workspace, kind in db.execute(f"{_UNREACHED} ORDER BY id{db.skip_locked()}"):
         if reached_until(db, workspace, kind) <= now:
             _tell_everybody(db, id_, now)
@@ -180,7 +191,7 @@ def look(db: Db, now: float) -> list[str]:
 
 
 def next_look(db: Db) -> float:
-    """Return when `look` finds something, as far as is known."""
+    """Return the Unix time when `look` will find something, as far as is known now."""
     kinds = {(workspace, kind) for _, workspace, kind in db.execute(_UNREACHED)}
     return min((reached_until(db, *each) for each in kinds), default=inf)
 

@@ -1,7 +1,7 @@
-"""Who did what: pushes and administration, in the order in which it happened.
+"""Audit log of pushes and administration, in the order of events.
 
-A line belongs to the workspace that it is of; what is of none, such as a restored database, is for
-whoever runs the hub. Secrets never come here.
+A line belongs to its workspace. A line without a workspace, such as a restored database, is for the
+operator of the hub. Secrets are never written here.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fieldagent.hub.store.contract import Db, insert, marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ADMINISTRATION = "administration"
-"""Who does it at the hub's own machine, by `fieldagent hub`."""
+"""Actor that uses `fieldagent hub` on the hub's own machine."""
 HUB = "hub"
-"""The hub does it by itself."""
+"""Actor of the hub's own actions."""
 CONTACT = "contact"
-"""Somebody who was told of an SOS does it by the link in what told them."""
+"""Actor that was notified of an SOS and uses the link in that notification."""
 
 PUSH = "push"
 
@@ -26,24 +26,24 @@ PUSH = "push"
 class AuditLine(NamedTuple):
     workspace: int | None
     actor: str
-    """A member's number, or one of the words above."""
+    """Member id, or one of the constants above."""
     action: str
     detail: str
 
 
 def note(db: Db, workspace: int | None, actor: str, action: str, detail: str, now: float) -> None:
-    """Write one line of the audit; `workspace` is None for what is of the whole hub."""
+    """Write one audit line. `workspace` is None if the line concerns the whole hub."""
     note_all(db, [AuditLine(workspace, actor, action, detail)], now)
 
 
 def note_all(db: Db, lines: Sequence[AuditLine], now: float) -> None:
-    """Write lines of the audit, all with this Unix time."""
+    """Write audit lines, all with the Unix time `now`."""
     columns = ("at", "workspace", "actor", "action", "detail")
     insert(db, "audit", columns, [(now, *line) for line in lines])
 
 
 def latest(db: Db, limit: int, workspace: int | None = None) -> list[dict[str, Any]]:
-    """Return the newest lines of the one workspace, or of all and of none."""
+    """Return the newest lines of one workspace. None: of all workspaces and of the hub itself."""
     which, of = ("", ()) if workspace is None else (" WHERE workspace = ?", (workspace,))
     names = ("at", "workspace", "actor", "action", "detail")
     rows = db.execute(
@@ -55,8 +55,9 @@ def latest(db: Db, limit: int, workspace: int | None = None) -> list[dict[str, A
 def listing(
     db: Db, workspace: int, before: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """List the lines, the newest first; without pushes, of which there are many, and which have a
-    list of their own."""
+    """Return a page of lines, newest first, and the id for the next page. Pushes are left out,
+    because they are many and have a list of their own.
+    """
     rows = db.execute(
         "SELECT id, at, actor, action, detail FROM audit WHERE workspace = ? AND id < ?"
         f" AND action <> '{PUSH}' ORDER BY id DESC LIMIT ?",
@@ -90,8 +91,10 @@ FORGOTTEN_AT_ONCE = 1_000
 
 
 def forget(db: Db, *, before: float) -> int:
-    """Drop some lines of before then; how many. More may be there while it is not 0."""
-    # Their numbers are in the order of their dates: the oldest are looked at, whatever there is.
+    """Delete some lines older than `before` and return their number. Call it again while it is not
+    0.
+    """
+    # Ids follow the dates, so looking at the oldest ids is enough, even in a large table.
     return len(
         db.execute(
             "DELETE FROM audit WHERE id IN (SELECT id FROM (SELECT id, at FROM audit ORDER BY id"

@@ -1,9 +1,10 @@
-"""What hub processes have claimed ends with them.
+"""Releases the claims of hub processes that have died.
 
-A process claims what it posts, tells or calls in, so that several share the work. Its number
-(`Db.worker`) stands in what it claims, and PostgreSQL knows which of them live. What a dead one had
-claimed is free within seconds, and not when its claim runs out: it may be an SOS. Whether it had
-left nobody knows, so it goes again, under the same id.
+A process claims each post, notification and call before it makes it, so that several processes can
+share the work. Each claim contains the process's number (`Db.worker`), and PostgreSQL knows which
+processes are alive. The claims of a dead process are released within seconds, without waiting for
+their expiry, because one may be an SOS. A claimed message may have left already, so it is sent
+again with the same id.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOK, LOOKS = 1.0, 3
-"""Seconds between two looks for processes that have died, and how many in a row must find one gone:
-one whose connection was cut, or whose database was away, is back within a second or two, and still
-posts what it had begun."""
+"""Seconds between two checks for dead processes, and the number of consecutive checks that must
+miss a process. A process that lost its connection or its database is back within a second or
+two, and still finishes its posts."""
 
 CLAIMED = {
     "webhook_delivery": "webhooks",
@@ -37,12 +38,13 @@ CLAIMED = {
     "outward": outward.NEWS,
     "kit_sms": contact.SMS_NEWS,
 }
-"""Tables with what is claimed, and what is announced where something of it is free."""
+"""Tables with claims, and the topic announced when a claim in that table is released."""
 
 
 async def run(store: Store) -> None:
-    """Free what the dead have claimed until cancelled. In a file that is whoever was there before,
-    and nobody comes to it later."""
+    """Release the claims of dead processes until cancelled. In an SQLite file, all claims of
+    earlier processes are released once, because only one hub process uses it.
+    """
     if not store.shared:
         await persist(store, lambda db: free(db, "<> ?", [db.worker]))
         await trio.sleep_forever()
@@ -59,9 +61,12 @@ async def run(store: Store) -> None:
 
 
 async def take(store: Store, claim: Callable[[Db], T], give_back: Callable[[Db, T], None]) -> T:
-    """Commit what claims something for this process, and return it. Where the database goes away
-    in the commit nobody knows whether that is stored: it is given back once the database answers,
-    and waits for no claim to run out. Raises StoreUnavailable then, and StoreFull."""
+    """Commit `claim`, which claims something for this process, and return its result.
+
+    If the database becomes unavailable during the commit, the outcome is unknown. `give_back` then
+    releases the claim once the database answers, without waiting for its expiry. Raises
+    StoreUnavailable then, and StoreFull.
+    """
     claims: list[T] = []
 
     def note(db: Db) -> T:
@@ -77,7 +82,7 @@ async def take(store: Store, claim: Callable[[Db], T], give_back: Callable[[Db, 
 
 
 def missing(db: Db) -> list[int]:
-    """Return the numbers of processes that were there and do not live."""
+    """Return the numbers of registered processes that are not alive."""
     rows = db.execute(
         f"SELECT number FROM worker WHERE number <> 0 AND number NOT IN ({db.living_workers})"
     )
@@ -85,17 +90,20 @@ def missing(db: Db) -> list[int]:
 
 
 def _bury(db: Db, dead: Sequence[int]) -> int:
-    """Return how many of their claims are free."""
+    """Remove dead processes and return the number of claims released."""
     among, numbers = one_of(db, dead)
     db.execute(f"DELETE FROM worker WHERE number {among}", *numbers)
     return free(db, among, numbers)
 
 
 def free(db: Db, among: str, workers: Sequence[Any]) -> int:
-    """Free the claims of those workers; return how many. `among` stands behind a column."""
+    """Release the claims of these workers and return their number. `among` is the SQL that follows
+    the column.
+    """
     freed = 0
     for table, topic in CLAIMED.items():
-        # An index holds what waits; what was handed over before is much more.
+        # An index covers the waiting rows. The table holds many more rows that were handed over
+        # before.
         which = "" if table in ("mobile_terminated", "kit_sms") else "state = 'waiting' AND "
         rows = db.execute(
             f"UPDATE {table} SET claimed_until = 0 WHERE {which}claimed_until > 0"

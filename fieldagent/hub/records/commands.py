@@ -1,12 +1,12 @@
-"""Commands to kits, and what they answered (`wire.command`).
+"""Commands to kits, and the kits' answers (`wire.command`).
 
-    waiting   for the kit's link, or for the moment from which a satellite message is paid for
-    packed    in a message to the satellite operator; the link may bring it as well
-    stored    the kit has it on its disk, as its link has confirmed
-    answered  its answer came
+    waiting   for the kit's link, or for the moment when a satellite message is allowed
+    packed    in a message to the satellite operator; the link can still deliver it
+    stored    on the kit's disk, as its link has confirmed
+    answered  the answer is here
 
-Over satellite nobody confirms it but the answer. One that is damaged in the database is brought no
-more: it holds up neither its kit's others, nor what goes to all kits.
+Over satellite, only the answer confirms a command. A command that is damaged in the database is not
+sent any more, so that it does not block other commands.
 """
 
 from __future__ import annotations
@@ -34,34 +34,36 @@ from fieldagent.wire.errors import RemoteProtocolError
 log = logging.getLogger(__name__)
 
 LIFE = 5 * 86_400.0
-"""Seconds in which a command is brought: a kit does none that is older."""
+"""Seconds during which the hub sends a command. A kit does not execute older commands."""
 BEARERS = ("ip", "satellite")
-"""The first is its own link, or a neighbour's that hears it: neither is paid for."""
+"""Bearers of a command. "ip" is the kit's own link or that of a neighbour that hears it; both are
+free of charge."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenCommand:
-    """A command that is to be given."""
+    """A command to be sent."""
 
     workspace: int
     device: int
     number: int
     command: RemoteCommand
     bearer: str
-    """By which alone it goes; empty: by either."""
+    """The only bearer to use. Empty: any bearer."""
     actor: str
-    """As `audit` has it."""
+    """Actor as in `audit`."""
 
 
 def next_number(db: Db, device: int, now: float) -> int:
-    """Return the number of the next one, which is above all that there were."""
+    """Return the number of the next command, higher than all earlier ones."""
     ((last,),) = db.execute("SELECT max(number) FROM command WHERE device = ?", device)
     return max(int(now), (last or 0) + 1)
 
 
 def give(db: Db, order: GivenCommand, now: float, grace: float) -> bool:
-    """Enter it, to be brought; False where its number has been given meanwhile, by another process.
-    `grace` is how many seconds the link has before a satellite message is paid for."""
+    """Store a command for sending. Return False if another process has used its number meanwhile.
+    `grace`: seconds that the link has before the hub pays for a satellite message.
+    """
     from_then = {"ip": None, "satellite": now}.get(order.bearer, now + grace)
     entered = db.execute(
         "INSERT INTO command (device, number, verb, body, bearer, given, expires, satellite_from,"
@@ -85,11 +87,12 @@ IS_DUE = (
     "command.state = 'waiting' AND command.satellite_from <= ? AND command.not_before <= ?"
     " AND command.expires > ?"
 )
-"""By satellite, unless its device is linked and the link may bring it: the moment, three times."""
+"""SQL condition: the command is due over satellite, unless its device is linked and the link may
+deliver it. Parameters: the time, three times."""
 
 
 def waiting(db: Db, device: int, now: float, *, limit: int) -> list[Entry]:
-    """Return those that a device's link may bring, the first first."""
+    """Return the commands that a device's link may deliver, oldest first."""
     rows = db.execute(
         "SELECT number, body FROM command WHERE device = ? AND state IN ('waiting', 'packed')"
         " AND bearer <> 'satellite' AND expires > ? ORDER BY number LIMIT ?",
@@ -99,8 +102,7 @@ def waiting(db: Db, device: int, now: float, *, limit: int) -> list[Entry]:
 
 
 def due(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:
-    """Return those that are to go over satellite now, the first first; end those that are
-    damaged."""
+    """Return the commands to send over satellite now, oldest first, and expire damaged ones."""
     which = " AND bearer = 'satellite'" if linked else ""
     rows = db.execute(
         f"SELECT number, body FROM command WHERE device = ? AND {IS_DUE}{which} ORDER BY number",
@@ -115,7 +117,7 @@ def due(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:
 
 
 def note_packed(db: Db, device: int, number: int) -> None:
-    """Note that it is in a message to the satellite operator."""
+    """Note that the command is in a message to the satellite operator."""
     db.execute(
         "UPDATE command SET state = 'packed', reason = '' WHERE device = ? AND number = ?",
         *(device, number),
@@ -123,13 +125,13 @@ def note_packed(db: Db, device: int, number: int) -> None:
 
 
 def is_under_way(db: Db, device: int, number: int, now: float) -> bool:
-    """Return whether one that is in a message to the operator still has to come to its kit."""
+    """Return True if a command in a message to the operator is still needed by its kit."""
     sql = "SELECT 1 FROM command WHERE device = ? AND number = ? AND state = 'packed'"
     return bool(db.execute(f"{sql} AND expires > ?", device, number, now))
 
 
 def put_off(db: Db, device: int, number: int, until: float, why: str) -> None:
-    """Let it wait until then; `why` is for people."""
+    """Delay the command until `until`. `why` is a text for people."""
     db.execute(
         "UPDATE command SET not_before = ?, reason = ? WHERE device = ? AND number = ?",
         *(until, why, device, number),
@@ -144,8 +146,10 @@ class ToCarry(NamedTuple):
 
 
 def to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
-    """Return those for kits without a link of their own now that a carrier hears: those that it has
-    not had yet, or in another journal or long ago, as of items (`earshot`)."""
+    """Return the commands that a carrier can relay by radio, for kits in its range that have no
+    link now. A command is included if the carrier has not had it, has another journal now, or
+    had it long ago, as for items (`earshot`).
+    """
     rows = db.execute(
         "SELECT command.device, given, command.expires, number, body FROM command"
         " JOIN earshot ON earshot.device = command.device AND earshot.carrier = ?"
@@ -164,13 +168,14 @@ def to_carry(db: Db, carrier: int, journal: int, now: float) -> list[ToCarry]:
 
 
 SET = BY_NAME["set"].number
-"""A neighbour brings no settings: their trial asks for a way of the kit's own."""
+"""A carrier does not relay settings, because a trial of settings needs the kit's own route to the
+hub."""
 
 
 def note_carried(
     db: Db, carrier: int, journal: int, numbers: Collection[tuple[int, int]], now: float
 ) -> None:
-    """Note that a carrier has these on disk, each by device and number."""
+    """Note that a carrier has these commands on disk, as pairs of device and number."""
     for device, number in numbers:
         db.execute(
             "UPDATE command SET carrier = ?, journal = ?, carried = ? WHERE device = ?"
@@ -180,7 +185,7 @@ def note_carried(
 
 
 def note_stored(db: Db, device: int, numbers: Collection[int]) -> None:
-    """Note that the kit has them on its disk."""
+    """Note that the kit has the commands on its disk."""
     if numbers:
         db.execute(
             "UPDATE command SET state = 'stored', reason = '' WHERE device = ?"
@@ -190,7 +195,7 @@ def note_stored(db: Db, device: int, numbers: Collection[int]) -> None:
 
 
 def withdraw(db: Db, device: int, verb: int, now: float) -> None:
-    """Bring no more of that verb that was given before; what left already may come all the same."""
+    """Expire earlier commands with this verb. A command that has left already may still arrive."""
     db.execute(
         "UPDATE command SET expires = ? WHERE device = ? AND verb = ? AND expires > ?"
         " AND state IN ('waiting', 'packed')",
@@ -199,8 +204,9 @@ def withdraw(db: Db, device: int, verb: int, now: float) -> None:
 
 
 def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: float) -> bool:
-    """Write down what the kit answered; False where the hub gave it no such command, or has its
-    answer."""
+    """Store the kit's answer. Return False if the hub did not send such a command or already has
+    its answer.
+    """
     rows = db.execute(
         "UPDATE command SET state = 'answered', reason = '', outcome = ?, answer = ?, answered = ?,"
         " way = ? WHERE device = ? AND number = ? AND answered IS NULL RETURNING verb",
@@ -216,7 +222,7 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, came_by: str, now: f
 
 
 def is_answered(db: Db, device: int, number: int) -> bool:
-    """Return whether its answer is here, which another carrier may bring as well."""
+    """Return True if the answer is here. Another carrier may have delivered it."""
     return bool(
         db.execute(
             "SELECT 1 FROM command WHERE device = ? AND number = ? AND answered IS NOT NULL",
@@ -229,8 +235,9 @@ FORGOTTEN_AT_ONCE = 100
 
 
 def forget(db: Db, *, before: float) -> int:
-    """Drop some that were given before then, but the last of each device, by which the next gets
-    its number; how many. More may be there while it is not 0."""
+    """Delete some commands older than `before` and return their number. Call it again while it is
+    not 0. The last command of each device is kept, because the next number depends on it.
+    """
     return len(
         db.execute(
             "DELETE FROM command WHERE (device, number) IN (SELECT device, number FROM command"
@@ -242,15 +249,16 @@ def forget(db: Db, *, before: float) -> int:
 
 
 def topic(device: int) -> str:
-    """Return what is announced when a device has answered."""
+    """Return the topic that is announced when a device has answered."""
     return f"answers {device}"
 
 
 def listing(
     db: Db, device: int, now: float, *, limit: int, before: int = 2**63 - 1
 ) -> list[dict[str, Any]]:
-    """Return those with numbers below `before` for people, the last first; times in Unix
-    seconds."""
+    """Return the commands with numbers below `before` for people, newest first. Times are Unix
+    seconds.
+    """
     rows = db.execute(
         "SELECT number, verb, body, bearer, given, expires, state, reason, outcome, answer,"
         " answered, way FROM command WHERE device = ? AND number < ?"
@@ -300,7 +308,7 @@ def _answer(number: int, outcome: int | None, payload: bytes | None) -> CommandA
 
 
 def _in_words(entry: Entry | None, verb: int) -> str:
-    """Return a command as a person writes it; the verb alone of one that is damaged."""
+    """Return the command as people write it, or only the verb if the command is damaged."""
     content = None if entry is None else entry.content
     return in_words(content if isinstance(content, RemoteCommand) else RemoteCommand(verb))
 
@@ -310,7 +318,7 @@ def _whole(entries: Iterable[Entry | None]) -> list[Entry]:
 
 
 def _entry(device: int, number: int, body: bytes) -> Entry | None:
-    """Return what goes to the kit; None where that is damaged."""
+    """Return the entry for the kit; None if it is damaged."""
     with suppress(RemoteProtocolError, ValueError):
         (entry,) = decode(bytes(body)).entries
         if entry.sequence == number and isinstance(entry.content, RemoteCommand):
@@ -321,7 +329,7 @@ def _entry(device: int, number: int, body: bytes) -> Entry | None:
 
 @lru_cache(maxsize=100)
 def _note_damaged(device: int, number: int) -> None:
-    """Once for each."""
+    """Log the damage once per command."""
     log.error(
         "command %d to device %d is damaged in the database, and is not brought: give it again,"
         " and look at the disk",

@@ -1,4 +1,4 @@
-"""What was heard of each device last: when, how, from what version, and where it was."""
+"""Last contact with each device: time, bearer, program version and position."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fieldagent.package.package import Location
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 SMS_NEWS = "kit sms"
-"""Announced when something may be due by SMS to a kit."""
+"""Topic that is announced when an SMS to a kit may be due."""
 
 
 def note(db: Db, device: int, bearer: str, now: float) -> None:
-    """Write down that a device was heard of; nothing for one that was deleted meanwhile."""
+    """Note that a device was heard. A device that was deleted meanwhile is ignored."""
     db.execute(
         "INSERT INTO contact (device, at, way) SELECT id, ?, ? FROM device WHERE id = ?"
         " ON CONFLICT (device) DO UPDATE SET at = excluded.at, way = excluded.way",
@@ -27,7 +27,7 @@ class Position(NamedTuple):
     latitude: float
     longitude: float
     at: float
-    """Unix time."""
+    """Unix time of the position."""
 
 
 _LATER = "excluded.position_at >= coalesce(contact.position_at, excluded.position_at)"
@@ -38,24 +38,27 @@ _ALL = "(device) DO UPDATE SET at = excluded.at, way = excluded.way, " + ", ".jo
 
 
 def note_all(db: Db, heard: Mapping[int, Position | None], bearer: str, now: float) -> None:
-    """Write down that these devices were heard of, and where they were, if they said so. A
-    position that took longer on its way does not replace a later one."""
+    """Note that these devices were heard, and their positions if they reported any. An older
+    position that arrives late does not replace a newer one.
+    """
     rows = [
         (device, now, bearer, *(position or (None, None, None)))
-        for device, position in sorted(heard.items())  # each process locks them in this order
+        # sorted, so that each process locks the rows in the same order
+        for device, position in sorted(heard.items())
     ]
     columns = ("device", "at", "way", "latitude", "longitude", "position_at")
     insert(db, "contact", columns, rows, conflict=_ALL)
 
 
 def note_version(db: Db, device: int, version: str) -> None:
-    """Note the program's version, after `note`."""
+    """Note the device's program version. Call `note` first."""
     db.execute("UPDATE contact SET version = ? WHERE device = ?", version, device)
 
 
 def note_position(db: Db, device: int, position: Location, time: int, now: float) -> None:
-    """Note the newest position, after `note`. One that took longer on its way does not replace a
-    later one; a date in the future counts as now."""
+    """Note the newest position. Call `note` first. An older position that arrives late does not
+    replace a newer one. A time in the future counts as now.
+    """
     at = min(float(time), now)
     db.execute(
         "UPDATE contact SET latitude = ?, longitude = ?, position_at = ? WHERE device = ?"

@@ -1,9 +1,9 @@
-"""Which kits a linked kit hears by radio, and which items it was given for them.
+"""Kits that a linked kit hears by radio, and the items that the hub sent through it for them.
 
-A kit that brings down what the hub has for its neighbours tells whom it hears, over its link. An
-item goes to one of those that hear its addressee: the nearest that is linked. Another has its turn
-where nothing was confirmed for `NEXT_AFTER`, and the same one again after `AGAIN_AFTER`, or with
-another journal.
+A kit that relays from the hub to its neighbours reports them over its link. The hub sends an item
+through one linked carrier that hears the addressee: the nearest one. If nothing is confirmed for
+`NEXT_AFTER`, another carrier gets it. The same carrier gets it again after `AGAIN_AFTER`, or if it
+has another journal.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 STATIONS_MAX = 64
-"""That a kit may tell of."""
+"""Largest number of stations that the hub stores for a kit."""
 NEXT_AFTER = 900.0
 AGAIN_AFTER = 86_400.0
-"""Seconds; for the second a carrier tries, at most (`agent.mesh.relay_down`)."""
+"""Seconds. AGAIN_AFTER is the longest time for which a carrier tries (`agent.mesh.relay_down`)."""
 
 
 def forget(db: Db, carrier: int) -> None:
-    """Forget whom a device hears: it tells anew whom it hears."""
+    """Delete the neighbours of a device, because it reports them again."""
     db.execute("DELETE FROM earshot WHERE carrier = ?", carrier)
 
 
 def note(db: Db, carrier: int, stations: Mapping[int, int]) -> list[int]:
-    """Write down whom a kit hears, over how many transmissions; return those of its workspace."""
+    """Store the neighbours of a kit with the number of transmissions to each. Return the neighbours
+    in its workspace.
+    """
     forget(db, carrier)
     rows = []
     for station, hops in sorted(stations.items())[:STATIONS_MAX]:
@@ -42,7 +44,7 @@ def note(db: Db, carrier: int, stations: Mapping[int, int]) -> list[int]:
 
 
 def may_bring(db: Db, carrier: int) -> bool:
-    """Return whether an administrator lets it speak for others."""
+    """Return True if an administrator lets the device relay for other devices."""
     rows = db.execute("SELECT relay FROM device WHERE id = ?", carrier)
     return bool(rows and rows[0][0])
 
@@ -53,8 +55,7 @@ class HeardKit(NamedTuple):
 
 
 def without_link(db: Db, carrier: int, now: float) -> list[HeardKit]:
-    """Return whom it hears that wait for something, and have no link of their own now, the nearest
-    first."""
+    """Return the neighbours that have waiting items and no link of their own now, nearest first."""
     rows = db.execute(
         "SELECT device.id, earshot.hops FROM earshot JOIN device ON device.id = earshot.device"
         f" WHERE earshot.carrier = ? AND device.disabled IS NULL AND NOT {IS_LINKED}"
@@ -70,11 +71,12 @@ _PARCEL = (
     "SELECT 1 FROM parcel WHERE parcel.item = delivery.item AND parcel.device = delivery.device"
 )
 IS_DUE = (
-    # What somebody has pushed, what names its addressee, and an SOS: the air is small.
+    # Radio capacity is small, so only three kinds are sent: pushes, items with a named addressee,
+    # and SOS.
     "EXISTS (SELECT 1 FROM item WHERE item.id = delivery.item"
     " AND (item.sos = 1 OR item.source_device IS NULL OR item.target IS NOT NULL"
     " OR item.team IS NOT NULL)"
-    # What one of them sent is on the air already.
+    # An item from a neighbour of the carrier is on the radio already.
     " AND (item.source_device IS NULL OR item.source_device <> ? AND item.source_device NOT IN"
     " (SELECT earshot.device FROM earshot WHERE earshot.carrier = ?)))"
     f" AND NOT EXISTS ({_PARCEL} AND (parcel.carrier = ? AND parcel.journal = ?"
@@ -84,12 +86,14 @@ IS_DUE = (
     " AND (earshot.hops < ? OR earshot.hops = ? AND earshot.carrier < ?)"
     f" AND {IS_LINKED} AND NOT EXISTS ({_PARCEL} AND parcel.carrier = earshot.carrier))"
 )
-"""Of a `delivery`: whether a carrier is to be given it now (`due_parameters`)."""
+"""SQL condition on a `delivery`: the hub should send it through this carrier now
+(`due_parameters`)."""
 
 
 def due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequence[object]:
-    """Return the parameters of `IS_DUE`, in its order; `hops` are the transmissions over which the
-    carrier hears the kit."""
+    """Return the parameters of `IS_DUE`, in their order. `hops` is the number of transmissions
+    between the carrier and the kit.
+    """
     mine = (carrier, journal, now - AGAIN_AFTER)
     others = (carrier, now - NEXT_AFTER)
     return (carrier, carrier, *mine, *others, hops, hops, carrier, now)
@@ -98,7 +102,7 @@ def due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequenc
 def note_given(
     db: Db, carrier: int, journal: int, items: Sequence[tuple[int, int]], now: float
 ) -> None:
-    """Note that a carrier has on disk these items, each for a device."""
+    """Note that a carrier has these items on disk, as pairs of item and device."""
     for item, device in items:
         db.execute(
             "INSERT INTO parcel (item, device, carrier, journal, given)"

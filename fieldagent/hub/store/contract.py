@@ -1,4 +1,6 @@
-"""The hub's store, and what an operation on it gets: the same SQL on SQLite and on PostgreSQL."""
+"""Interface of the hub's store and of the transactions (`Db`) that its operations use. Operations
+use the same SQL on SQLite and on PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -19,71 +21,80 @@ A = TypeVar("A")
 
 
 class OtherVersion(StoreUnavailable):
-    """The tables are of another version than this program's; the text says what to do."""
+    """The tables have a different version from this program's. The text says how to fix that."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
-    """How to use PostgreSQL. SQLite needs none: its file is upgraded by whoever opens it."""
+    """Options for PostgreSQL. SQLite needs none: each program that opens the file upgrades it."""
 
     upgrade: bool = True
-    """Make the tables, or bring them to this version."""
+    """True: create the tables, or upgrade them to this version."""
     password_file: Path | None = None
     pooled: bool = False
-    """The address leads to a pooler that shares connections between transactions."""
+    """True if the address leads to a pooler that shares connections between transactions."""
     direct: str | None = None
-    """Around the pooler, for the one connection that listens."""
+    """Address that bypasses the pooler, for the one connection that listens. None: no such address.
+    """
 
 
 class Db(Protocol):
     """A connection within one transaction."""
 
     takes_lists: bool
-    """Whether one parameter may be a list of values, and one the JSON of many rows."""
+    """True if one parameter can be a list of values, or the JSON of many rows."""
 
     worker: int
-    """The number of this process in what it claims (`records.claims`); 0 where nobody could know
-    that it has died."""
+    """Number of this process, stored with each claim (`records.claims`). 0 if other processes could
+    not find out that this one has died."""
 
     @property
     def living_workers(self) -> str:
-        """Return a SELECT of the numbers of those that live."""
+        """Return a SELECT of the numbers of the processes that are alive."""
 
     def for_update(self, of: str = "") -> str:
-        """Return the end of a SELECT of rows that are then changed: nobody else may change them
-        meanwhile. Of a join only those of the table that is named."""
+        """Return the suffix of a SELECT that locks the selected rows until the end of the
+        transaction. In a join, `of` names the only table whose rows are locked.
+        """
 
     def skip_locked(self, of: str = "") -> str:
-        """Return the end of a SELECT that claims rows: it locks them, and leaves out what others
-        have locked."""
+        """Return the suffix of a SELECT that claims rows. It locks the rows and skips rows that
+        other transactions have locked.
+        """
 
     def execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """Run one statement, whose parameters are marked by `?`; the rows of a query or of
-        RETURNING come back."""
+        """Run one statement and return the rows of the query or of RETURNING. `?` marks each
+        parameter.
+        """
 
     def write(self, sql: str, *parameters: Any) -> None:
-        """Do as `execute` does, where no rows are asked for. On PostgreSQL those that follow each
-        other are one statement, with the announcements at the end of a transaction: none may need
-        what another of them writes. Whatever is executed after them sees it all."""
+        """Run one statement that returns no rows.
+
+        On PostgreSQL, consecutive writes and the announcements at the end of a transaction become
+        one statement. A write must not depend on another write of the same statement. A later
+        `execute` sees all of them.
+        """
 
     def announce(self, topic: str) -> None:
-        """Set `heard(topic)` after the commit in every process of the hub."""
+        """Set `heard(topic)` in every process of the hub after the commit."""
 
 
 def select(db: Db, columns: Mapping[str, str], rest: str, *parameters: Any) -> list[dict[str, Any]]:
-    """Return the rows of a query, each value by its name here. `columns` has the SQL of each;
-    `rest` begins with FROM."""
+    """Return the rows of a query as dictionaries.
+
+    `columns` maps each key to its SQL expression. `rest` begins with FROM.
+    """
     rows = db.execute(f"SELECT {', '.join(columns.values())} {rest}", *parameters)
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 ANYTHING = "anything"
-"""The topic of all that is written, also of what nobody announces; of that, by another process,
-some seconds later."""
+"""Topic that is announced for every write, even if the writer announces no topic. For such a write
+by another process, the announcement comes some seconds later."""
 
 
 ROWS = 1_000
-"""In one statement of SQLite, which takes 32 766 parameters."""
+"""Rows per INSERT statement on SQLite, which allows 32 766 parameters."""
 
 
 def insert(
@@ -95,14 +106,15 @@ def insert(
     *,
     conflict: str = "",
 ) -> list[tuple[Any, ...]]:
-    """Insert many rows by few statements. `conflict` is what stands behind ON CONFLICT."""
+    """Insert many rows with few statements. `conflict` is the text after ON CONFLICT."""
     if not rows:
         return []
     names = ", ".join(columns)
     ending = f" ON CONFLICT {conflict}" if conflict else ""
     ending += f" RETURNING {returning}" if returning else ""
     if db.takes_lists:
-        # The same text for any number of rows: psycopg reads it once, PostgreSQL plans it once.
+        # Use the same SQL text for any number of rows, so that psycopg parses it once and
+        # PostgreSQL plans it once.
         sql = (
             f"INSERT INTO {table} ({names}) SELECT {names}"
             f" FROM json_populate_recordset(NULL::{table}, ?::json){ending}"
@@ -123,7 +135,8 @@ def insert(
 
 
 _NUL = r"\u0000"
-"""In JSON; perhaps of a backslash that stands before other characters."""
+"""JSON escape of a NUL character. A match can also be an escaped backslash before other characters.
+"""
 
 
 def _as_json(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -136,21 +149,22 @@ def _without_nul(value: Any) -> Any:
 
 
 def without_nul(text: str) -> str:
-    """Return a text as PostgreSQL takes it."""
+    """Return the text with NUL characters replaced, because PostgreSQL does not accept them."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text
 
 
 def _bytea(value: bytes) -> str:
-    """As PostgreSQL reads it (its manual, 8.4.1)."""
+    """Return bytes in PostgreSQL's hex format for bytea (PostgreSQL manual, 8.4.1)."""
     return f"\\x{value.hex()}"
 
 
 def one_of(db: Db, values: Collection[Any], *, few: int = 1) -> tuple[str, Sequence[Any]]:
-    """Return what stands behind a column that is to be one of these, and its parameters.
+    """Return the SQL that follows a column in "column is one of these values", and its parameters.
 
-    Up to `few` are named one by one. PostgreSQL keeps the plan of such a statement, and plans one
-    with a list anew each time, to know how many there are. A plan that is kept must be good when
-    the table has grown: more than one are for tables that do not grow as items come.
+    Up to `few` values become single parameters. PostgreSQL keeps the plan of such a statement, but
+    plans a statement with a list again each time, to know its length. A kept plan must still be
+    good when the table has grown. Use `few` above 1 only for tables that do not grow with the
+    items.
     """
     if db.takes_lists and not 1 <= len(values) <= few:
         return "= ANY (?)", [[*values]]
@@ -160,8 +174,10 @@ def one_of(db: Db, values: Collection[Any], *, few: int = 1) -> tuple[str, Seque
 def few_rows(
     db: Db, name: str, columns: Sequence[str], rows: Sequence[Sequence[int | str]]
 ) -> tuple[str, Sequence[Any]]:
-    """Return the WITH of a table of these whole numbers and texts, a kind in each column, and its
-    parameters. There is one row at least."""
+    """Return the WITH clause of a table of whole numbers and texts, and its parameters.
+
+    Each column has one type. `rows` must contain at least one row.
+    """
     head = f"WITH {name} ({', '.join(columns)}) AS "
     if db.takes_lists and len(rows) > 1:
         lists = ", ".join(f"{mark}[]" for mark in _typed(rows[0]))
@@ -173,74 +189,81 @@ def few_rows(
 
 
 def _typed(row: Sequence[int | str]) -> list[str]:
-    """Return a mark for each value, of the kind that it is to PostgreSQL."""
+    """Return one typed parameter mark per value, for PostgreSQL."""
     return ["?::text" if isinstance(value, str) else "?::bigint" for value in row]
 
 
 def earliest(db: Db, sql: str, *parameters: Any) -> float:
-    """Return the moment that this SELECT of one minimum finds; infinity where there is none."""
+    """Return the result of a SELECT of one minimum, or infinity if it is NULL."""
     ((soonest,),) = db.execute(sql, *parameters)
     return inf if soonest is None else float(soonest)
 
 
 def marks(values: Collection[Any]) -> str:
-    """Return question marks for a list in SQL, one for each."""
+    """Return one question mark per value, separated by commas."""
     return ", ".join("?" * len(values))
 
 
 class Store(Protocol):
     shared: bool
-    """Whether several processes of the hub use it at one time."""
+    """True if several processes of the hub can use the store at the same time."""
 
     async def commit(self, operation: Callable[[Db], T]) -> T:
-        """Run `operation` in a transaction, and return once it is on disk.
+        """Run `operation` in a transaction and return its result once it is on disk.
 
-        It may share the transaction with others, and may be run again when that fails: it must
-        change nothing but the store. Raises StoreUnavailable, StoreFailed, StoreFull, or what
-        `operation` raises.
+        The transaction can be shared with other operations and can be run again if it fails. So
+        `operation` must change only the store. Raises StoreUnavailable, StoreFailed, StoreFull, and
+        every exception of `operation`.
         """
 
     async def commit_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
-        """Do as `commit` does, where `operation` gets what all pass that commit it at one moment;
-        each has its own of the results."""
+        """Run `operation` once with the arguments of all callers that commit it at the same moment.
+        Each caller gets its own result. Otherwise like `commit`.
+        """
 
     async def read_together(
         self, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
     ) -> T:
-        """Do as `read` does, in the same way."""
+        """Run a read `operation` once with the arguments of all callers of the same moment. Each
+        caller gets its own result.
+        """
 
     async def read(self, operation: Callable[[Db], T]) -> T:
-        """Run `operation`, which only looks."""
+        """Run `operation`, which must only read."""
 
     async def prove(self) -> None:
-        """Return once it is known that something was committed within the last `FRESH` seconds:
-        by a write of its own where nobody wrote. Raises StoreUnavailable, StoreFull, StoreFailed.
+        """Return if something was committed within the last `FRESH` seconds, else commit a write of
+        its own first. Raises StoreUnavailable, StoreFull, StoreFailed.
         """
 
     def heard(self, topic: str) -> trio.Event:
-        """Set at the next announcement of `topic`: ask for it before reading what may change."""
+        """Return an event that is set at the next announcement of `topic`. Get the event before you
+        read the data that can change.
+        """
 
     async def run(self) -> StoreFailed | None:
-        """Run the store: a task of the hub's, without which nothing is committed; returns when the
-        disk failed, and how."""
+        """Run the store, a task of the hub that commits everything. Return the failure if the disk
+        failed.
+        """
 
     def once(self, operation: Callable[[Db], T]) -> T:
-        """Run `operation` in a transaction of its own, without trio and beside a running hub."""
+        """Run `operation` in a transaction of its own, without trio. Works beside a running hub."""
 
     def close(self) -> None: ...
 
 
 FRESH = 10.0
-"""Seconds for which a commit proves that the database takes what is written."""
+"""Seconds after a commit during which the database counts as writable."""
 FILLER = 65_536
-"""Bytes that a proof needs room for where the disk was full."""
+"""Bytes that a proof write needs after the disk was full."""
 
 
 def write_proof(db: Db, now: float, *, needs_room: bool) -> None:
-    """Write the row of this process. Where the disk was full it needs new pages: what fits into
-    an old one proves nothing."""
+    """Write this process's row in `worker`. After a full disk the write must need new pages,
+    because a write that fits into an old page proves nothing.
+    """
     db.execute(
         "INSERT INTO worker (number, proved, filler) VALUES (?, ?, ?) ON CONFLICT (number)"
         " DO UPDATE SET proved = excluded.proved, filler = excluded.filler",
@@ -249,7 +272,7 @@ def write_proof(db: Db, now: float, *, needs_room: bool) -> None:
 
 
 class Topics:
-    """Who waits for which announcement in this process."""
+    """Events of this process, by the topic that sets them."""
 
     def __init__(self) -> None:
         self._events: dict[str, trio.Event] = {}
@@ -263,5 +286,5 @@ class Topics:
                 event.set()
 
     def announce_all(self) -> None:
-        """Wake all who wait: what was announced may have been missed."""
+        """Wake all waiting tasks, because announcements may have been missed."""
         self.announce(set(self._events))

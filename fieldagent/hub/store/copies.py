@@ -1,13 +1,14 @@
-"""Copies of an SQLite database, one that was put back in its place, and one that was lost.
+"""Backup copies of an SQLite database, and detection of a restored or a lost database.
 
-SQLite takes whatever log it finds beside a file for that file's own. Where a copy is put back and
-the log of the database that was there before stays, it plays that log into the copy: what came is
-there again, or half of it, and the file is damaged. So a copy does not say of itself that it has a
-log (bytes 18 and 19 of the head, https://sqlite.org/fileformat2.html#the_database_header), as a
-database of ours always does: a log beside it is another's.
+SQLite treats any log next to a database file as the log of that file. If a copy replaces a database
+and the old log stays, SQLite replays that log into the copy. Old content then comes back, in full
+or in part, and the file is damaged. So a copy does not declare in its header that it has a log
+(bytes 18 and 19, https://sqlite.org/fileformat2.html#the_database_header). A database of the hub
+always declares it. A log next to a copy therefore belongs to another database.
 
-A file without a byte, or with one, is a new database to SQLite, which removes the log beside it. A
-database of ours has its first page before it has a log: where a log is beside nothing, it was lost.
+SQLite treats a file of 0 bytes or 1 byte as a new database, and removes the log next to it. A
+database of the hub has its first page before it has a log. If there is a log but no content, the
+database was lost.
 """
 
 from __future__ import annotations
@@ -29,26 +30,28 @@ log = logging.getLogger(__name__)
 _HEAD = 20
 _WITHOUT_LOG = b"\x01\x01"
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
-"""Bytes that whoever has it open keeps a lock on (https://sqlite.org/lockingv3.html)."""
+"""Bytes that every program that has the database open keeps locked
+(https://sqlite.org/lockingv3.html)."""
 
 
 def back_up(source: sqlite3.Connection, target: Path) -> None:
-    """Make a copy as of one moment, whole on its disk before it has that name, also while a hub
-    writes. Raises OSError, sqlite3.Error."""
+    """Write a copy of the database as of one moment, also while a hub writes. The copy gets the
+    name `target` only when it is complete on disk. Raises OSError, sqlite3.Error.
+    """
     new = target.parent / f"{target.name}.new"
     try:
         copy_whole(source, new)
         with closing(sqlite3.connect(new)) as copy:
             copy.execute("PRAGMA journal_mode=DELETE").fetchall()
-        os.link(new, target)  # unlike a rename, it replaces nothing
+        os.link(new, target)  # Unlike a rename, a link does not replace an existing file.
     finally:
         new.unlink(missing_ok=True)
     sync_folder(target.parent)
 
 
 def see_that_none_was_lost(file: Path) -> None:
-    """Raise StoreFailed where a database was at `file`, and is empty or gone. Raises OSError."""
-    # The log first: another program may make both at this moment.
+    """Raise StoreFailed if a database was at `file` and is now empty or missing. Raises OSError."""
+    # Look for the log first, because another program can create both files at this moment.
     left = [each for each in map(partial(_beside, file), ("-wal", "-shm")) if each.exists()]
     size = file.stat().st_size if file.exists() else 0
     if size > 1 or file.is_dir():
@@ -73,8 +76,9 @@ def see_that_none_was_lost(file: Path) -> None:
 
 
 def set_aside_log_of_another(file: Path) -> None:
-    """Rename a log that is of the database from before, where a copy was put back. Raises
-    OSError."""
+    """Rename the log next to a restored copy if it belongs to the database before it. Raises
+    OSError.
+    """
     left = _beside(file, "-wal")
     if not _has_content(left):
         return
@@ -82,8 +86,9 @@ def set_aside_log_of_another(file: Path) -> None:
         try:
             fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)
         except BlockingIOError:
-            return  # whoever has it open has looked
-        # Another may have been here meanwhile, and have begun a log of this file's own.
+            return  # The program that has it open has already checked.
+        # Check again under the lock: another program may have done this meanwhile and begun a log
+        # of this file's own.
         if not _has_content(left) or opened.read(_HEAD)[18:] != _WITHOUT_LOG:
             return
         kept = left.with_name(f"{left.name}.before")

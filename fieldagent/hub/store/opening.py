@@ -1,4 +1,4 @@
-"""Opens the store that the settings name."""
+"""Opens the store that the setting `database` names."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from fieldagent.store.group import StoreUnavailable
 
 
 def is_postgres(database: str) -> bool:
-    """Return whether the setting names a PostgreSQL; else it is the path of a file."""
+    """Return True if the setting names a PostgreSQL database. Otherwise it is a file path."""
     return database.startswith(("postgresql://", "postgres://"))
 
 
 def open_store(database: str, options: DatabaseOptions = DatabaseOptions()) -> Store:  # noqa: B008
-    """Open the database at `postgresql://…`, or the path of an SQLite file, which is made where
-    there is none.
+    """Open the PostgreSQL database at `postgresql://…`, or the SQLite file at a path. A missing
+    file is created.
 
-    Raises StoreUnavailable, or StoreFailed for a file, with what to do; OtherVersion is one."""
+    Raises StoreUnavailable (also as OtherVersion), or StoreFailed for a file. The text says what to
+    do.
+    """
     if is_postgres(database):
         try:
             from fieldagent.hub.store.postgres import PostgresStore

@@ -1,4 +1,6 @@
-"""Work with a database that may be away: the store tells that itself, once, and nobody else."""
+"""Commits that survive an unavailable database. The store logs the outage once, so the callers do
+not log it.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,13 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 AGAIN = 1.0
-"""Seconds until a commit is tried again. Soon: once a claim has run out, others do it all again."""
+"""Seconds until a failed commit is tried again. Short, because other processes repeat the work once
+a claim has expired."""
 
 
 @contextmanager
 def told_once() -> Iterator[None]:
-    """Let what is within be done another time, if it cannot be now."""
+    """Skip the enclosed work if the store is unavailable or full. The caller tries again later."""
     try:
         yield
     except StoreUnavailable as trouble:
@@ -33,16 +36,20 @@ def told_once() -> Iterator[None]:
 
 
 async def persist(store: Store, operation: Callable[[Db], T]) -> T:
-    """Commit `operation`; there is nobody to be told that it failed, so it is tried until it is
-    stored. What broke in its commit may have been stored: `operation` does no harm twice."""
+    """Commit `operation`, and repeat until it is stored, because no caller can handle the failure.
+
+    A commit that failed may still have been stored, so `operation` must be harmless if it runs
+    twice.
+    """
     return await _until_stored(lambda: store.commit(operation))
 
 
 async def persist_together(
     store: Store, operation: Callable[[Db, Sequence[A]], Sequence[T]], argument: A
 ) -> T:
-    """Do as `persist` does, with what others have to be stored by the same operation at that
-    moment."""
+    """Like `persist`, but in one run with other callers that store the same operation at that
+    moment.
+    """
     return await _until_stored(lambda: store.commit_together(operation, argument))
 
 

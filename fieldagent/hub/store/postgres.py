@@ -1,9 +1,11 @@
 """The hub's store in PostgreSQL, shared by many hub processes.
 
-psycopg 3 in worker threads: its own asynchronous side is for asyncio alone. One connection writes,
-in transactions that callers share; a few read; one listens, and by it the store knows whether the
-database answers. While it does not, or takes no write, nobody waits for it: whoever asks is told at
-once. It is back once it has taken a write.
+It runs psycopg 3 in worker threads, because psycopg's asynchronous interface supports only asyncio.
+One connection writes, in transactions that callers share. A few connections read. One connection
+listens, and shows the store whether the database answers.
+
+While the database does not answer, or accepts no write, every call fails at once instead of
+waiting. The database counts as back once it has accepted a write.
 """
 
 from __future__ import annotations
@@ -47,29 +49,29 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 READERS = 4
-"""Connections that read at one moment."""
+"""Number of connections that can read at the same time."""
 POLL = 3.0
-"""Seconds of silence after which the connection that listens is asked whether it still does."""
+"""Seconds of silence after which the store pings the listening connection."""
 PING = 2.0
-"""Seconds in which a database that answers does so."""
+"""Seconds within which a working database answers a ping."""
 AGAIN = 0.5
-"""Seconds between two tries to reach it."""
+"""Seconds between two attempts to reach the database."""
 OVERDUE = 5.0
-"""Seconds after which nobody waits any more for a transaction that writes, or for a lock."""
+"""Seconds after which the store gives up a transaction that writes or waits for a lock."""
 PAYLOAD_MAX = 7_900
-"""Bytes: PostgreSQL's notifications carry less than 8000."""
+"""Bytes. PostgreSQL's notifications carry less than 8000."""
 EVERYTHING = "*"
 CHANNEL = "fieldagent"
 WORKERS = 0x776F726B
-"""Of the advisory locks by which processes of the hub are known to live, each with its number. Who
-dies lets go of its own: its connection ends with it."""
+"""Class of the advisory locks that show which processes of the hub are alive. Each process holds a
+lock with its number. The lock is released when the process dies, because its connection ends."""
 LIVING_WORKERS = (
     "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted"
     f" AND classid = {WORKERS} AND database ="
     " (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 TRIES = 5
-"""Of a transaction that got into another's way."""
+"""Attempts for a transaction that conflicts with another one."""
 
 _CONFLICTS = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 
@@ -81,16 +83,17 @@ class _PostgresDb:
     def __init__(
         self, connection: Connection, worker: int, whole: _PostgresDb | None = None
     ) -> None:
-        """`whole` is that of the transaction, where several share one."""
+        """`whole` is the `_PostgresDb` of the transaction if several callers share one."""
         self._connection = connection
         self._cursor: Cursor = whole._cursor if whole else connection.cursor()
         self.worker = worker
         self._whole = whole or self
         self.topics: set[str] = set()
         self.wrote = False
-        """Something, in the whole transaction."""
+        """True if any caller of the transaction has written."""
         self._writes: dict[str, tuple[Any, ...]] = {}
-        """That the server has not been given yet, in the whole transaction: their parameters."""
+        """Statements of the transaction that are not yet sent to the server, with their parameters.
+        """
 
     def for_update(self, of: str = "") -> str:
         return f" FOR UPDATE OF {of}" if of else " FOR UPDATE"
@@ -103,18 +106,20 @@ class _PostgresDb:
         cursor = self._cursor.execute(_marked(sql), parameters or None)
         if cursor.rowcount > 0 and not (cursor.statusmessage or "").startswith("SELECT"):
             self._whole.wrote = True
-        # `description` would be made of all columns, each time that it is asked for.
+        # `description` would build the data of all columns at each access.
         return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
     def write(self, sql: str, *parameters: Any) -> None:
         if sql in self._whole._writes:
-            # In one statement nobody knows which of two goes first.
+            # Within one statement, the order of two writes is undefined.
             self._whole.flush()
         self._whole._writes[sql] = parameters
 
     def flush(self, notification: Sequence[str] = ()) -> None:
-        """Give the server what was written, and a notification of these: channel and payload. What
-        stands in a WITH is carried out whether it is read or not (PostgreSQL's manual, 7.8.4)."""
+        """Send the pending writes to the server, and a notification (channel and payload) if there
+        is one. PostgreSQL executes the statements of a WITH even if their result is not read
+        (PostgreSQL manual, 7.8.4).
+        """
         writes, self._writes = self._writes, {}
         statements = [*writes, *(["SELECT pg_notify(?, ?)"] if notification else [])]
         if not statements:
@@ -131,14 +136,17 @@ class _PostgresDb:
         self.topics.add(topic)
 
     def own(self) -> _PostgresDb:
-        """Return a part for one of those who share a transaction: it knows what that one has
-        announced."""
+        """Return the part of one caller in a shared transaction. It keeps that caller's
+        announcements.
+        """
         return _PostgresDb(self._connection, self.worker, self._whole)
 
 
 @lru_cache(maxsize=512)
 def _marked(sql: str) -> bytes:
-    """psycopg marks parameters by `%s`; no statement here holds a question mark of its own."""
+    """Return the SQL with psycopg's `%s` for each `?`. No statement contains a literal question
+    mark.
+    """
     return sql.replace("?", "%s").encode()
 
 
@@ -155,13 +163,15 @@ class PostgresStore:
         self._listens = not options.pooled or options.direct is not None
         self._writer: Connection | None = None
         self._gone: StoreUnavailable | None = None
-        """Why the database cannot be used now; None while it answers."""
+        """Reason why the database cannot be used now. None while it answers."""
         self._gone_since = 0.0
         self._stuck = Stuck("")
-        """On what, where it took no write."""
+        """The cause that blocked the last write; `behind` is empty if no lock is known."""
         self._touch = trio.CancelScope()
-        """Of the connection that listens: ended where the database must prove itself anew."""
-        # Through a pooler no lock stays with this process, by which others could know it lives.
+        """Scope of the listening connection. It is cancelled when the database must prove itself
+        again."""
+        # Through a pooler, a lock does not stay with this process, so other processes cannot see
+        # that it is alive.
         self._proof = WriteProof(self._connections.name, new_worker() if self._listens else 0)
         self._threads = trio.CapacityLimiter(READERS)
         self._connections.require_own_sessions()
@@ -169,7 +179,7 @@ class PostgresStore:
             (migrate if options.upgrade else require)(connection)
         self._group: GroupCommit[_PostgresDb] = GroupCommit(self._transact)
         self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
-        """What the group shares of each operation."""
+        """The operation that the group shares, for each operation of a caller."""
         self._readers = SharedReads(self.read)
         self._topics = Topics()
 
@@ -187,7 +197,8 @@ class PostgresStore:
             except psycopg.errors.DiskFull as error:
                 raise self._proof.note_full(error) from error
             except psycopg.Error:
-                # What a broken connection was doing is not known: whoever ordered it is told.
+                # The outcome of a broken connection's work is unknown, so every caller gets the
+                # error.
                 self._drop_if_broken()
                 raise
 
@@ -217,7 +228,9 @@ class PostgresStore:
             await billed(self._prove, self._threads)
 
     def _prove(self) -> None:
-        """In a thread, on a connection of its own. Raises StoreUnavailable, StoreFull."""
+        """Write a proof in a thread, on a connection of its own. Raises StoreUnavailable,
+        StoreFull.
+        """
         worker, full = self._proof.worker, self._proof.full
         with self._connections.told_in_words():
             try:
@@ -285,12 +298,12 @@ class PostgresStore:
                 try:
                     return look()
                 except psycopg.OperationalError:
-                    # After a restart of the server those that were idle are broken.
+                    # After a restart of the server, the idle connections are broken.
                     if not self._connections.forget_idle():
                         raise
                 return look()
 
-        # Whoever is cancelled need not wait for it: it changes nothing.
+        # A cancelled caller need not wait for the thread, because a read changes nothing.
         return await billed(look_again, self._threads)
 
     async def read_together(
@@ -320,8 +333,9 @@ class PostgresStore:
                 await self._find_out(late)
 
     async def _find_out(self, late: Sequence[Connection]) -> None:
-        """A read may take long; what writes, or waits for a lock, is given up: all that comes
-        behind it would wait as well."""
+        """Give up a transaction that is late if it writes or waits for a lock, because all later
+        writes would wait for it. A read can take long.
+        """
         writes = self._writer in late
         stuck, what = None, ""
         try:
@@ -331,9 +345,9 @@ class PostgresStore:
         except StoreUnavailable as trouble:
             what = str(trouble)
         if stuck is None and writes and (what or self._connections.pooled):
-            # Behind a pooler nobody knows which session it is.
+            # Behind a pooler, the session of the writer is unknown.
             stuck = Stuck("its server is busy with that; see what it does")
-        # What was late may have come to its end meanwhile.
+        # The late transaction may have ended meanwhile.
         if stuck is None or not {*late} & {*self._connections.used_for(OVERDUE)}:
             return
         what = what or f"{self._connections.name} takes no write: after {OVERDUE:g} s {stuck.why}"
@@ -344,13 +358,13 @@ class PostgresStore:
             await self._in_time(partial(end_sessions, self._connections, stuck))
 
     async def _stay_in_touch(self) -> None:
-        """Hear what is announced, and know whether the database answers and takes a write."""
+        """Receive announcements, and check that the database answers and accepts a write."""
         while True:
             ear = _Ear(self._ears, self._proof.worker, listens=self._listens)
             try:
                 with trio.CancelScope() as self._touch:
                     await self._in_time(ear.open)
-                    with suppress(StoreFull):  # there is something to read still
+                    with suppress(StoreFull):  # With a full disk, the database can still be read.
                         await self._in_time(self._prove)
                     self._note_back()
                     await self._hear(ear)
@@ -361,18 +375,21 @@ class PostgresStore:
             await trio.sleep(AGAIN)
 
     async def _hear(self, ear: _Ear) -> None:
-        """Returns when that connection is of no more use."""
+        """Receive announcements until the listening connection fails."""
         with suppress(psycopg.Error, StoreUnavailable):
             while True:
                 with trio.move_on_after(POLL) as quiet:
                     await trio.lowlevel.wait_readable(ear.fileno())
                 if quiet.cancelled_caught and await self._in_time(ear.ping):
-                    # Where it cannot listen, that is all that is told of it.
+                    # If the store cannot listen, a change in the snapshot is its only sign of
+                    # writes by others.
                     _announce(self._topics, [ANYTHING if self._listens else EVERYTHING])
                 _announce(self._topics, ear.announced())
 
     async def _in_time(self, ask: Callable[[], T]) -> T:
-        """Raises StoreUnavailable; a thread that still waits then is cut soon."""
+        """Return the result of `ask`, which runs in a thread. Raises StoreUnavailable after 2 *
+        `PING` seconds. A thread that still waits then is cut off soon.
+        """
         with trio.move_on_after(2 * PING), self._connections.told_in_words():
             return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
         raise self._connections.silent()
@@ -419,8 +436,9 @@ def _run_together(
 
 
 class _Ear:
-    """The connection that listens, or looks whether anything was written where none can: behind a
-    pooler. It is opened and asked in a thread, for which nobody may wait any more."""
+    """The connection that listens. Behind a pooler, where it cannot listen, it checks if anything
+    was written. It is opened and pinged in a thread that the hub may stop waiting for.
+    """
 
     def __init__(self, connections: Connections, worker: int, *, listens: bool) -> None:
         self._connections = connections
@@ -437,15 +455,16 @@ class _Ear:
             self._connection.add_notify_handler(lambda heard: self._payloads.append(heard.payload))
             self._ask(f"LISTEN {CHANNEL}" if self._listens else "SELECT 1")
             if self._listens:
-                # Shared: that of a connection which broke may stay for a while.
+                # The lock is shared, because the lock of a broken connection can stay for a while.
                 self._ask(f"SELECT pg_advisory_lock_shared({WORKERS}, {self._worker})")
         finally:
             if self._closed:
                 self.close()
 
     def ping(self) -> bool:
-        """Return whether something was written since the last one."""
-        # One more than the last transaction that has got a number, and so has written.
+        """Return True if something was written since the last ping."""
+        # The snapshot includes the next transaction number, which grows with each transaction that
+        # writes.
         before, self._written = self._written, self._ask("SELECT pg_current_snapshot()::text")
         return before != self._written
 
@@ -460,8 +479,9 @@ class _Ear:
         return self._connection.fileno()
 
     def announced(self) -> list[str]:
-        """Return what has come by now. libpq itself is asked: psycopg waits, before 3.2 without
-        end."""
+        """Return the payloads received so far. It asks libpq directly, because psycopg waits here,
+        before 3.2 without limit.
+        """
         assert self._connection is not None
         pgconn = self._connection.pgconn
         pgconn.consume_input()

@@ -1,8 +1,8 @@
-"""Connections to PostgreSQL that never wait without end, and their failures in words.
+"""Connections to PostgreSQL that never wait without limit, and readable texts for their failures.
 
-psycopg waits for the server as long as the kernel thinks that there is one: minutes where a network
-swallows everything, for ever where the server hangs. Whoever waits in a thread cannot be cancelled;
-but once its socket is shut down, psycopg has its answer.
+psycopg waits for the server as long as the kernel considers it reachable. That takes minutes if the
+network drops all packets, and does not end if the server hangs. A thread that waits cannot be
+cancelled, but psycopg returns an error once its socket is shut down.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ Connection = psycopg.Connection[Any]
 Cursor = psycopg.Cursor[Any]
 
 DEFAULTS: dict[str, str | int] = {"connect_timeout": 2, "application_name": "fieldagent hub"}
-"""What an address may say otherwise. psycopg takes two seconds at the least, for each host."""
+"""Defaults that an address can override. psycopg needs at least two seconds for each host."""
 POOLER = (
     "sessions are shared there between transactions: set `database-pooler=transaction` in the hub's"
     " settings, and an address around the pooler as `database-direct`"
 )
 LOOK = 2.0
-"""Seconds in which a database that answers says something of itself."""
+"""Seconds within which a working database answers a query about itself."""
 ROUNDS = 5
-"""In which two connections are asked for their sessions. Directly that is some 0.1 ms each."""
+"""Rounds of the check for a pooler. Each asks two connections for their session, about 0.1 ms each
+without a pooler."""
 DEADLINE = 30.0
-"""Seconds for what a server that answers may need, under load or behind a lock."""
+"""Seconds that a server may need for an answer under load or behind a lock."""
 
 _PORTS = re.compile(r"[0-9,]*", re.ASCII)
 _NOT_PREPARED = (
     psycopg.errors.InvalidSqlStatementName,
     psycopg.errors.DuplicatePreparedStatement,
 )
-"""In a session that somebody else has had."""
+"""Errors that occur if another client has used the session before."""
 _UNUSABLE = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -57,28 +58,31 @@ _UNUSABLE = (
 
 
 class _AnyText(StrDumperUnknown):
-    """PostgreSQL takes no NUL in a text, and kits and those around them say what they like: what is
-    refused once comes again, with all that waits behind it."""
+    """Dumper that replaces NUL in texts, because PostgreSQL rejects it. Kits can send any text. A
+    rejected item would come again and block all items after it.
+    """
 
     def dump(self, obj: str) -> Buffer | None:
         return super().dump(without_nul(obj))
 
 
 class Connections:
-    """Opens them, keeps those that are idle, and cuts those that wait for too long."""
+    """Opens connections, keeps idle connections, and cuts off connections that wait too long."""
 
     def __init__(self, database: str, options: DatabaseOptions) -> None:
         self._address, self.name = _read(database, options.password_file)
         self.pooled = options.pooled
         self._idle: list[Connection] = []
         self._used: dict[Connection, tuple[float, float]] = {}
-        """Since when each is used that is, and when it must be done; time.monotonic."""
+        """For each connection in use: when its use began and when it must end, in time.monotonic.
+        """
         self._ended = False
-        """A thread for which nobody waits may be about to open another, or give one back."""
+        """True after `end_all`. A thread that was abandoned may still open a connection or return
+        one."""
 
     @contextmanager
     def told_in_words(self) -> Iterator[None]:
-        """Raise StoreUnavailable for what the server, or the way to it, does not do."""
+        """Raise StoreUnavailable with a readable text if the server or the network fails."""
         try:
             yield
         except _NOT_PREPARED as error:
@@ -93,33 +97,36 @@ class Connections:
             ) from error
 
     def silent(self) -> StoreUnavailable:
-        """Return the error of a server that takes connections, or asked nothing, and says
-        nothing."""
+        """Return the error for a server that accepts connections but does not answer."""
         return StoreUnavailable(f"{self.name} cannot be used: it does not answer; see what it does")
 
     def connect(self) -> Connection:
-        """Open one connection, in which each statement commits by itself unless a transaction is
-        begun. After `end_all` it is closed. Raises psycopg.OperationalError."""
-        # A pooler gives each transaction another connection, where nothing is prepared.
+        """Open one connection. Each statement commits by itself unless a transaction is begun.
+        After `end_all`, the returned connection is closed. Raises psycopg.OperationalError.
+        """
+        # A pooler gives each transaction another session, which has no prepared statements.
         threshold = None if self.pooled else 5
         connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=threshold)
-        # Every whole number is an int8. psycopg would prepare a statement again for each size. It
-        # writes a list as text, and remembers the size of the first list for all later ones.
-        # The dumper that is registered last is the one for single numbers.
+        # Send every whole number as int8, because psycopg would prepare a statement again for each
+        # size. psycopg writes a list as text and uses the size of the first list for all later
+        # lists. Single numbers use the dumper that is registered last.
         connection.adapters.register_dumper(int, Int8Dumper)
         connection.adapters.register_dumper(int, Int8BinaryDumper)
         connection.adapters.register_dumper(str, _AnyText)
         if self._ended:
-            # The hub stopped while this thread was connecting. Nobody else would close it.
+            # The hub stopped while this thread was connecting, so only this thread can close the
+            # connection.
             connection.close()
         return connection
 
     def require_own_sessions(self) -> None:
-        """Raise StoreUnavailable where the address leads to a pooler that gives each transaction
-        another session, and the settings do not say so. A statement that one had prepared would be
-        taken for another's there, so it is asked before anything else is. Behind a pooler two
-        connections meet the same session, or one meets two; others who use it may hide that once
-        or twice, and not each time."""
+        """Raise StoreUnavailable if the address leads to a transaction pooler and the settings do
+        not say so.
+
+        With such a pooler, a statement prepared by one client would be taken for that of another,
+        so this check runs first. Behind a pooler, two connections reach the same session, or one
+        connection reaches two. Other clients can hide that once or twice, but not in every round.
+        """
         if self.pooled:
             return
         with self.told_in_words(), self.connect() as one, self.connect() as other:
@@ -135,7 +142,7 @@ class Connections:
 
     @contextmanager
     def bounded(self, connection: Connection, seconds: float = DEADLINE) -> Iterator[None]:
-        """Bound a connection's use: within, it is cut once so many seconds have passed."""
+        """Limit the time of a connection's use: after `seconds`, `cut_overdue` cuts it off."""
         now = time.monotonic()
         self._used[connection] = now, now + seconds
         try:
@@ -144,13 +151,13 @@ class Connections:
             self._used.pop(connection, None)
 
     def used_for(self, seconds: float) -> list[Connection]:
-        """Return those that are used, and have been for so long."""
+        """Return the connections that have been in use for at least `seconds`."""
         before = time.monotonic() - seconds
         return [each for each, (since, _) in list(self._used.items()) if since <= before]
 
     @contextmanager
     def borrowed(self) -> Iterator[Connection]:
-        """Borrow a connection: one that was idle, or a new one."""
+        """Borrow an idle connection, or open a new one."""
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -163,13 +170,14 @@ class Connections:
                 connection.close()
             else:
                 self._idle.append(connection)
-            # Asked last: they may have been ended in another thread meanwhile.
+            # Check this last: another thread may have called `end_all` meanwhile.
             if self._ended:
                 self.forget_idle()
 
     def forget_idle(self) -> bool:
-        """Forget those that are idle: the server may have left them, and nobody knows before they
-        are used; whether there was one."""
+        """Close all idle connections, because the server may have dropped them unnoticed. Return
+        True if there was one.
+        """
         any_closed = False
         while self._idle:
             with suppress(IndexError):
@@ -178,27 +186,28 @@ class Connections:
         return any_closed
 
     def end(self, connection: Connection) -> None:
-        """End a connection. libpq does not stand to have one closed while a thread waits for it:
-        that closes it."""
+        """End a connection. If a thread waits for it, only cut it off, because libpq cannot close
+        it safely then. The thread closes it.
+        """
         if connection in self._used:
             _cut(connection)
         else:
             connection.close()
 
     def cut_overdue(self) -> None:
-        """Cut those off whose statement takes longer than it may."""
+        """Cut off the connections whose time limit has passed."""
         now = time.monotonic()
         for connection, (_, due) in list(self._used.items()):
             if due <= now:
                 _cut(connection)
 
     def end_all(self) -> None:
-        """End all connections, for good."""
+        """End all connections permanently."""
         self._ended = True
         self.cut_all()
 
     def cut_all(self) -> None:
-        """Cut all off, in use or idle."""
+        """Cut off all connections, in use or idle."""
         for connection in list(self._used):
             _cut(connection)
         self.forget_idle()
@@ -218,7 +227,7 @@ def _cut(connection: Connection) -> None:
 
 
 def _password(path: Path) -> str:
-    """Its first line. Raises StoreUnavailable."""
+    """Return the first line of the password file. Raises StoreUnavailable."""
     try:
         return first_line(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -227,13 +236,14 @@ def _password(path: Path) -> str:
 
 
 def _read(database: str, password_file: Path | None) -> tuple[str, str]:
-    """The address for libpq, and what people are told of it. Raises StoreUnavailable, and never
-    says what stands there: it may hold the password."""
+    """Return the address for libpq and the name of the database for people. Raises
+    StoreUnavailable, whose text never contains the address, because it may hold the password.
+    """
     try:
         parts = conninfo_to_dict(database)
-    except psycopg.Error:  # libpq quotes what it could not read
+    except psycopg.Error:  # libpq's error quotes the address
         parts = {}
-    # A password with @, / or : unescaped is read as part of a host, a port or a name.
+    # An unescaped @, / or : in a password makes a part of it look like a host, a port or a name.
     shown = [str(parts.get(part, "")) for part in ("host", "port", "dbname")]
     if not parts or any("@" in part for part in shown) or not _PORTS.fullmatch(shown[1]):
         raise StoreUnavailable(

@@ -1,4 +1,4 @@
-"""What one process knows of whether PostgreSQL takes what is written."""
+"""State of one process: if PostgreSQL accepts its writes."""
 
 from __future__ import annotations
 
@@ -17,34 +17,36 @@ log = logging.getLogger(__name__)
 
 
 def new_worker() -> int:
-    """Return a number that no process before had."""
+    """Return a random number for this process, 1 to 2**31 - 1."""
     return random.randrange(1, 2**31)
 
 
 @dataclass(slots=True)
 class WriteProof:
     database: str
-    """What people are told of it."""
+    """Name of the database for people."""
     worker: int
-    """See `Db.worker`."""
+    """Number of this process; see `Db.worker`."""
     written: float = -inf
-    """When something was committed last; time.monotonic."""
+    """Time of the last commit, in time.monotonic."""
     full: bool = False
-    """What was to be written last found no room, and nothing that needs any was written since."""
+    """True if the last write that needed space failed because the disk was full."""
 
     def is_needed(self) -> bool:
-        """Return whether a write of its own must prove it."""
+        """Return True if a proof write is needed to know that the database accepts writes."""
         return self.full or time.monotonic() - self.written > FRESH
 
     def note_write(self, *, needed_room: bool = False) -> None:
-        """Note that something was committed; `needed_room`, that it took new pages."""
+        """Note a commit. `needed_room` is True if it needed new pages."""
         self.written = time.monotonic()
         if needed_room:
             self.full = False
             log.warning("%s has room again", self.database)
 
     def note_full(self, error: psycopg.Error) -> StoreFull:
-        """Return what its callers are told, who need not know what the database is called."""
+        """Note a full disk, log it once, and return the error for callers. That error does not
+        contain the name of the database.
+        """
         if not self.full:
             why = " ".join(str(error).split())
             log.error("%s has no room: %s. What is brought is refused", self.database, why)

@@ -1,4 +1,4 @@
-"""Why PostgreSQL does not come to the end of what it was asked, in words, by its own views."""
+"""Finds out from PostgreSQL's own views why a statement does not finish, and explains it."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class _Wait(NamedTuple):
     kind: str | None
     event: str | None
     blocking: Sequence[int]
-    """The processes that hold the lock that it waits for."""
+    """Process ids that hold the lock it waits for."""
 
 
 class Stuck(NamedTuple):
-    """What somebody waits for in vain."""
+    """The cause that blocks a statement."""
 
     why: str
     behind: tuple[str, ...] = ()
-    """The transactions that hold what it waits for, as PostgreSQL calls them (virtual ids)."""
+    """Transactions that hold the awaited lock, as PostgreSQL's virtual transaction ids."""
     waiting: tuple[int, ...] = ()
-    """The processes of PostgreSQL's that wait for it on our behalf."""
+    """Ids of the server processes that wait for it for this hub."""
 
 
 def why_stuck(
@@ -51,8 +51,11 @@ def why_stuck(
     writer: Connection | None,
     seconds: float,
 ) -> Stuck | None:
-    """Look why these do not end. None where none of them has waited so long for a lock, nor the
-    `writer` for one statement: it may have many. Raises psycopg.Error."""
+    """Return the reason why the late connections do not finish.
+
+    Return None if none of them has waited `seconds` for a lock, and the `writer` has not been busy
+    so long with one statement. A transaction may have many statements. Raises psycopg.Error.
+    """
     pids = [each.info.backend_pid for each in late if not each.closed]
     writes = 0 if writer is None or writer.closed else writer.info.backend_pid
     with connections.connect() as connection, connections.bounded(connection, LOOK):
@@ -88,8 +91,9 @@ def _called(pid: int, name: str) -> str:
 
 
 def end_sessions(connections: Connections, stuck: Stuck) -> None:
-    """End those that wait: PostgreSQL looks for nobody at their other end before they have what
-    they wait for, and they keep locked what they have. Raises psycopg.Error."""
+    """End the server processes that wait. PostgreSQL does not notice a lost client while a process
+    waits for a lock, and the process keeps its own locks. Raises psycopg.Error.
+    """
     if stuck.waiting:
         with connections.connect() as connection, connections.bounded(connection, LOOK):
             ended = "SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid"
@@ -97,7 +101,7 @@ def end_sessions(connections: Connections, stuck: Stuck) -> None:
 
 
 def still_there(connection: Connection, stuck: Stuck) -> bool:
-    """Return whether what it waited for is still held by who held it."""
+    """Return True if the transactions that held the lock still exist."""
     rows: list[Any] = []
     if stuck.behind:
         rows = connection.execute(_THERE, ([*stuck.behind],)).fetchall()

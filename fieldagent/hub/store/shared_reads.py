@@ -1,4 +1,4 @@
-"""Who asks the same of the database at one moment shares one transaction of it."""
+"""Shares one database transaction between callers that ask the same question at the same moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Operation = Callable[[Db, Sequence[Any]], Sequence[Any]]
 
 @dataclass(slots=True, eq=False)
 class _Round:
-    """Those whose questions are asked together."""
+    """The callers whose questions are answered together."""
 
     arguments: list[Any] = field(default_factory=list)
     over: trio.Event = field(default_factory=trio.Event)
@@ -28,7 +28,9 @@ class _Round:
 
 
 class SharedReads:
-    """`read` is that of a store. Who comes while one round is under way is in the next."""
+    """Shares the `read` of a store. A caller that comes while a round is running joins the next
+    round.
+    """
 
     def __init__(
         self, read: Callable[[Callable[[Db], Sequence[Any]]], Awaitable[Sequence[Any]]]
@@ -38,7 +40,7 @@ class SharedReads:
         self._under_way: dict[Operation, _Round] = {}
 
     async def ask(self, operation: Operation, argument: Any) -> Any:
-        """Return its own of the results. Raises what `read` raises."""
+        """Return the result for this argument. Raises the errors of `read`."""
         leads = operation not in self._next
         mine = self._next.setdefault(operation, _Round())
         place = len(mine.arguments)

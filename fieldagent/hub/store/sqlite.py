@@ -1,4 +1,4 @@
-"""The hub's store in one SQLite file: one hub process, and administration beside it."""
+"""The hub's store in one SQLite file, for one hub process and administration commands beside it."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ TYPES = {
 }
 
 POLL = 1.0
-"""Seconds between two looks for what other processes have written, while somebody writes all the
-time or the kernel does not tell."""
+"""Seconds between two checks for writes by other processes, if writes are constant or inotify is
+not available."""
 NET = 60.0
-"""Seconds after which it is looked where the kernel has told nothing."""
+"""Seconds after which the store checks for writes even if inotify reported none."""
 LATE = 1.5
-"""Seconds for which a commit is under way before nobody else waits for it to know how it ends."""
+"""Seconds a commit may take before the health check stops waiting for its result."""
 
 
 class _SqliteDb:
@@ -82,7 +82,7 @@ class _SqliteDb:
         self._announced.add(topic)
 
     def topics(self) -> set[str]:
-        """Return what is to be announced; none where nothing is and nothing was written."""
+        """Return the topics to announce. Empty if the operation wrote and announced nothing."""
         written = self._connection.total_changes != self._before
         return self._announced | {ANYTHING} if written else self._announced
 
@@ -92,15 +92,16 @@ class SqliteStore:
 
     shared = False
     _full = False
-    """What was to be written last found the disk full."""
+    """True if the last write found the disk full."""
     _last_write = -inf
-    """When something was committed last; time.monotonic."""
+    """Time of the last commit, in time.monotonic."""
     _begun: float | None = None
-    """Since when a transaction is under way."""
+    """Start of the running transaction, in time.monotonic. None if there is none."""
     _serves = False
-    """A hub runs on it, and not one command alone."""
+    """True if a hub runs on the store, not a single command."""
     _failed = False
-    """The disk refused a commit: what of it is in the log is not to come back."""
+    """True if the disk refused a commit. The log must then not be kept, because it may hold that
+    commit."""
 
     def __init__(self, path: str) -> None:
         self._file = file = Path(path)
@@ -109,7 +110,7 @@ class SqliteStore:
             set_aside_log_of_another(file)
             self._writer = connect(file, hub_schema(TYPES), marked=True)
             self._reader = reader(file)
-            # What is damaged must not keep a whole commit from what it reads beside that.
+            # A damaged text that a commit reads by the way must not make the whole commit fail.
             self._writer.text_factory = self._reader.text_factory
         except (OSError, sqlite3.Error) as error:
             if isinstance(error, WrongVersion):
@@ -121,10 +122,10 @@ class SqliteStore:
                 " another with --database"
             ) from error
         self._worker = random.randrange(1, 2**31)
-        """Of this hub, which is the one that serves from the file."""
+        """Number of this hub, the only one that serves from the file."""
         self._group: GroupCommit[sqlite3.Connection] = GroupCommit(self._transact)
         self._shared: dict[Callable[..., Any], Callable[..., Any]] = {}
-        """What the group shares of each operation."""
+        """The operation that the group shares, for each operation of a caller."""
         self._readers = SharedReads(self.read)
         self._topics = Topics()
         self._changes = _data_version(self._reader)
@@ -169,7 +170,7 @@ class SqliteStore:
             raise StoreUnavailable(f"{self._file} has taken no write for {now - begun:.0f} s")
         if self._full or now - self._last_write > FRESH:
             full = self._full
-            # Nobody waits for news of it: it is not announced.
+            # The write is not announced, because no task waits for it.
             await self._group.commit(
                 lambda writer: write_proof(self._db(writer), time.time(), needs_room=full)
             )
@@ -227,7 +228,7 @@ class SqliteStore:
                     await self._written(writes)
 
     async def _written(self, writes: FileWrites | None) -> None:
-        """Wait until somebody has begun to commit something, here or elsewhere."""
+        """Wait until this or another process has begun to commit something."""
         while True:
             if writes is None:
                 await trio.sleep(POLL)
@@ -240,9 +241,12 @@ class SqliteStore:
                 return
 
     async def _ask_writer(self) -> bool:
-        """To the reader, what is written here is another's too: the writer can tell them apart.
-        While somebody else commits it waits, and so misses nothing. False where that took too
-        long."""
+        """Announce all topics if another process has written. Return False if the store was
+        unavailable.
+
+        The check uses the writer's connection, because the reader cannot tell this process's writes
+        from those of others. The check waits while another process commits, so it misses no write.
+        """
         try:
             version = await self._group.commit(_data_version)
         except StoreUnavailable:
@@ -259,7 +263,7 @@ class SqliteStore:
         return result
 
     def back_up(self, target: Path) -> None:
-        """See `copies.back_up`."""
+        """Write a backup; see `copies.back_up`."""
         back_up(self._reader, target)
 
     def close(self) -> None:
@@ -272,7 +276,9 @@ class SqliteStore:
 
 @contextmanager
 def _writes_to(file: Path) -> Iterator[FileWrites | None]:
-    """To its write-ahead log, which is there while anybody has the file open."""
+    """Watch the write-ahead log, which exists while any program has the file open. Yield None if
+    inotify is not available.
+    """
     try:
         writes = FileWrites(file.with_name(f"{file.name}-wal"))
     except OSError as error:
@@ -290,6 +296,6 @@ def _writes_to(file: Path) -> Iterator[FileWrites | None]:
 
 
 def _data_version(connection: sqlite3.Connection) -> int:
-    """Changes with every commit of another connection (PRAGMA data_version)."""
+    """Return a number that changes with each commit of another connection (PRAGMA data_version)."""
     ((version,),) = connection.execute("PRAGMA data_version").fetchall()
     return int(version)
