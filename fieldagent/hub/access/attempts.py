@@ -1,7 +1,8 @@
-"""How often somebody may fail to prove who they are: rows of `attempt`, for every hub process.
+"""Limits on failed authentication, as rows of `attempt` shared by every hub process.
 
-A source (see `http.address`) has one count, and so has a browser in which its owner has signed in
-before. An account's count only delays: nobody can keep its owner out.
+Each source (see `http.address`) has one count, and so has each browser in which the owner has
+signed in before. The count of an account only delays, so that an attacker cannot lock out its
+owner.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from fieldagent.system.sentence import sentence
 
 BY_ADDRESS = Rate(per_minute=6, burst=12)
 BY_ACCOUNT = Rate(per_minute=6, burst=24)
-"""Beyond it a try is delayed, from wherever it comes."""
+"""Rate above which a try is delayed, whatever its source."""
 DELAY_MAX = 5.0
 """Seconds."""
 ACCOUNTS = ("user ", "name ")
-"""How what stands for an account begins: one that there is, and one that there is not."""
+"""Prefixes of a count for an account: an existing one, and one that does not exist."""
 
 
 def too_many(what: str, wait: float) -> Problem:
@@ -32,34 +33,34 @@ def too_many(what: str, wait: float) -> Problem:
 
 
 def blocked(db: Db, source: str, now: float) -> Problem | None:
-    """Return the refusal where an address has failed too often of late."""
+    """Return the refusal if an address has failed too often recently, else None."""
     _, problem = _admit(db, source, BY_ADDRESS, now)
     return problem
 
 
 def note_failure(db: Db, source: str, now: float) -> None:
-    """Charge a wrong secret to the address that it came from; time is Unix time."""
+    """Count a wrong secret for its address. `now` is Unix time."""
     tat, _ = _admit(db, source, BY_ADDRESS, now)
     _store(db, source, tat)
 
 
 class Reserved(NamedTuple):
-    """A try at a password that may be made, and is counted as a failure until it was right."""
+    """A password try that is allowed, and counts as a failure until the password was right."""
 
     who: tuple[str, ...]
-    """Under what it is counted."""
+    """Keys under which it is counted."""
     delay: float
-    """Seconds until it may be made."""
+    """Seconds to wait before the try."""
     owed: float
-    """By its source: the more, the later in line."""
+    """Debt of its source in seconds. The higher it is, the later the try is in line."""
 
 
 def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reserved | Problem:
-    """Count a try before it is made: of many at once, no more are made than may fail.
+    """Count a try before it is made, so that many simultaneous tries cannot exceed the limit.
 
-    A source that fails too often is refused. What others have failed at delays a try, and refuses
-    none. `device` names a browser that has signed in to this account before: it has a count of its
-    own, and is delayed at the most.
+    A source that fails too often is refused. Failures from other sources delay a try but never
+    refuse it. `device` names a browser that has signed in to this account before. It has a count of
+    its own and is only delayed.
     """
     if device:
         who, wait = _late(db, f"device {device} {account}", BY_ADDRESS, now)
@@ -73,15 +74,16 @@ def reserve(db: Db, source: str, account: str, device: str, now: float) -> Reser
 
 
 def _late(db: Db, who: str, rate: Rate, now: float) -> tuple[str, float]:
-    """Count one more, and return the seconds by which it comes too early. What comes beyond is not
-    owed: whoever waits has waited enough after DELAY_MAX."""
+    """Count one more try, and return the seconds by which it is too early. The caller waits at most
+    DELAY_MAX and does not owe the rest.
+    """
     tat, wait = _rate(db, who, rate, now)
     _store(db, who, tat)
     return who, wait
 
 
 def give_back(db: Db, reserved: Reserved) -> None:
-    """Take back what `reserve` has counted: the password was right."""
+    """Undo the count of `reserve`, because the password was right."""
     for who in reserved.who:
         rate = BY_ACCOUNT if who.startswith(ACCOUNTS) else BY_ADDRESS
         db.execute("UPDATE attempt SET tat = tat - ? WHERE who = ?", 60.0 / rate.per_minute, who)
@@ -91,11 +93,14 @@ FORGOTTEN_AT_ONCE = 1_000
 
 
 def forget(db: Db, now: float) -> int:
-    """Drop some of what no longer counts; how much. A flood leaves a row for each address."""
+    """Delete some rows that no longer count, and return their number. A flood of calls leaves one
+    row per address.
+    """
     return len(
         db.execute(
-            # Asked again of the row itself: another process may count one more of it meanwhile
-            # (PostgreSQL 13.2.1: a row that was changed is judged by the outer condition alone).
+            # Check the row again in the outer condition, because another process may count one more
+            # meanwhile. PostgreSQL rechecks only the outer condition on a row that was changed
+            # (PostgreSQL manual, 13.2.1).
             "DELETE FROM attempt WHERE tat <= ? AND who IN"
             " (SELECT who FROM attempt WHERE tat <= ? LIMIT ?) RETURNING who",
             *(now, now, FORGOTTEN_AT_ONCE),

@@ -1,4 +1,6 @@
-"""Finds out who calls, by the head of a request: nothing of a stranger's body is read."""
+"""Authenticates callers by the head of a request, before the body of an anonymous request is
+read.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _WRONG = "the key, or the token or password beside it, is wrong or expired"
 
 
 class Authentication:
-    """`clock` is Unix time."""
+    """Authenticator of requests. `clock` returns Unix time."""
 
     def __init__(
         self,
@@ -49,18 +51,18 @@ class Authentication:
         self.devices = KnownDevices(store, clock)
 
     def judge(self, purpose: Purpose) -> Callable[[Request], Awaitable[Caller]]:
-        """Return what lets a request in for that purpose, and tells who calls."""
+        """Return a function that admits requests for a purpose and returns their caller."""
         return partial(self.caller, purpose=purpose)
 
     async def caller(self, head: Request, purpose: Purpose) -> Caller:
-        """Return who calls. Raises Problem for a stranger, and who may not."""
+        """Return the caller. Raises Problem if the caller is anonymous or not allowed."""
         now = self._clock()
         source = source_of(address_of(head, self._trusted))
         self._look_for_proxy(head)
         token = sessions.token_of(head)
         keyless = "x-api-key" not in head.headers
         if keyless and (token is not None or sessions.is_same_site(head)):
-            # Without a challenge: the browser would ask for a password itself, in its own window.
+            # Send no challenge: the browser would ask for a password in a window of its own.
             return await self._signed_in(head, token or "", purpose, now)
         proof = read_proof(head.headers)
         member = await self._member(proof, source, now)
@@ -72,8 +74,9 @@ class Authentication:
         return verdict
 
     async def _signed_in(self, head: Request, token: str, purpose: Purpose, now: float) -> Caller:
-        """Return who has signed in at the console. A cookie proves nothing of a call that another
-        site has made the browser send."""
+        """Return the caller who has signed in at the console. The cookie alone does not
+        authenticate a call that another site made the browser send.
+        """
         if head.method not in ("GET", "HEAD") and not sessions.is_same_site(head):
             raise Problem(403, "the console's cookie is for the console's own calls")
         caller = await self._store.read(lambda db: sessions.caller(db, token, now))
@@ -84,7 +87,7 @@ class Authentication:
         return caller
 
     async def password_owner(self, head: Request, username: str, password: str) -> int:
-        """Return whose password it is, who signs in. Raises Problem 401, 429."""
+        """Return the member with this name and password, who signs in. Raises Problem 401, 429."""
         source = source_of(address_of(head, self._trusted))
         await self.devices.load()
         member = await self._passwords.owner(
@@ -99,14 +102,15 @@ class Authentication:
         return member
 
     async def wrong_link_token(self, head: Request) -> Problem:
-        """Count a wrong link token, apart from wrong keys; a right token passes, whatever others
-        behind the same address have tried."""
+        """Count a wrong link token, separately from wrong keys. A right token always passes,
+        whatever others behind the same address have tried.
+        """
         bearer = (("WWW-Authenticate", "Bearer"),)
         refusal = Problem(401, "no device has this link token", headers=bearer)
         return await self._counted(head, "links", refusal)
 
     async def wrong_tracker_address(self, head: Request) -> Problem:
-        """Do as `wrong_link_token` does, of an address to which trackers report."""
+        """Like `wrong_link_token`, for an address to which trackers report."""
         why = "no tracker may report here: `fieldagent hub source list` shows what is in force"
         return await self._counted(head, "sources", Problem(404, why))
 
@@ -118,13 +122,15 @@ class Authentication:
         return refusal
 
     async def _member(self, proof: Proof, source: str, now: float) -> int | None:
-        """Whose password it is; None where a token says who calls. Without one of our keys, nobody
-        has a password checked."""
+        """Return the member whose password it is; None if a token identifies the caller. Passwords
+        are checked only for callers with a valid key.
+        """
         if proof.token is not None:
             return None
         if not await self._store.read(lambda db: knows_key(db, proof, now)):
             raise await self._wrong(source, now)
-        # Counted apart: whoever guesses at keys locks out nobody who has one.
+        # Count passwords separately from keys, so that guessing keys cannot lock out users who have
+        # one.
         whose = f"passwords {source}"
         member = await self._passwords.owner(proof.username, proof.password, whose)
         if member is None:
@@ -132,7 +138,9 @@ class Authentication:
         return member
 
     def _look_for_proxy(self, head: Request) -> None:
-        """One on this machine that nobody has named makes one address of everybody."""
+        """Warn once if a proxy on this machine is not configured, because all callers behind it
+        then count as one address.
+        """
         if self._told_of_proxy or self._trusted or "x-forwarded-for" not in head.headers:
             return
         if is_in(head.peer, LOOPBACK_NETWORKS):
@@ -144,8 +152,9 @@ class Authentication:
             )
 
     async def _wrong(self, source: str, now: float) -> Problem:
-        """Of an address that has failed too often, nothing more is counted. Who is right passes:
-        others may share the address."""
+        """Return the refusal, and count the failure unless the address is blocked already. A right
+        secret passes anyway, because others may share the address.
+        """
         if problem := await self._store.read(lambda db: attempts.blocked(db, source, now)):
             return problem
         await self._store.commit(lambda db: attempts.note_failure(db, source, now))

@@ -1,4 +1,4 @@
-"""Bodies of calls that change something: members by a table, every fault named at once."""
+"""Readers for the bodies of calls that change something. All faults are reported at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def read_body(
     members: Mapping[str, Field],
     load: Callable[[bytes], Any] = load_document,
 ) -> dict[str, Any]:
-    """Return the body's members by attribute. `load` reads the JSON. Raises Problem."""
+    """Return the values of the body's members by attribute. `load` reads the JSON. Raises
+    Problem.
+    """
     try:
         document = load(required_body(request))
     except NotJson as error:
@@ -53,7 +55,7 @@ def read_body(
 
 
 def wrong(detail: str, member: str) -> Problem:
-    """Return what only the directory can tell of one member."""
+    """Return the Problem 409 for one member, with a fault that only the directory can detect."""
     return Problem(
         409,
         sentence("{member} {detail}", member=member, detail=detail),
@@ -63,7 +65,8 @@ def wrong(detail: str, member: str) -> Problem:
 
 def line(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
     """Return a reader of one line of `least` to `size` characters, without control characters. It
-    raises WrongValue."""
+    raises WrongValue.
+    """
 
     def read(value: Any) -> str:
         text = read_text(value)
@@ -84,8 +87,9 @@ def line(size: int = NAME_BYTES_MAX, least: int = 1) -> Reader:
 
 
 def matching(pattern: re.Pattern[str], what: str) -> Reader:
-    """Return a reader of a text that the pattern matches as a whole; `what` says in the error how
-    such a text looks."""
+    """Return a reader of a text that matches the whole pattern. `what` describes such a text in the
+    error.
+    """
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not pattern.fullmatch(value):
@@ -99,19 +103,20 @@ read_imei = matching(IMEI, "15 digits")
 
 
 def read_flag(value: Any) -> bool:
-    """Read a JSON true or false. Raises WrongValue for all else, also for 0 and 1."""
+    """Read a JSON true or false. Raises WrongValue for everything else, also for 0 and 1."""
     if not isinstance(value, bool):
         raise WrongValue("must be true or false")
     return value
 
 
 def whole(low: int, high: int) -> Callable[[Any], int]:
-    """Return a reader of a whole number from `low` to `high`, both included; 12.0 is one, true is
-    none. It raises WrongValue."""
+    """Return a reader of a whole number from `low` to `high`, both included. It accepts 12.0,
+    rejects true, and raises WrongValue.
+    """
 
     def read(value: Any) -> int:
         if isinstance(value, float) and value.is_integer():
-            # 12.0 is an integer to JSON Schema, and to clients that know no other numbers.
+            # 12.0 is an integer in JSON Schema, and for clients whose numbers are all floats.
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise WrongValue(
@@ -123,7 +128,7 @@ def whole(low: int, high: int) -> Callable[[Any], int]:
 
 
 def read_user(value: Any) -> int:
-    """Read the number of a user, which JSON has as a text such as "7". Raises WrongValue."""
+    """Read a user's id, which is a text such as "7" in JSON. Raises WrongValue."""
     number = number_of(value) if isinstance(value, str) else None
     if number is None:
         raise WrongValue(sentence('must be the number of a user, "1" to "{most}"', most=NUMBER_MAX))
@@ -142,8 +147,9 @@ def choice(words: Collection[str]) -> Reader:
 
 
 def some_of(words: Collection[str]) -> Callable[[Any], list[str]]:
-    """Return a reader of an array of these words, one at least; each comes back once, in the order
-    given. It raises WrongValue."""
+    """Return a reader of an array with at least one of these words. It removes duplicates, keeps
+    the order, and raises WrongValue.
+    """
 
     def read(value: Any) -> list[str]:
         if not isinstance(value, list) or not value:
@@ -156,13 +162,12 @@ def some_of(words: Collection[str]) -> Callable[[Any], list[str]]:
 
 
 def identity(text: str) -> int:
-    """Return the number in a path; 0 is nobody's."""
+    """Return the id in a path, or 0 if the text is not an id."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
 def unknown(what: str, text: str) -> Problem:
-    """Return the Problem 404 for a number that the workspace does not have, or that is
-    another's."""
+    """Return the Problem 404 for an id that this workspace does not have."""
     return Problem(
         404,
         sentence("no {what} of this workspace has the number {text}", what=what, text=text[:40]),

@@ -1,7 +1,7 @@
-"""Who calls the hub's API, and whether they may: the key, the person behind it, and the rate.
+"""Authorizes callers of the hub's API: the key, the person, and the rate.
 
-Both are required: `x-api-key` says for which workspace, `Authorization` who calls. Decisions on
-rows; what they change is committed together with the push itself.
+Both headers are required: `x-api-key` names the workspace, and `Authorization` names the caller.
+The functions decide on rows. Their changes are committed together with the push.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 _BASIC = re.compile(r"Basic +([A-Za-z0-9+/]+=*)", re.IGNORECASE)
 """RFC 7617 2."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-"""Neither a name nor a password holds one, says RFC 7617 2. PostgreSQL takes no NUL."""
+"""Not allowed in names and passwords (RFC 7617 2). PostgreSQL does not accept NUL."""
 _CHALLENGE = (
     ("WWW-Authenticate", 'Bearer realm="fieldagent"'),
     ("WWW-Authenticate", 'Basic realm="fieldagent", charset="UTF-8"'),
@@ -38,7 +38,7 @@ _CHALLENGE = (
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a request brings to prove who calls: a token, or a name and password."""
+    """Credentials of a request: a key, and a token or a name with password."""
 
     key: str
     token: str | None = None
@@ -56,43 +56,46 @@ class Caller:
     type: str
     name: str
     role: str
-    """In that workspace; empty where they are none of its members."""
+    """Role in that workspace; empty if they are not a member of it."""
     may_push: bool
     signed_in: bool = False
-    """At the console."""
+    """True if they signed in at the console."""
     token: int = 0
-    """The number of the token that says who calls; 0 where none does."""
+    """Id of the token that identifies the caller; 0 if there is none."""
 
     @property
     def rings(self) -> bool:
-        """Return whether their listening is a dispatcher's, before whom an SOS rings."""
+        """Return True if the caller is a dispatcher whose open console rings for an SOS."""
         return self.signed_in and self.may_answer
 
     @property
     def sees_all(self) -> bool:
-        """Return whether they see what is between others, too: an Integration, an observer and a
-        dispatcher do."""
+        """Return True if the caller may also see items between others: an Integration, an observer
+        or a dispatcher.
+        """
         return self.type == "Integration" or self.role == OBSERVER or self.may_answer
 
     @property
     def may_answer(self) -> bool:
-        """Return whether they may answer an SOS."""
+        """Return True if the caller may answer an SOS."""
         return self.role in ANSWERING
 
 
 OBSERVER = "observer"
-"""The role of who sees all of the workspace, and answers nothing."""
+"""Role that sees everything in the workspace and cannot answer."""
 DISPATCHER = "dispatcher"
-"""The role of who sees all of the workspace, and may acknowledge an SOS."""
+"""Role that sees everything in the workspace and can acknowledge an SOS."""
 ADMINISTRATOR = "administrator"
-"""The role of who may do all that a dispatcher may, and administers the workspace."""
+"""Role with all rights of a dispatcher, which also administers the workspace."""
 ROLES = ("member", OBSERVER, DISPATCHER, ADMINISTRATOR)
 ANSWERING = (DISPATCHER, ADMINISTRATOR)
-"""The roles of who answers an SOS."""
+"""Roles that can answer an SOS."""
 
 
 class Purpose(StrEnum):
-    """What a call is for. But for pushes, whose kinds a key names, it is a scope of the key."""
+    """Purpose of a call. Each is also a scope of the key, except push, for which the key names
+    kinds.
+    """
 
     PUSH = "push"
     READ = "read"
@@ -101,17 +104,19 @@ class Purpose(StrEnum):
 
 
 def unauthorized(detail: str) -> Problem:
-    """Return the answer 401, with how to prove who one is (RFC 9110, 11.6.1)."""
+    """Return the Problem 401 with the ways to authenticate (RFC 9110, 11.6.1)."""
     return Problem(401, detail, headers=_CHALLENGE)
 
 
 def read_proof(headers: Mapping[str, str]) -> Proof:
-    """Return what the headers prove. Raises Problem 401 for what is missing or of another shape."""
+    """Return the credentials in the headers. Raises Problem 401 if they are missing or
+    malformed.
+    """
     key = headers.get("x-api-key", "")
     if not key:
         raise unauthorized("the header x-api-key is missing: `fieldagent hub key add` makes a key")
     if "," in key:
-        # As headers of one name are joined (RFC 9110, 5.3); no key has a comma.
+        # A comma means joined headers of the same name (RFC 9110, 5.3). A key never contains one.
         raise unauthorized("the header x-api-key is there more than once: send it once")
     authorization = headers.get("authorization", "")
     if bearer := _BEARER.fullmatch(authorization):
@@ -123,7 +128,7 @@ def read_proof(headers: Mapping[str, str]) -> Proof:
 
 
 def basic_of(headers: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the name and password that a request brings as Basic; None where it brings none."""
+    """Return the name and password of a Basic header; None if there is none."""
     basic = _BASIC.fullmatch(headers.get("authorization", ""))
     if basic is None:
         return None
@@ -135,8 +140,10 @@ def basic_of(headers: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def address_of(request: Request, trusted: Sequence[Network]) -> str:
-    """Return who is at the other end: what a trusted proxy says, or the connection's own address.
-    By a Unix socket, which has none, nobody else comes than who may open its file."""
+    """Return the caller's address: the one from a trusted proxy, or that of the connection.
+
+    A Unix socket has no address. Only programs that may open its file can connect.
+    """
     address = request.peer
     hops = [hop.strip() for hop in request.headers.get("x-forwarded-for", "").split(",")]
     while hops and hops[-1] and (not address or is_in(address, trusted)):
@@ -145,25 +152,24 @@ def address_of(request: Request, trusted: Sequence[Network]) -> str:
 
 
 class Call(NamedTuple):
-    """One that is to be let in, or not."""
+    """A call to be authorized."""
 
     proof: Proof
     proven: int | None
-    """Whose password was right."""
+    """Member whose password was right."""
     now: float
     purpose: Purpose
 
 
 def knows_key(db: Db, proof: Proof, now: float) -> bool:
-    """Return whether the API key of a proof is in force; its token and its password are not looked
-    at."""
+    """Return True if the API key is valid. The token and the password are not checked."""
     call = Call(proof, None, now, Purpose.PUSH)
     (known,) = _known(db, [call])
     return _in_force(known, now) is not None
 
 
 class _Known(NamedTuple):
-    """A key, whatever it may do, and who calls beside it: nobody's member number is None."""
+    """A key with its rights, and the caller. `member` is None if the caller is unknown."""
 
     key: int
     key_name: str
@@ -179,7 +185,7 @@ class _Known(NamedTuple):
     type: str
     name: str
     role: str | None
-    """In that workspace, where they are a member of it."""
+    """Role in that workspace, if they are a member of it."""
     may_push: int | None
 
 
@@ -196,11 +202,12 @@ _KNOWN = (
 )
 
 _Asked = tuple[str, str, int]
-"""Of a call: its key and token as they are found, and whose password was right."""
+"""Hashes of a call's key and token, and the member whose password was right."""
 
 
 def _asked(call: Call) -> _Asked:
-    # Found by their hashes: the time that takes tells nothing of the secret.
+    # Secrets are looked up by their hashes, so the time of the lookup reveals nothing about a
+    # secret.
     token = call.proof.token
     if token is not None:
         return secret.lookup(call.proof.key), secret.lookup(token), 0
@@ -208,7 +215,7 @@ def _asked(call: Call) -> _Asked:
 
 
 def _known(db: Db, calls: Sequence[Call]) -> list[_Known | None]:
-    """Return of each call whose key is known, and not revoked, what is known of it."""
+    """Return the data of each call whose key is known and not revoked, else None."""
     asked = [_asked(call) for call in calls]
     table, values = few_rows(db, "call", ("key", "token", "proven"), sorted({*asked}))
     rows = db.execute(table + _KNOWN, *values)
@@ -222,10 +229,9 @@ def _in_force(known: _Known | None, now: float) -> _Known | None:
 
 
 def admitted(db: Db, calls: Sequence[Call]) -> list[Caller | Problem | None]:
-    """Return, of each call, who may send a body, or what stands against it whatever that holds.
+    """Return for each call the caller, or the Problem that forbids it whatever its body.
 
-    It is None for a stranger, where something of the proof is wrong. By one statement, however many
-    they are.
+    The entry is None if a credential is wrong. One statement serves all calls.
     """
     known = _known(db, calls)
     valid_keys = [_in_force(each, call.now) for each, call in zip(known, calls, strict=True)]
@@ -261,8 +267,9 @@ _WHERE = {
 
 
 def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
-    """Return the Problem 403 that says why this caller may not do that and who can change it; None
-    where they may. Looks at no rate."""
+    """Return the Problem 403 with the reason and the remedy; None if the caller is allowed. It does
+    not check the rate.
+    """
     if not caller.role or (purpose is Purpose.PUSH and not caller.may_push):
         return Problem(
             403,
@@ -313,17 +320,18 @@ def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
 
 
 class Counted(NamedTuple):
-    """Calls of keys, counted one after the other."""
+    """Result of counting several calls against the rates of their keys."""
 
     problems: list[Problem | None]
-    """Of each call: why it may not be."""
+    """For each call the refusal, or None."""
     tats: Mapping[int, float]
-    """Of each key that has another now."""
+    """New `tat` of each key whose value has changed."""
 
 
 def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
-    """Count calls against the rates of their keys. Every hub process counts in the same place: keys
-    are locked, in the order of their numbers, until `note_calls` has written that down."""
+    """Count calls against the rates of their keys. All hub processes share the counts, so the keys
+    are locked, in the order of their ids, until `note_calls` has stored the result.
+    """
     among, keys = one_of(db, sorted({caller.key for caller in callers}))
     rows = db.execute(
         f"SELECT id, per_minute, burst, tat FROM credential WHERE id {among}"
@@ -343,31 +351,32 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
 
 
 def note_calls(db: Db, counted: Counted) -> None:
-    """Write down how far each key has used its rate, as `count_calls` found it."""
+    """Store the used rate of each key, as `count_calls` computed it."""
     for key, tat in counted.tats.items():
         db.write("UPDATE credential SET tat = ? WHERE id = ?", tat, key)
 
 
 def charge_rate(db: Db, caller: Caller, now: float) -> Problem | None:
-    """Count one call by itself."""
+    """Count a single call. Return the refusal, or None."""
     counted = count_calls(db, [caller], now)
     note_calls(db, counted)
     return counted.problems[0]
 
 
 def _rate(per_minute: float, burst: int, tat: float, now: float) -> tuple[float, Problem | None]:
-    """The `tat` of the key after one more call, or why that may not be yet."""
+    """Return the key's `tat` after one more call, and the refusal if it is too early."""
     tat, wait = Rate(per_minute, burst).admit(tat, now)
     return tat, too_many("this key has been used too often", wait) if wait else None
 
 
 Place = tuple[int, int]
-"""A workspace and one who may be a member."""
+"""A workspace, and the id of a possible member."""
 
 
 def not_allowed(caller: Caller, push: Push, members: Collection[Place]) -> Problem | None:
-    """Return the refusal where somebody who was `admitted` may not push this item, in that name, to
-    that target."""
+    """Return the refusal if an admitted caller may not push this item in that name to that target,
+    else None.
+    """
     if push.workspace != caller.workspace:
         return Problem(
             403, sentence("the key is not for workspace {workspace}", workspace=push.workspace)

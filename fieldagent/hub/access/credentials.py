@@ -1,7 +1,6 @@
-"""What callers of the API prove themselves with: keys of a workspace, tokens of its members, and
-addresses of trackers.
+"""Credentials for the API: keys of a workspace, tokens of its members, and addresses of trackers.
 
-Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
+Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused with the reason.
 """
 
 from __future__ import annotations
@@ -36,8 +35,9 @@ def add_key(
     now: float,
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
-    """Add an `x-api-key` with `scopes`: kinds to push, `read`, `acknowledge` (none: all kinds); its
-    number and itself, once."""
+    """Add an `x-api-key`, and return its id and the key, which is shown only once. `scopes` are
+    kinds to push, `read` and `acknowledge`. Without scopes, the key may push all kinds.
+    """
     id_, key = _add(
         db,
         "key",
@@ -62,7 +62,9 @@ def add_token(
     now: float,
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
-    """Add a Bearer token that says who calls; its number and itself, once."""
+    """Add a Bearer token that identifies a caller. Return its id and the token, which is shown only
+    once.
+    """
     id_, token = _add(db, "token", name, now, member=member, expires=expires)
     note_of_member(db, member, by, "token add", f"{id_} {name} of {member}", now)
     return id_, token
@@ -71,7 +73,9 @@ def add_token(
 def add_source(
     db: Db, workspace: int, name: str, *, now: float, by: str = ADMINISTRATION
 ) -> tuple[int, str]:
-    """Add an address to which trackers report; its number, and its secret part, once."""
+    """Add an address to which trackers report. Return its id and its secret part, which is shown
+    only once.
+    """
     id_, made = _add(db, "source", name, now, workspace=workspace)
     note(db, workspace, by, "source add", f"{id_} {name}", now)
     return id_, made
@@ -90,7 +94,7 @@ def listing(db: Db, kind: str, workspace: int) -> list[Row]:
 
 
 def find(db: Db, kind: str, workspace: int, id_: int) -> Row | None:
-    """Return that credential; None for one of another workspace, too."""
+    """Return that credential; None if it does not exist or belongs to another workspace."""
     rows = _found(db, kind, workspace, " AND id = ?", id_)
     return rows[0] if rows else None
 
@@ -112,8 +116,9 @@ def _found(db: Db, kind: str, workspace: int, which: str, *parameters: int) -> l
 def revoke(
     db: Db, kind: str, workspace: int, id_: int, *, now: float, by: str = ADMINISTRATION
 ) -> None:
-    """End a key or token (`kind`) for good, from `now` on. Raises Refused where none of that number
-    is in force in the workspace."""
+    """Revoke a key or token (`kind`) permanently. Raises Refused if the workspace has no valid one
+    with this id.
+    """
     _must_be_in_force(db, kind, workspace, id_)
     db.execute("UPDATE credential SET revoked = ? WHERE id = ?", now, id_)
     note(db, workspace, by, f"{kind} revoke", str(id_), now)
@@ -129,8 +134,9 @@ def set_rate(
     now: float,
     by: str = ADMINISTRATION,
 ) -> Row:
-    """Set how many calls a key may make; None leaves it as it is. What the key has been used of
-    late counts on."""
+    """Set the number of calls that a key may make; None keeps the current value. Recent calls still
+    count.
+    """
     _must_be_in_force(db, "key", workspace, id_)
     ((per_minute, burst),) = db.execute(
         "UPDATE credential SET per_minute = coalesce(?, per_minute), burst = coalesce(?, burst)"

@@ -1,6 +1,6 @@
-"""Who is who: workspaces, members and their devices.
+"""Directory of workspaces, members and their devices.
 
-Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
+Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused with the reason.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ TYPES = ("User", "Device", "Integration", "Resource")
 
 NAME_BYTES_MAX = 80
 ONE_TIME_LASTS = 7 * 86_400.0
-"""Seconds for which a password that somebody else has made can be used, once."""
+"""Seconds for which a one-time password, made by someone else, is valid."""
 IMEI = re.compile(r"[0-9]{15}", re.ASCII)
 
 Row = dict[str, Any]
 
 
 class Refused(Exception):
-    """What was asked for cannot be; the text says why and what to do."""
+    """A refused request. The text contains the reason and the fix."""
 
 
 SYNTHETIC = "synthetic items of the hub"
-"""The workspace of `service.synthetic_item`, which is nobody's."""
+"""Name of the workspace for `service.synthetic_item`, which has no users."""
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check_name(name: str) -> None:
-    """Check a name. Raises Refused for one that nobody could tell from another where it is
-    shown."""
+    """Check a name. Raises Refused if people could not tell the name apart from others on a
+    screen.
+    """
     if not name.strip() or len(name) > NAME_BYTES_MAX or _CONTROL.search(name):
         raise Refused(
             sentence("a name has 1 to {most} characters in one line", most=NAME_BYTES_MAX)
@@ -51,7 +52,7 @@ def check_name(name: str) -> None:
 
 
 def add_workspace(db: Db, name: str, *, now: float) -> int:
-    """Add a workspace and return its number. Raises Refused where another has the name."""
+    """Add a workspace and return its id. Raises Refused if the name is taken."""
     check_name(name)
     if _one(db, "SELECT id FROM workspace WHERE name = ?", name):
         raise Refused(sentence("there is a workspace {name} already", name=repr(name)))
@@ -61,7 +62,7 @@ def add_workspace(db: Db, name: str, *, now: float) -> int:
 
 
 def workspaces(db: Db) -> list[Row]:
-    """Return all workspaces with how many members and devices each has, by number."""
+    """Return all workspaces by id, with their numbers of members and devices."""
     return named_rows(
         db,
         "SELECT id, name, (SELECT count(*) FROM membership WHERE workspace = workspace.id)"
@@ -72,7 +73,7 @@ def workspaces(db: Db) -> list[Row]:
 
 
 def workspace_of(db: Db, named: str) -> int:
-    """Return the workspace of that number or name; the only one there is, when nothing is named."""
+    """Return the workspace with that id or name. If nothing is named, return the only workspace."""
     if not named:
         rows = db.execute("SELECT id FROM workspace WHERE name <> ? LIMIT 2", SYNTHETIC)
         if len(rows) != 1:
@@ -94,10 +95,12 @@ def add_user(
     now: float,
     by: str = ADMINISTRATION,
 ) -> int:
-    """Add a user to a workspace. `password` is a hash of `system.scrypt`; with `until`, for one
-    sign-in until then. Its number is the userId of the push API."""
+    """Add a user to a workspace, and return the id, which is the userId of the push API. `password`
+    is a hash of `system.scrypt`. With `until`, the password is valid for one sign-in before that
+    time.
+    """
     check_name(name)
-    # Whoever signs in with capitals means the same.
+    # Users may sign in with capital letters in their address.
     email = email.lower()
     if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
         raise Refused(
@@ -138,8 +141,9 @@ def join(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Make somebody a member, or change `over_satellite` of one who is. The devices of one who
-    joins get nothing of what came before."""
+    """Add a member, or change `over_satellite` of an existing one. The devices of a new member do
+    not get earlier items.
+    """
     if not is_member(db, workspace, member):
         workspace_log.skip(db, workspace, member)
     db.execute(
@@ -154,8 +158,9 @@ def join(
 
 
 def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
-    """End a membership, and that in the groups of the workspace. What their devices here are to
-    have of what came until now is lined up first."""
+    """End a membership in the workspace and its groups. The items that the member's devices here
+    have not fetched yet are lined up first.
+    """
     owned = "SELECT id FROM device WHERE workspace = ? AND member = ?"
     for (device,) in db.execute(owned, workspace, member):
         workspace_log.catch_up_wholly(db, device, now)
@@ -173,7 +178,7 @@ def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
 def set_role(
     db: Db, workspace: int, member: int, role: str, *, now: float, by: str = ADMINISTRATION
 ) -> None:
-    """Give a member another role; `caller.ROLES` has them."""
+    """Change the role of a member; see `caller.ROLES`."""
     if role != "member" and not is_person(db, member):
         raise Refused(
             sentence("{member} is no User: a {role} is a person", member=member, role=role)
@@ -194,9 +199,10 @@ def set_password(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Set the password of a member. With `until` it is for one sign-in until then, where they
-    choose their own. Another's choice takes their passkeys away: they may have lost what these are
-    on."""
+    """Set the password of a member. With `until`, it is for one sign-in before that time, at which
+    they choose their own. If someone else sets it, the member's passkeys are deleted, because
+    the member may have lost the device with them.
+    """
     if by != str(member):
         db.execute("DELETE FROM passkey WHERE member = ?", member)
     db.execute(
@@ -207,13 +213,14 @@ def set_password(
 
 
 def must_choose_password(db: Db, member: int) -> bool:
-    """Return whether theirs is for one sign-in."""
+    """Return True if the member's password is for one sign-in only."""
     return _one(db, "SELECT 1 FROM member WHERE id = ? AND password_until IS NOT NULL", member)
 
 
 def users(db: Db, workspace: int) -> list[Row]:
-    """Return the members of a workspace by number: each with role, whether a password is set, and
-    since when disabled."""
+    """Return the members of a workspace by id, with role, whether a password is set, and the time
+    when they were disabled.
+    """
     return named_rows(
         db,
         "SELECT member.id, type, name, email, role, over_satellite, password IS NOT NULL, disabled"
@@ -225,8 +232,9 @@ def users(db: Db, workspace: int) -> list[Row]:
 
 
 def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
-    """Check that a member is of this workspace alone. Raises Refused for one whose account is
-    another workspace's as well."""
+    """Check that a member belongs only to this workspace. Raises Refused if the account is also in
+    another one.
+    """
     if _one(
         db,
         "SELECT 1 FROM membership WHERE member = ? AND workspace <> ?"
@@ -243,25 +251,26 @@ def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
 
 
 def is_person(db: Db, member: int) -> bool:
-    """Return whether the member is a user; else it is a workspace or a device."""
+    """Return True if the member is a User, not an Integration, a Device or a Resource."""
     return _one(db, "SELECT 1 FROM member WHERE id = ? AND type = 'User'", member)
 
 
 def is_known(db: Db, member: int) -> bool:
-    """Return whether a user has that number, of whichever workspace."""
+    """Return True if a user with this id exists in any workspace."""
     return _one(db, "SELECT 1 FROM member WHERE id = ?", member)
 
 
 def is_member(db: Db, workspace: int, member: int) -> bool:
-    """Return whether the user is in the workspace; one that is disabled is, too."""
+    """Return True if the user is in the workspace, even if disabled."""
     return _one(
         db, "SELECT 1 FROM membership WHERE workspace = ? AND member = ?", workspace, member
     )
 
 
 def member_of(db: Db, workspace: int, named: str) -> int:
-    """Return the member of the workspace with this number, e-mail address or name. Capitals decide
-    only between names that differ by nothing else. Raises Refused where several have it."""
+    """Return the member of the workspace with this id, e-mail address or name. Case matters only
+    between names that differ in nothing else. Raises Refused if several members match.
+    """
     there, like = users(db, workspace), named.casefold()
     for matches in (
         [row for row in there if named == str(row["id"])],
@@ -289,7 +298,7 @@ def member_of(db: Db, workspace: int, named: str) -> int:
 
 
 class NewDevice(NamedTuple):
-    """A device as it is to be added; `Device` has what the members mean."""
+    """A device to be added. `Device` explains the members."""
 
     name: str
     imei: str | None = None
@@ -310,9 +319,10 @@ def add_device(
     now: float,
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
-    """Add a `new` device, and return its number and its link token, which is shown this once. An
-    IMEI that a device of another workspace has is contested: the new device is without, until the
-    operator decides."""
+    """Add a device, and return its id and its link token, which is shown only once. If a device of
+    another workspace has the IMEI, it is contested: the new device has none until the operator
+    decides.
+    """
     imei = new.imei
     contested = imei is not None and is_contested(db, imei, workspace, by=by)
     _check_device_name(db, workspace, new.name)
@@ -342,7 +352,7 @@ def add_device(
 
 
 def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> None:
-    """Raises Refused for one that is none, and where another than `device` has it."""
+    """Raise Refused if the name is invalid, or if a device other than `device` has it."""
     check_name(name)
     same = "SELECT id FROM device WHERE workspace = ? AND name = ? AND id <> ?"
     if _one(db, same, workspace, name, device):
@@ -352,8 +362,9 @@ def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> No
 
 
 def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Rename a device, in the directories of kits too. Raises Refused where another of the
-    workspace has the name."""
+    """Rename a device, also in the directories of kits. Raises Refused if another device of the
+    workspace has the name.
+    """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     _check_device_name(db, workspace, name, device)
     db.execute("UPDATE device SET name = ? WHERE id = ?", name, device)
@@ -362,8 +373,9 @@ def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMIN
 
 
 def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str) -> bool:
-    """Return whether a device of another workspace has it. Raises Refused where one of this
-    workspace has, and for the operator, who decides."""
+    """Return True if a device of another workspace has the IMEI. Raises Refused if a device of this
+    workspace has it, or if the operator asks, because the operator decides.
+    """
     if not IMEI.fullmatch(imei):
         raise Refused(sentence("an IMEI has 15 digits, {imei} has not", imei=repr(imei)))
     if (holder := imei_claims.holder(db, imei, device)) is None:
@@ -386,23 +398,25 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str)
 def set_air_key(
     db: Db, device: int, key: bytes | None, *, now: float, by: str = ADMINISTRATION
 ) -> None:
-    """Set the satellite-key of a device, or remove it by None. What was wrong with the key before
-    is forgotten."""
+    """Set the satellite key of a device, or remove it with None. Trouble with the earlier key is
+    cleared.
+    """
     db.execute("UPDATE device SET air_key = ?, key_trouble = '' WHERE id = ?", key, device)
     state = "removed" if key is None else "set"
     note_of_device(db, device, by, "device key", f"{device} {state}", now)
 
 
 def set_relay(db: Db, device: int, allowed: bool, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Set whether it may bring what others of its workspace have sent, in their name."""
+    """Set if the device may relay items of other members of its workspace."""
     db.execute("UPDATE device SET relay = ? WHERE id = ?", int(allowed), device)
     action = f"device relay {'on' if allowed else 'off'}"
     note_of_device(db, device, by, action, str(device), now)
 
 
 def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> str:
-    """Make a new link token and return it, the only time that it is known: the hub keeps its
-    digest. The old one and a link by it end."""
+    """Create and return a new link token. It is shown only once, because the hub keeps only its
+    digest. The old token ends, and so does a link that uses it.
+    """
     token = secret.new_secret("link")
     db.execute(
         "UPDATE device SET link_token = ?, place = CASE WHEN link_token IS NULL THEN"
@@ -416,8 +430,9 @@ def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION)
 
 
 def devices(db: Db, workspace: int, now: float) -> list[Row]:
-    """Return the devices of a workspace by number, with how each stands `now` (Unix time): link,
-    what waits, dead letters, troubles."""
+    """Return the devices of a workspace by id, with their state at `now` (Unix time): link, waiting
+    items, dead letters, troubles.
+    """
     return named_rows(
         db,
         "SELECT device.id, device.name, device.member, member.name, imei, operator,"
@@ -465,11 +480,10 @@ def devices(db: Db, workspace: int, now: float) -> list[Row]:
 
 
 def device_named(db: Db, workspace: int, named: str) -> int:
-    """Return the number of the device of a workspace with this number, name or IMEI. Raises
-    Refused."""
+    """Return the id of the device with this id, name or IMEI in a workspace. Raises Refused."""
     of_workspace = "SELECT id, name, imei FROM device WHERE workspace = ? ORDER BY id"
     there = db.execute(of_workspace, workspace)
-    # A number is a number first, though another device may be called so.
+    # A number is an id first, even if another device has it as its name.
     for column in range(3):
         for row in there:
             if row[column] is not None and named == str(row[column]):
@@ -491,8 +505,10 @@ def set_disabled(
     now: float,
     by: str = ADMINISTRATION,
 ) -> list[int]:
-    """Take a `member` or `device` out of use, or (None) back into it; the devices that this
-    changed. Those of a member go out of use with them, and come back unless they were before."""
+    """Disable a `member` or `device`, or enable it with None. Return the devices that changed. The
+    devices of a member are disabled with the member. They are enabled again unless they were
+    disabled before.
+    """
     assert table in ("member", "device")
     if table == "device":
         devices = _disable_device(db, id_, when, now)
@@ -555,8 +571,9 @@ def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> 
 
 
 def note_of_device(db: Db, device: int, by: str, action: str, detail: str, now: float) -> None:
-    """Write into the audit of its workspace what was done to a device, and have kits told where the
-    directory changes by it."""
+    """Write an audit line about a device in its workspace. Notify kits if the action changes the
+    directory.
+    """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     note(db, workspace, by, action, detail, now)
     if action in CHANGES_DIRECTORY:
@@ -567,11 +584,11 @@ CHANGES_DIRECTORY = (
     *("device disable", "device enable", "device revoke", "device restore"),
     *("member disable", "member enable"),
 )
-"""Of deeds to a device or a member that are noted here."""
+"""Actions on a device or a member that change the directory."""
 
 
 def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: float) -> None:
-    """Write a line of the audit in each of their workspaces: it changes who they are there."""
+    """Write an audit line in each workspace of a member, because the action affects all of them."""
     rows = db.execute("SELECT workspace FROM membership WHERE member = ?", member)
     lines = [AuditLine(workspace, by, action, detail) for (workspace,) in rows or [(None,)]]
     note_all(db, lines, now)
@@ -580,16 +597,16 @@ def note_of_member(db: Db, member: int, by: str, action: str, detail: str, now: 
             kit_report.touch_directory(db, workspace)
 
 
-# For the ways to devices.
+# Lookups for the channels to devices.
 
 _DEVICE = "SELECT id, workspace, member, name, imei FROM device WHERE "
 HEARD = "(device.disabled IS NULL OR device.revoked IS NOT NULL)"
-"""SQL: whether what comes from a `device` is looked at. Of one that is revoked an SOS alone counts
-(`access.revocation`)."""
+"""SQL condition: the hub reads messages from the `device`. From a revoked device, only an SOS
+counts (`access.revocation`)."""
 
 
 def device_of_token(db: Db, token: str) -> Device:
-    """Return the device with that link token. Raises Unknown; Revoked where its kit is."""
+    """Return the device with that link token. Raises Unknown, or Revoked if its kit is revoked."""
     lookup = secret.lookup(token)
     try:
         return _device(db, "link_token = ?", lookup)
@@ -600,53 +617,55 @@ def device_of_token(db: Db, token: str) -> Device:
 
 
 def device_of_imei(db: Db, imei: str) -> Device:
-    """Return the device in use, or revoked, that has this IMEI. Raises Unknown."""
+    """Return the device with this IMEI that is in use or revoked. Raises Unknown."""
     return _device(db, "imei = ?", imei, heard=HEARD)
 
 
 def device_heard(db: Db, device: int) -> Device:
-    """Return the device in use, or revoked, of that number. Raises Unknown."""
+    """Return the device with this id that is in use or revoked. Raises Unknown."""
     return _device(db, "id = ?", device, heard=HEARD)
 
 
 def device_by_id(db: Db, device: int) -> Device:
-    """Return the device of that number. Raises Unknown."""
+    """Return the device in use with this id. Raises Unknown."""
     return _device(db, "id = ?", device)
 
 
 def disabled_device(db: Db, imei: str) -> int | None:
-    """Return the device out of use that has this IMEI."""
+    """Return the id of the disabled device with this IMEI; None if there is none."""
     rows = db.execute("SELECT id FROM device WHERE imei = ? AND disabled IS NOT NULL", imei)
     return rows[0][0] if rows else None
 
 
 def device_of(db: Db, id_: int) -> Device:
-    """Return the device of that number. Raises Unknown."""
+    """Return the device in use with this id. Raises Unknown."""
     return _device(db, "id = ?", id_)
 
 
 def mo_keys_of(db: Db, device: int) -> list[bytes]:
-    """Return the keys that may have tagged its satellite messages; empty where they bear no tag."""
+    """Return the keys that may have tagged its satellite messages; empty if they have no tag."""
     master = air_key_of(db, device)
     return [] if master is None else [derive_key(master, "MO")]
 
 
 def proof_keys_of(db: Db, device: int) -> list[bytes]:
-    """Return the keys by which this kit and the hub prove words about its incidents to each other:
-    of its satellite-key, then of its link token."""
+    """Return the keys with which this kit and the hub authenticate incident updates to each other:
+    from its satellite key, then from its link token.
+    """
     return [proof_key(secret) for secret in secrets_of(db, device)]
 
 
 def secrets_of(db: Db, device: int) -> list[bytes]:
-    """Return what this kit and the hub alone share: its satellite-key, then its link token's
-    SHA-256."""
+    """Return the secrets that only this kit and the hub share: its satellite key, then the SHA-256
+    of its link token.
+    """
     rows = db.execute("SELECT air_key, link_token FROM device WHERE id = ?", device)
     secrets = [bytes(key) for key, _ in rows if key is not None]
     return [*secrets, *(bytes.fromhex(token) for _, token in rows if token)]
 
 
 def air_key_of(db: Db, device: int) -> bytes | None:
-    """Return the device's satellite-key; None where it has none."""
+    """Return the device's satellite key; None if it has none."""
     rows = db.execute("SELECT air_key FROM device WHERE id = ?", device)
     return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
@@ -659,8 +678,9 @@ def _device(db: Db, condition: str, value: str | int, *, heard: str = "disabled 
 
 
 def insert_row(db: Db, table: str, **values: Any) -> int:
-    """Insert one row of values by column, and return its id. `table` and the names go into the SQL
-    as they are."""
+    """Insert one row of values by column, and return its id. `table` and the column names go into
+    the SQL unchanged.
+    """
     names, marks = ", ".join(values), ", ".join("?" * len(values))
     ((id_,),) = db.execute(
         f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", *values.values()
@@ -673,8 +693,9 @@ def _one(db: Db, sql: str, *parameters: Any) -> bool:
 
 
 def named_rows(db: Db, sql: str, names: Sequence[str], *parameters: Any) -> list[Row]:
-    """Return each row by name; one that ends in ? is a yes or no, which the engines tell
-    differently."""
+    """Return each row as a dictionary. A name that ends in ? is converted to bool, because the
+    engines represent truth values differently.
+    """
     return [
         {
             name.rstrip("?"): bool(value) if name.endswith("?") else value

@@ -1,7 +1,7 @@
-"""An IMEI that two workspaces say is theirs: contested, until the hub's operator decides.
+"""Claims of an IMEI by two workspaces. It is contested until the hub's operator decides.
 
-Whoever had it first keeps getting what it sends, as nobody may cut off somebody else's kit by a
-claim. Both are told, and so is the operator.
+The first owner keeps getting the modem's messages, because a claim must not cut off another
+workspace's kit. Both workspaces and the operator are notified.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CONTESTED = (
     f" WHEN EXISTS (SELECT 1 FROM imei_claim c WHERE c.imei = device.imei) THEN '{IS_CLAIMED}'"
     " ELSE '' END"
 )
-"""SQL: what a device's people are told of it."""
+"""SQL: the text about a contested IMEI for a device's people."""
 
 
 class ImeiHolder(NamedTuple):
@@ -26,13 +26,13 @@ class ImeiHolder(NamedTuple):
 
 
 def holder(db: Db, imei: str, device: int = 0) -> ImeiHolder | None:
-    """Return another device that has it."""
+    """Return the other device that has the IMEI; None if there is none."""
     rows = db.execute("SELECT id, workspace FROM device WHERE imei = ? AND id <> ?", imei, device)
     return ImeiHolder(*rows[0]) if rows else None
 
 
 def claim(db: Db, device: int, imei: str, *, now: float, by: str) -> None:
-    """Write down that this device's people say it is theirs, in the audit of both workspaces."""
+    """Store the claim of this device's people, and note it in the audit of both workspaces."""
     db.execute(
         "INSERT INTO imei_claim (device, imei, at) VALUES (?, ?, ?)"
         " ON CONFLICT (device) DO UPDATE SET imei = excluded.imei, at = excluded.at",
@@ -43,12 +43,12 @@ def claim(db: Db, device: int, imei: str, *, now: float, by: str) -> None:
 
 
 def settle(db: Db, imei: str) -> None:
-    """Forget the claims of an IMEI: it was given to somebody."""
+    """Delete the claims of an IMEI, because it has been assigned."""
     db.execute("DELETE FROM imei_claim WHERE imei = ?", imei)
 
 
 def listing(db: Db) -> list[dict[str, object]]:
-    """List for the operator each claim, with who has the IMEI."""
+    """Return each claim with the current owner of the IMEI, for the operator."""
     rows = db.execute(
         "SELECT c.imei, c.at, mine.id, mine.name, mine.workspace, theirs.id, theirs.name,"
         " theirs.workspace FROM imei_claim c JOIN device mine ON mine.id = c.device"

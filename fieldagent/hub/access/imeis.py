@@ -1,4 +1,6 @@
-"""Which modem a device has, by its IMEI: given, corrected, or taken from another device."""
+"""Assigns a modem to a device by its IMEI: sets it, corrects it, or takes it from another
+device.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,7 @@ from fieldagent.hub.store.contract import Db
 
 
 def take_imei(db: Db, imei: str, device: int, *, now: float) -> None:
-    """Take an IMEI from whoever has it: the operator has decided that it is this device's: no other
-    has it any more."""
+    """Take an IMEI from its current device, because the operator has assigned it to this device."""
     if (holder := imei_claims.holder(db, imei, device)) is not None:
         db.execute("UPDATE device SET imei = NULL WHERE id = ?", holder.device)
         detail = f"{holder.device} taken away"
@@ -20,8 +21,9 @@ def take_imei(db: Db, imei: str, device: int, *, now: float) -> None:
 
 
 def set_imei(db: Db, device: int, imei: str, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Give the device the IMEI of another modem, or correct one that was mistyped. Where a device
-    of another workspace has it, it is contested and not given."""
+    """Set or correct the IMEI of a device. If a device of another workspace has it, it becomes
+    contested and is not set.
+    """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     if is_contested(db, imei, workspace, device, by=by):
         imei_claims.claim(db, device, imei, now=now, by=by)

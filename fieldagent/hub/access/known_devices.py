@@ -1,8 +1,8 @@
-"""Browsers in which somebody has signed in before: a cookie that the hub has signed says so.
+"""Browsers in which someone has signed in before, recognised by a cookie that the hub has signed.
 
-It opens nothing. Its bearer has an allowance of their own for passwords and comes first in line, so
-nobody who guesses elsewhere keeps them out. The key is in the database: the cookie holds after a
-restart, and at every hub process.
+The cookie gives no access. It gives its owner a password allowance of their own and the first place
+in line, so that guessing elsewhere cannot keep them out. The key is in the database, so the cookie
+is valid after a restart and at every hub process.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from fieldagent.hub.store.persist import AGAIN, told_once
 
 COOKIE = "fieldagent-device"
 LASTS = 400 * 86_400.0
-"""Seconds: as long as browsers keep one (RFC 6265bis 5.5)."""
+"""Seconds, the longest time that browsers keep a cookie (RFC 6265bis 5.5)."""
 MARKS_MAX = 4
-"""People who share a browser."""
+"""Largest number of people who share a browser."""
 KEY = "known devices"
 _MARK = re.compile(r"([0-9a-f]{16})\.([0-9]{1,18})\.([0-9]{1,12})\.([0-9a-f]{32})")
-"""Device, member, when it was signed, and the signature."""
+"""Device, member, time of the signature, and the signature."""
 
 
 class KnownDevices:
-    """`clock` is Unix time."""
+    """Reader and writer of the cookie. `clock` returns Unix time."""
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
@@ -39,12 +39,12 @@ class KnownDevices:
         self._key: bytes | None = None
 
     async def load(self) -> None:
-        """Make the key, or read the one that another process has made."""
+        """Create the signing key, or read the one that another process has created."""
         if self._key is None:
             self._key = await self._store.commit(lambda db: signing_key(db, KEY))
 
     async def load_soon(self) -> None:
-        """Do as `load` does, as soon as the database answers."""
+        """Load the key as soon as the database answers."""
         while self._key is None:
             with told_once():
                 await self.load()
@@ -52,8 +52,9 @@ class KnownDevices:
             await trio.sleep(AGAIN)
 
     def named_in(self, head: Request) -> dict[int, str]:
-        """Return the name of the device for each member who has signed in from it; none before
-        `load`."""
+        """Return the device name for each member who has signed in from this browser; empty before
+        `load`.
+        """
         devices: dict[int, str] = {}
         if self._key is None:
             return devices
@@ -68,12 +69,16 @@ class KnownDevices:
         return devices
 
     def voucher(self, head: Request) -> str:
-        """Return who pays for a browser in which nobody is signed in now; empty for a stranger's.
-        It is the member: each may have as many browsers as they like."""
+        """Return the member who accounts for the calls of a browser in which no one is signed in
+        now; empty for an unknown browser. The member counts, because each can have any number of
+        browsers.
+        """
         return next((f"member {member}" for member in self.named_in(head)), "")
 
     def cookie(self, head: Request, member: int, *, secure: bool) -> tuple[str, str]:
-        """Return the header that makes this browser known for who has signed in now."""
+        """Return the header that marks this browser as known for the member who has just signed
+        in.
+        """
         known = self.named_in(head)
         device = known.pop(member, None) or secrets.token_hex(8)
         marks = [self._mark(device, member)]
@@ -91,7 +96,9 @@ class KnownDevices:
 
 
 def signing_key(db: Db, name: str) -> bytes:
-    """Return what all processes sign with for that purpose, made the first time."""
+    """Return the key with which all processes sign for that purpose. It is created at the first
+    call.
+    """
     db.execute(
         "INSERT INTO signing_key (name, key) VALUES (?, ?) ON CONFLICT DO NOTHING",
         *(name, secrets.token_bytes(32)),

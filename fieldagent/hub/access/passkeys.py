@@ -1,7 +1,7 @@
-"""Passkeys (W3C Web Authentication, level 3): signing in by a key on a person's own device.
+"""Passkeys (W3C Web Authentication, level 3): sign-in with a key on a person's own device.
 
-Verification is the `webauthn` library's. A challenge is signed and kept nowhere, so that any
-process of the hub takes the answer to it.
+The `webauthn` library verifies them. A challenge is signed and not stored, so that any process of
+the hub can accept its answer.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from fieldagent.system.sentence import sentence
 
 KEY = "passkey challenges"
 CHALLENGE_LASTS = 300.0
-"""Seconds for a person to find their device."""
+"""Seconds within which a person must answer a challenge."""
 OF_ONE_MAX = 20
-"""Passkeys of one person."""
+"""Largest number of passkeys of one person."""
 NAME_MAX = 60
 _SIGN_IN = 0
-"""Stands for the member in a challenge of nobody yet."""
+"""Placeholder for the member in a sign-in challenge, before the member is known."""
 _NOT_PROVED = "this passkey is not known here, or its answer came too late: try again"
 
 
 class Passkeys:
-    """`address` is where browsers reach the console by TLS; `clock` is Unix time."""
+    """Passkeys of the console. `address` is its TLS address for browsers; `clock` returns Unix
+    time.
+    """
 
     def __init__(self, store: Store, address: str, clock: Callable[[], float]) -> None:
         parts = urlsplit(address)
@@ -46,7 +48,7 @@ class Passkeys:
         self._key = b""
 
     async def sign_in_options(self) -> str:
-        """Return the JSON for `navigator.credentials.get`, of any passkey for this name."""
+        """Return the JSON for `navigator.credentials.get`, for any passkey of this host name."""
         options = webauthn.generate_authentication_options(
             rp_id=self._name,
             challenge=await self._challenge(_SIGN_IN),
@@ -88,7 +90,7 @@ class Passkeys:
         return int(member)
 
     async def new_options(self, member: int, name: str) -> str:
-        """Return the JSON for `navigator.credentials.create`, for who has signed in."""
+        """Return the JSON for `navigator.credentials.create`, for a member who has signed in."""
         known = await self._store.read(
             lambda db: db.execute("SELECT credential FROM passkey WHERE member = ?", member)
         )
@@ -109,7 +111,7 @@ class Passkeys:
         return webauthn.options_to_json(options)
 
     async def add(self, member: int, name: str, credential: Any) -> int:
-        """Store a passkey that a browser has made; return its number. Raises Problem."""
+        """Store a passkey that a browser has created, and return its id. Raises Problem."""
         try:
             made = webauthn.verify_registration_response(
                 credential=credential,
@@ -146,8 +148,9 @@ class Passkeys:
         return number
 
     async def listing(self, member: int) -> list[dict[str, Any]]:
-        """Return the passkeys of a member, the oldest first; `created` and `used` in Unix time,
-        `used` None before the first sign-in."""
+        """Return the passkeys of a member, oldest first. `created` and `used` are Unix times;
+        `used` is None before the first sign-in.
+        """
         rows = await self._store.read(
             lambda db: db.execute(
                 "SELECT id, name, created, used FROM passkey WHERE member = ? ORDER BY id", member
@@ -159,7 +162,7 @@ class Passkeys:
         ]
 
     async def remove(self, member: int, number: int) -> None:
-        """Remove a passkey of theirs. Raises Problem 404."""
+        """Remove a passkey of the member. Raises Problem 404."""
         now = self._clock()
 
         def delete(db: Db) -> bool:
@@ -173,12 +176,14 @@ class Passkeys:
             raise Problem(404, "you have no such passkey")
 
     async def _challenge(self, member: int) -> bytes:
-        """Random, and signed with its time and whom it is for."""
+        """Return a random challenge, signed together with its time and its member."""
         nonce = secrets.token_bytes(16) + int(self._clock()).to_bytes(6, "big")
         return nonce + await self._signature(nonce, member)
 
     async def _challenge_in(self, credential: Any, member: int) -> bytes:
-        """Return the challenge that was answered, if it is ours. Raises ValueError and the like."""
+        """Return the answered challenge if the hub has made it. Raises ValueError, TypeError or
+        KeyError otherwise.
+        """
         client_data = webauthn.base64url_to_bytes(credential["response"]["clientDataJSON"])
         challenge = webauthn.base64url_to_bytes(json.loads(client_data)["challenge"])
         nonce, signature = challenge[:22], challenge[22:]

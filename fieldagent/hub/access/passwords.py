@@ -1,9 +1,10 @@
-"""Checking passwords, which is dear on purpose: few at a time, few waiting, none twice.
+"""Checks passwords. This is expensive on purpose, so few run at a time, few wait, and none runs
+twice.
 
-A try is counted before scrypt runs and given back when the password was right. Equal tries at one
-moment are one. A password that was right is known again for as long as the process runs and the
-account keeps it: its owner passes while strangers guess. In line, browsers in which its owner has
-signed in before come first, then who has failed least.
+A try is counted before scrypt runs, and the count is undone if the password was right. Equal tries
+at the same moment are one try. The process remembers a right password until it ends or the account
+changes its password, so the owner passes while attackers guess. In line, browsers in which the
+owner has signed in before come first, then sources with the fewest failures.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.scrypt import SCRYPT_SECONDS, check_password
 
 AT_ONCE = 2
-"""Each takes 16 MiB for a moment."""
+"""Checks at the same time. Each takes 16 MiB for a moment."""
 WAITING = 64
-"""Behind those: 2 s, where a try takes 50 ms."""
+"""Checks that can wait for them: about 2 s, with 50 ms per check."""
 KNOWN = 4_096
-"""Passwords that were right, each 32 bytes here."""
+"""Number of right passwords remembered, 32 bytes each."""
 
 NONE: Mapping[int, str] = {}
 Reserve = Callable[..., "attempts.Reserved | Problem"]
@@ -42,7 +43,7 @@ Reserve = Callable[..., "attempts.Reserved | Problem"]
 class _Try:
     ended: trio.Event = field(default_factory=trio.Event)
     right: bool | None = None
-    """None when it was not made."""
+    """None if the try was not made."""
 
 
 class Passwords:
@@ -64,9 +65,10 @@ class Passwords:
         signs_in: bool = False,
         devices: Mapping[int, str] = NONE,
     ) -> int | None:
-        """Return the member whose password it is; None when it is wrong. One for one sign-in is
-        nothing else. `devices` names the caller's browser, for who has signed in from it. Raises
-        Problem 429."""
+        """Return the member whose password it is; None if it is wrong. A one-time password is valid
+        only if `signs_in` is True. `devices` names the caller's browser for each member who has
+        signed in from it. Raises Problem 429.
+        """
         now = self._clock() if signs_in else None
         known = await self._store.read(lambda db: stored_password(db, username, now))
         member, stored = known or (None, None)
@@ -114,7 +116,9 @@ class Passwords:
             self._right.popitem(last=False)
 
     def _seal(self, username: str, password: str, stored: str | None) -> bytes:
-        """Tells one try from another, and nothing to who reads this process's memory later."""
+        """Return a keyed hash that distinguishes tries and reveals nothing to a later reader of
+        this process's memory.
+        """
         seal = hashlib.blake2b(key=self._seal_key, digest_size=32)
         for part in (username, password, stored or ""):
             text = part.encode("utf-8", "replace")
@@ -125,10 +129,11 @@ class Passwords:
 def stored_password(
     db: Db, username: str, signs_in: float | None = None
 ) -> tuple[int, str | None] | None:
-    """Return the member of that number or e-mail address, with the hash of the password; one for
-    one sign-in counts for who `signs_in` at that time alone.
+    """Return the member with that id or e-mail address, and the hash of their password. A one-time
+    password counts only for a sign-in at the time `signs_in`.
 
-    Addresses are stored in small letters since `add_user` does so, and some as they were given."""
+    `add_user` stores addresses in lower case; older rows may contain capitals.
+    """
     rows = db.execute(
         "SELECT id, password, password_until FROM member WHERE disabled IS NULL AND"
         " (id = ? OR (email IN (?, ?) AND email <> '')) ORDER BY email = ? DESC",

@@ -1,4 +1,6 @@
-"""Whom an item may be for: users, groups and kits of a workspace; and what kits are told."""
+"""Possible recipients of an item (users, groups and kits of a workspace), and the directory for
+kits.
+"""
 
 from __future__ import annotations
 
@@ -25,31 +27,31 @@ from fieldagent.wire.kit_note import Directory, DirectoryEntry
 
 NAME_BYTES_MAX = 80
 INTEGRATION = "Integration"
-"""The type of a member that is no user."""
+"""Type of a member that is not a user."""
 NOBODY_HERE = 0
-"""Stands where a group does: it is for nobody of the workspace."""
+"""Placeholder for a group: the item is not for anyone in the workspace."""
 
 
 class Recipient(NamedTuple):
-    """Whom an item is for, as the hub found them. Nobody at all where `why` says something."""
+    """Recipient of an item as found by the hub. If `why` is not empty, the item has none."""
 
     member: int | None = None
     team: int | None = None
-    """`NOBODY_HERE` of an address, and of who was not found."""
+    """`NOBODY_HERE` for an address, and if the recipient was not found."""
     device: int | None = None
     audience: frozenset[int] = frozenset()
     """Members of the group."""
     over_satellite: bool = True
     address: str = ""
-    """Of e-mail, or a telephone number."""
+    """E-mail address or telephone number."""
     why: str = ""
-    """Why nobody gets it, for its sender."""
+    """Reason why it has no recipient, for the sender."""
     words: str = ""
-    """JSON of whom it is for: `id`, `name`, `type`, as far as known."""
+    """JSON of the recipient: `id`, `name`, `type`, as far as known."""
 
 
 def resolve(db: Db, workspace: int, named: Person) -> Recipient:
-    """Find who is named in a workspace."""
+    """Find the named recipient in a workspace."""
     kind, number, text = _parts(named)
     if text and kind == "" and _is_address(text):
         what = "E-mail" if "@" in text else "Telephone"
@@ -71,7 +73,7 @@ def resolve(db: Db, workspace: int, named: Person) -> Recipient:
 
 
 def _parts(named: Person) -> tuple[str, int, str]:
-    """The kind, empty where it is not told; the number, 0 of who is named by text; the text."""
+    """Return the kind (empty if not given), the id (0 if named by text), and the text."""
     if isinstance(named, int):
         return ("user" if named > 0 else "group"), abs(named), ""
     kind, colon, name = named.partition(":")
@@ -126,7 +128,7 @@ def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
             team=NOBODY_HERE, why=sentence("{name} is disabled at the hub", name=name), words=words
         )
     if type_ == INTEGRATION and _is_address(name):
-        # Somebody who has answered by mail or SMS: they are reached there.
+        # A person who has answered by mail or SMS is reached at that address.
         return Recipient(team=NOBODY_HERE, address=name, words=words)
     return Recipient(member=id_, device=carrier, words=words)
 
@@ -139,20 +141,21 @@ _CARRIER = (
     " WHERE item.workspace = membership.workspace AND sender = membership.member"
     " AND source_device IS NOT NULL ORDER BY id DESC LIMIT 1) END"
 )
-"""Of a `membership`: of who has a radio of their own, and no kit, the kit that has brought what
-they wrote last, which reaches them; null of anybody else."""
+"""SQL on a `membership`: the kit that relayed the member's last item, for a member with a radio of
+their own but no kit. Null for all others."""
 
 Carriers = Mapping[Place, int | None]
-"""Of members of workspaces the kit that reaches them, where they have a radio and no kit."""
+"""For members of workspaces, the kit that reaches them; None unless they have a radio but no kit.
+"""
 
 
 def members_of(db: Db, pushes: Collection[Push]) -> Carriers:
-    """Return of those whom these pushes name, who is a member of their workspace."""
+    """Return the senders and targets of these pushes that are members of their workspace."""
     named = {each for push in pushes for each in (push.source, push.target) if each is not None}
     if not named:
         return {}
     within, workspaces = one_of(db, {push.workspace for push in pushes})
-    among, members = one_of(db, named, few=2)  # from one to another
+    among, members = one_of(db, named, few=2)  # a sender and a target
     rows = db.execute(
         f"SELECT workspace, member, {_CARRIER} FROM membership"
         f" WHERE workspace {within} AND member {among}",
@@ -196,7 +199,7 @@ def _device(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
 def add_group(
     db: Db, workspace: int, name: str, *, over_satellite: bool, now: float, by: str = ADMINISTRATION
 ) -> int:
-    """Return its number. Raises Refused."""
+    """Add a group and return its id. Raises Refused."""
     name = " ".join(name.split())
     if not name or len(name.encode()) > NAME_BYTES_MAX or ":" in name or "@" in name:
         raise Refused(
@@ -226,7 +229,7 @@ def add_group(
 
 
 def group_named(db: Db, workspace: int, named: str) -> int:
-    """Return the number of the group of this number or name. Raises Refused."""
+    """Return the id of the group with this id or name. Raises Refused."""
     for row in groups(db, workspace):
         if named == str(row["id"]) or named.casefold() == str(row["name"]).casefold():
             return int(row["id"])
@@ -238,7 +241,7 @@ def group_named(db: Db, workspace: int, named: str) -> int:
 
 
 def groups(db: Db, workspace: int) -> list[Row]:
-    """Return each with its members, by number and name."""
+    """Return each group with the ids and names of its members."""
     rows = named_rows(
         db,
         "SELECT id, name, over_satellite FROM team WHERE workspace = ? ORDER BY name",
@@ -256,7 +259,7 @@ def groups(db: Db, workspace: int) -> list[Row]:
 
 
 def listed(db: Db, workspace: int) -> list[Row]:
-    """Return the groups as the API tells them."""
+    """Return the groups in the form of the API."""
     return [
         {
             "id": str(row["id"]),
@@ -279,8 +282,9 @@ def change_group(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Change who is in a group, and whether what is said to it may go over satellite. Raises
-    Refused for a user of another workspace."""
+    """Change the members of a group, and if its items may go over satellite. Raises Refused for a
+    user of another workspace.
+    """
     for member in sorted(join):
         if not is_member(db, workspace, member):
             raise Refused(sentence("user {member} is not in that workspace", member=member))
@@ -300,9 +304,10 @@ def change_group(
 def remove_group(
     db: Db, workspace: int, group: int, *, now: float, by: str = ADMINISTRATION
 ) -> None:
-    """Remove a group of the workspace; what was sent to it stays. One that is not there raises
-    nothing. Raises Refused while a fence is for it: that would be for all kits, or watch nobody
-    unseen."""
+    """Remove a group of the workspace, if it exists. Items sent to it stay. Raises Refused while a
+    fence uses the group, because the fence would then apply to all kits or silently watch no
+    one.
+    """
     fences = db.execute(
         "SELECT name FROM fence WHERE team = ? AND workspace = ? ORDER BY id", group, workspace
     )
@@ -332,8 +337,9 @@ def set_radios(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Note these radios as theirs from now on, and no others. Raises Refused where one is
-    another's."""
+    """Set the radios of a member, in place of all earlier ones. Raises Refused if a radio belongs
+    to another member.
+    """
     for handle in handles:
         if not handle.isprintable() or " " in handle or not 0 < len(handle) <= HANDLE_MAX:
             raise Refused(
@@ -364,21 +370,21 @@ def set_radios(
     kit_report.touch_directory(db, workspace)
 
 
-# What kits are told.
+# The directory for kits.
 
 
 PEOPLE_MAX = 1_000
-"""Whom a directory names; the others are found at the hub, by what was typed."""
+"""Largest number of names in a directory. The hub finds the others by the typed text."""
 
 
 def version(db: Db, workspace: int) -> int:
-    """Return the number of the workspace's directory, higher with each change; 0 before any."""
+    """Return the version of the workspace's directory, higher with each change; 0 before any."""
     rows = db.execute("SELECT directory FROM workspace WHERE id = ?", workspace)
     return int(rows[0][0]) if rows else 0
 
 
 def directory_for(db: Db, workspace: int, owner: int) -> Directory:
-    """Return what a kit of this user's is told."""
+    """Return the directory for a kit of this user."""
     handles: dict[int, list[str]] = {}
     for handle, member in db.execute(
         "SELECT handle, member FROM handle WHERE workspace = ? ORDER BY handle", workspace

@@ -1,7 +1,7 @@
-"""The body of a cloud push: JSON in, every fault at once out.
+"""The body of a cloud push. It is read from JSON, and all faults are reported at once.
 
-Field names are those of the interface document, "Cloud push request". Beside them `priority`,
-`collapseKey` and `timeToLive` mean what they mean on the local API.
+Field names are those of the interface document, "Cloud push request". In addition, `priority`,
+`collapseKey` and `timeToLive` have the same meaning as in the local API.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ class Push:
     source: int
     workspace: int
     target: int | None
-    """The user that it is for; None, which a message never has, is the whole workspace."""
+    """The addressed user. None is the whole workspace, and is not possible for a message."""
     priority: int
     timestamp: datetime | None = None
-    """Of a message; positions carry their own."""
+    """Time of a message. Positions have their own."""
     collapse_key: int | None = None
     time_to_live: int | None = None
     group: int | str | None = None
-    """The number or name of the group that it is for, beside `target` where that is somebody."""
+    """Id or name of the addressed group, in addition to `target` if that is set."""
     asks: bool = False
-    """Its sender wants to know when a person has read it."""
+    """True if the sender wants a read receipt."""
     contact: str = ""
-    """JSON of the phone and e-mail that a message names; they reach its addressee's event."""
+    """JSON of the phone and e-mail in a message; they are part of the addressee's event."""
 
     @property
     def kind(self) -> str:
-        """Return message, location, waypoint or data."""
+        """Return the kind: message, location, waypoint or data."""
         return kind_of(self.item)
 
     @property
     def sos(self) -> bool:
-        """Return whether it is an SOS: by its priority, and a message or a location."""
+        """Return True if it is an SOS: a message or a location with an SOS priority."""
         return self.priority >= SOS_PRIORITY and isinstance(self.item, Message | Location)
 
 
@@ -84,7 +84,7 @@ def _id(value: Any) -> int:
 
 
 def _group(value: Any) -> int | str:
-    """A number, or a name."""
+    """Return a group's id or name."""
     if not isinstance(value, str):
         return _id(value)
     if not 1 <= len(value) <= GROUP_MAX:
@@ -100,7 +100,7 @@ def _group(value: Any) -> int | str:
 
 GROUP_MAX = 80
 PHONE_MAX, EMAIL_MAX = 100, 254
-"""Bytes: both travel beside the message. The longest address of e-mail is RFC 5321's."""
+"""Bytes. Both are transmitted with the message. RFC 5321 sets the longest e-mail address."""
 
 
 def _at_most(size: int) -> Callable[[Any], str]:
@@ -146,12 +146,12 @@ ROUTING: Mapping[str, Field] = {
 
 
 def parse_push(body: bytes) -> Push:
-    """Read a push's body. Raises NotJson, or InvalidPackage with every fault in it."""
+    """Read the body of a push. Raises NotJson, or InvalidPackage with all faults."""
     return read_push(load_document(body))
 
 
 def read_push(document: Any) -> Push:
-    """Read a push's JSON. Raises InvalidPackage with every fault in it."""
+    """Read the JSON of a push. Raises InvalidPackage with all faults."""
     item, priority, routing = read_one_of(document, ITEM_KINDS, ROUTING)
     push = {"priority": priority, "target": None, **routing}
     one, group = push["target"], push.get("group")

@@ -1,7 +1,7 @@
-"""What a caller has done under an Idempotency-Key: once, however often it is asked for.
+"""Idempotency: actions under an Idempotency-Key are done once, however often they are requested.
 
-A caller is a member with a key of the API. What answers a repeat is kept beside it as text: of a
-push its requestId, of another deed the number of what it made.
+A caller is a member with a key of the API. The answer for a repeat is stored as text: for a push
+its requestId, for another action the id of the new object.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 Name = tuple[int, int, str]
-"""Of what was asked for: key, member and Idempotency-Key."""
+"""Name of a request: key, member and Idempotency-Key."""
 
 
 class Repeatable(NamedTuple):
-    """What is asked for under a name, and the digest by which a repeat of it is known."""
+    """Name of a request, and a digest that identifies a repeat of it."""
 
     name: Name
     digest: bytes
 
 
 def digest_of(asked: str) -> bytes:
-    """Return 16 bytes by which the same request is known again."""
+    """Return 16 bytes that identify the same request."""
     return hashlib.blake2b(asked.encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def repeatable(request: Request, caller: Caller) -> Repeatable | None:
-    """Return what a request asks for under its Idempotency-Key; None without one. Raises Problem
-    400 for a key that is none."""
+    """Return the name and digest of a request with an Idempotency-Key; None without one. Raises
+    Problem 400 for an invalid key.
+    """
     key = idempotency_key(request.headers)
     if key is None:
         return None
@@ -44,7 +45,7 @@ def repeatable(request: Request, caller: Caller) -> Repeatable | None:
 
 
 def earlier(db: Db, names: Collection[Name]) -> dict[Name, tuple[bytes, str]]:
-    """Return of those under which something was done its digest, and what answers it again."""
+    """Return the digest and the answer of each name that was used before."""
     if not names:
         return {}
     rows = db.execute(
@@ -56,7 +57,7 @@ def earlier(db: Db, names: Collection[Name]) -> dict[Name, tuple[bytes, str]]:
 
 
 def refuse_another(name: Name, before: bytes, digest: bytes) -> Problem | None:
-    """Return the Problem 422 for a name under which something else was done."""
+    """Return the Problem 422 if another request was made under the name, else None."""
     if before == digest:
         return None
     return Problem(422, sentence("Idempotency-Key {key} had another body", key=repr(name[-1])))
@@ -66,22 +67,26 @@ _REMEMBERED = ("credential", "member", "key", "digest", "at", "request_id")
 
 
 def remember_all(db: Db, done: Sequence[tuple[Repeatable, str]], now: float) -> None:
-    """Keep what was done with what answers its repeats. Nobody else remembers the same meanwhile:
-    `count_calls` or `done_before` has locked the callers' keys."""
+    """Store the requests with the answers for their repeats. No other process stores the same,
+    because `count_calls` or `done_before` has locked the callers' keys.
+    """
     rows = [(*name, digest, now, answer) for (name, digest), answer in done]
     insert(db, "idempotency", _REMEMBERED, rows)
 
 
 def remember(db: Db, asked: Repeatable | None, answer: str, now: float) -> None:
-    """Keep one, which `done_before` has not found; none where it has no key."""
+    """Store one request that `done_before` has not found; nothing if it has no key."""
     if asked is not None:
         remember_all(db, [(asked, answer)], now)
 
 
 def done_before(db: Db, asked: Repeatable | None) -> str | None:
-    """Return what answers this again, where it was done; None where it is to be done now, and then
-    to be given to `remember` in the same transaction. It comes before other rows are locked there,
-    as with a push. Raises Problem 422 where something else was done under its name."""
+    """Return the answer if the request was done before. None if it must be done now and then passed
+    to `remember` in the same transaction.
+
+    Call this before you lock other rows, as a push does. Raises Problem 422 if another request was
+    made under the name.
+    """
     if asked is None:
         return None
     db.execute(f"SELECT 1 FROM credential WHERE id = ?{db.for_update()}", asked.name[0])

@@ -1,11 +1,12 @@
-"""Takes a kit that was stolen or lost out of the hands of whoever has it, and gives it back.
+"""Revokes a stolen or lost kit, and restores it.
 
-1. A revoked device is out of use: its link ends and none is opened, and nothing is sent to it.
-2. What comes from it all the same, by its modem or a neighbour, is kept apart as a dead letter: it
-   is never its user's word. What it brings of others is kept apart as well.
-3. An SOS rings: a thief may be in need, and so may somebody whose kit was revoked in error. It says
-   since when its kit is revoked.
-4. Once the device is restored, what was kept apart is taken in.
+1. A revoked device is disabled: its link ends, it cannot open another, and nothing is sent to
+   it.
+2. Its messages over its modem or a neighbour are kept as dead letters, and never count as its
+   user's. Items that it relays for others are kept as dead letters as well.
+3. An SOS rings, because a thief may be in danger, or the kit may have been revoked in error. It
+   contains the time of the revocation.
+4. When the device is restored, its dead letters are accepted.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ WHY_MAX = 200
 
 
 def revoke(db: Db, device: int, why: str, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Let nothing that this device says from now on be its user's. Raises Refused where it is
-    revoked already."""
+    """Revoke a device, so that its messages no longer count as its user's. Raises Refused if it is
+    revoked already.
+    """
     changed = db.execute(
         "UPDATE device SET revoked = ?, revoked_why = ?, disabled = ?"
         " WHERE id = ? AND revoked IS NULL RETURNING id",
@@ -41,8 +43,7 @@ def revoke(db: Db, device: int, why: str, *, now: float, by: str = ADMINISTRATIO
 
 
 def restore(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Take a revoked device back into use. Raises Refused where it is not revoked, or its user is
-    disabled."""
+    """Restore a revoked device. Raises Refused if it is not revoked, or if its user is disabled."""
     if since(db, device) is None:
         raise Refused(sentence("device {device} is not revoked", device=device))
     db.execute("UPDATE device SET revoked = NULL, revoked_why = '' WHERE id = ?", device)
@@ -51,21 +52,22 @@ def restore(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> Non
 
 
 def since(db: Db, device: int) -> float | None:
-    """Return since when it is revoked, in Unix seconds; None where it is not."""
+    """Return the Unix time of the revocation; None if the device is not revoked."""
     rows = db.execute("SELECT revoked FROM device WHERE id = ? AND revoked IS NOT NULL", device)
     return float(rows[0][0]) if rows else None
 
 
 def among(db: Db, devices: Collection[int]) -> set[int]:
-    """Return those of them that are revoked."""
+    """Return the revoked devices among these."""
     which, numbers = one_of(db, devices)
     rows = db.execute(f"SELECT id FROM device WHERE id {which} AND revoked IS NOT NULL", *numbers)
     return {device for (device,) in rows}
 
 
 def doubt_of(db: Db, carrier: Device | None, device: Device) -> tuple[float | None, str]:
-    """Return since when the device is revoked, or the one that brings what it sent, and why that is
-    kept apart; None and nothing where neither is."""
+    """Return when the device, or the carrier that relays its items, was revoked, and the reason for
+    the dead letter. None and an empty text if neither is revoked.
+    """
     for each in (carrier, device):
         if each is not None and (at := since(db, each.id)) is not None:
             return at, (

@@ -1,4 +1,4 @@
-"""Who has signed in at the console: a credential of the kind `session`, told as a random cookie."""
+"""Console sessions: credentials of the kind `session`, sent as a random cookie."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fieldagent.package.reading import ITEMS
 
 COOKIE = "fieldagent-session"
 LASTS = 43_200.0
-"""Seconds: a shift."""
+"""Seconds, the length of a shift."""
 NAME = "console"
-"""What a key's name is to a call with a key: it stands in the audit."""
+"""Name of the session's key in the audit, as a call with an API key has one."""
 SCOPES = frozenset(
     [Purpose.READ.value, Purpose.ACKNOWLEDGE.value, Purpose.ADMINISTER.value, *ITEMS]
 )
 
 
 def begin(db: Db, member: int, workspace: int, now: float) -> str:
-    """Begin a session, and return its cookie, which is told this once."""
+    """Begin a session, and return its cookie, which is shown only once."""
     token = secret.new_secret("session")
     db.execute(
         "INSERT INTO credential (kind, workspace, member, lookup, name, created, expires)"
@@ -48,12 +48,14 @@ def end_all_of(db: Db, member: int) -> None:
 
 
 def forget(db: Db, now: float) -> None:
-    """Delete the sessions that have expired; time is Unix time."""
+    """Delete the expired sessions. `now` is Unix time."""
     db.execute("DELETE FROM credential WHERE kind = 'session' AND expires <= ?", now)
 
 
 def caller(db: Db, token: str, now: float) -> Caller | None:
-    """Return who has signed in; None where the session is over, or the user was disabled."""
+    """Return the caller who has signed in; None if the session is over, or if the user was
+    disabled.
+    """
     rows = db.execute(
         "SELECT credential.id, credential.workspace, member.id, type, member.name, role, may_push"
         " FROM credential JOIN member ON member.id = credential.member JOIN membership"
@@ -70,7 +72,7 @@ def caller(db: Db, token: str, now: float) -> Caller | None:
 
 
 def workspaces_of(db: Db, member: int) -> list[int]:
-    """Return the workspaces of a User; nobody else signs in."""
+    """Return the workspaces of a User. Other members cannot sign in."""
     rows = db.execute(
         "SELECT workspace FROM membership JOIN member ON member.id = membership.member"
         " WHERE member = ? AND type = 'User' AND disabled IS NULL ORDER BY workspace",
@@ -80,13 +82,14 @@ def workspaces_of(db: Db, member: int) -> list[int]:
 
 
 def token_of(request: Request) -> str | None:
-    """Return the token of the console's cookie; None where the request has none."""
+    """Return the token of the console's cookie; None if the request has none."""
     return cookie_of(request, COOKIE)
 
 
 def is_same_site(request: Request) -> bool:
-    """Return whether a page of ours made the browser send it. Browsers tell where a POST comes
-    from."""
+    """Return True if a page of the console made the browser send the request. Browsers report the
+    origin of a POST.
+    """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"

@@ -1,4 +1,6 @@
-"""Whom or what an operator names, and what of the ledger is theirs."""
+"""A user, device or workspace that an operator names, and the part of the ledger that belongs to
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """`kind` is user, device or workspace."""
+    """A user, device or workspace; `kind` has one of these words."""
 
     kind: str
     id: int
@@ -20,14 +22,14 @@ class Subject:
 
     @property
     def items(self) -> tuple[str, Sequence[Any]]:
-        """Return the condition of those that are its own."""
+        """Return the SQL condition of its own items, with parameters."""
         if self.kind == "user":
             return "(sender = ? OR target = ?)", (self.id, self.id)
         return "workspace = ?", (self.id,)
 
     @property
     def counted(self) -> list[tuple[str, Sequence[Any]]]:
-        """Return the conditions of the same items in parts, each along an index; none is in two."""
+        """Return the conditions of the same items in disjoint parts, each along an index."""
         if self.kind == "user":
             sent = "sender = ? AND workspace IN (SELECT id FROM workspace)"
             return [(sent, (self.id,)), ("target = ? AND sender <> ?", (self.id, self.id))]
@@ -35,18 +37,18 @@ class Subject:
 
     @property
     def devices(self) -> str:
-        """Return the SQL that finds the numbers of its devices."""
+        """Return the SQL that selects the ids of its devices."""
         column = {"user": "member", "device": "id", "workspace": "workspace"}[self.kind]
         return f"SELECT id FROM device WHERE {column} = {self.id}"
 
 
 def devices_of(db: Db, subject: Subject) -> list[int]:
-    """Return the numbers of the devices that belong to a subject."""
+    """Return the ids of the subject's devices."""
     return [device for (device,) in db.execute(subject.devices)]
 
 
 def workspaces_of(db: Db, subject: Subject) -> list[int | None]:
-    """Return those that its deletion is told in; a workspace's, in none that is left."""
+    """Return the workspaces whose audit notes its deletion; [None] if there are none left."""
     sql = {
         "user": "SELECT workspace FROM membership WHERE member = ?",
         "device": "SELECT workspace FROM device WHERE id = ?",
@@ -56,7 +58,7 @@ def workspaces_of(db: Db, subject: Subject) -> list[int | None]:
 
 
 def find(db: Db, kind: str, workspace: str, named: str) -> Subject:
-    """Find a subject by its number or name. Raises Refused."""
+    """Find a subject by its id or name. Raises Refused."""
     if kind == "workspace":
         id_, table = directory.workspace_of(db, named), "workspace"
     elif kind == "device":

@@ -1,4 +1,4 @@
-"""A few places for dear work, and a bounded line before them in which the best claim is first."""
+"""A few places for expensive work, and a bounded waiting line ordered by claim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 from fieldagent.system.lazy_dataclass import dataclass
 
 Claim = tuple[float, ...]
-"""The lower, the sooner; of equals, who came first."""
+"""Priority in the line. A lower claim comes first; equal claims keep their order of arrival."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +28,7 @@ class _Waiting:
 
 
 class Crowded(Exception):
-    """The line is full, of better claims."""
+    """The line is full of better claims."""
 
 
 class WaitingLine:
@@ -40,8 +40,9 @@ class WaitingLine:
 
     @asynccontextmanager
     async def place(self, claim: Claim) -> AsyncIterator[None]:
-        """Wait for a place and have it in the block. Raises Crowded, also while waiting: to whom a
-        better claim came when the line was full."""
+        """Wait for a place and hold it within the block. Raises Crowded if the line is full of
+        better claims, also later while waiting.
+        """
         if self._free:
             self._free -= 1
         else:
@@ -64,7 +65,7 @@ class WaitingLine:
         except BaseException:
             if me in self._line:
                 self._line.remove(me)
-            elif not me.dropped:  # a place was given to who is gone
+            elif not me.dropped:  # the place was assigned to a waiter that is gone
                 self._free += 1
                 self._call_next()
             raise

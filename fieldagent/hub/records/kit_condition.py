@@ -1,5 +1,6 @@
-"""How each kit is, as it told last: by itself over its link, or as it answered `status` by any
-bearer. One row of a device; the next takes its place."""
+"""Last known condition of each kit, from the kit's own report over its link or from its answer to
+`status` over any bearer. Each device has one row, which a newer report replaces.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +26,23 @@ COLUMNS = {
     f"condition {column}": f"kit_condition.{column}"
     for column in ("at", "way", "status", "about", "about_at")
 }
-"""What `known` reads."""
+"""Columns that `known` reads."""
 
 
 class About(NamedTuple):
-    """What a kit tells over its link alone."""
+    """Part of the condition that a kit reports only over its link."""
 
     at: float
     system: str
     cause: str
-    """Of the machine's last start, one of CAUSES."""
+    """Cause of the machine's last start, one of CAUSES."""
     starts: int
-    """Of the agent, in the 24 hours before."""
+    """Starts of the agent in the last 24 hours."""
     throttled: int | None
     clock: int | None
-    """Seconds by which the system's clock was ahead."""
+    """Seconds by which the system clock was ahead."""
     signals: Mapping[str, list[int | None]]
-    """By channel, of the 24 hours before."""
+    """Signal of each channel, per hour of the last 24 hours."""
 
 
 class KnownCondition(NamedTuple):
@@ -52,7 +53,7 @@ class KnownCondition(NamedTuple):
 
 
 def note(db: Db, device: int, condition: KitCondition, now: float) -> None:
-    """Write down what a kit tells by itself; nothing of a device that was deleted meanwhile."""
+    """Store the condition that a kit reports. A device that was deleted meanwhile is ignored."""
     about = {
         "system": condition.system,
         "cause": condition.cause,
@@ -71,18 +72,19 @@ def note(db: Db, device: int, condition: KitCondition, now: float) -> None:
 def note_answer(
     db: Db, device: int, verb: int, answer: CommandAnswer, came_by: str, now: float
 ) -> None:
-    """Write down what a kit has answered, where that was to `status`; `came_by` is how the answer
-    came, in words."""
+    """Store the answer to `status`; ignore answers to other commands. `came_by` names the bearer of
+    the answer, for people.
+    """
     if verb != STATUS or answer.outcome is not CommandOutcome.DONE:
         return
     try:
         status = kit_status.decode(answer.body)
     except RemoteProtocolError:
-        return  # a later form: people read it as one that cannot be read
+        return  # A later format: people see it as an unreadable answer.
     _put_status(db, device, status, came_by, now)
     rows = db.execute("SELECT version FROM contact WHERE device = ?", device)
     if rows and numbers_of(rows[0][0]) != (status.version, status.since):
-        # Its link has told none, or another program runs since.
+        # The link has reported no version, or another program has started since.
         contact.note_version(db, device, version_of(status))
 
 
@@ -96,8 +98,9 @@ def _put_status(db: Db, device: int, status: KitStatus, came_by: str, now: float
 
 
 def known(row: Mapping[str, Any]) -> KnownCondition | None:
-    """Read COLUMNS; None where the kit has told nothing, or what it told is damaged in the
-    database."""
+    """Return the condition from COLUMNS. None if the kit has reported none, or if the row is
+    damaged.
+    """
     at, about = row["condition at"], row["condition about"]
     if at is None:
         return None
@@ -114,7 +117,6 @@ def known(row: Mapping[str, Any]) -> KnownCondition | None:
 
 
 def until_now(hours: list[int | None], at: float, now: float) -> list[int | None]:
-    """Return the last 24 hours, of those that were told then: of what came since nothing is
-    known."""
+    """Return the values of the last 24 hours, from those reported at `at`. Later hours are None."""
     since = max(0, min(int((now - at) // HOUR), HOURS))
     return [*hours[since:], *[None] * since]

@@ -1,5 +1,7 @@
-"""What the hub has for kits beside messages, and what they tell of themselves: settings that their
-operator has signed, what came of those, how the last update ended, how its modems hear."""
+"""Data that the hub has for kits besides messages, and data that kits report about themselves. The
+hub has settings that the kit's operator has signed. A kit reports the result of those settings,
+the result of its last update, and the signal of its modems.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +16,25 @@ from fieldagent.wire.kit_note import KitReport, SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange
 
 INSTALLED_MAX = 20
-"""Characters."""
+"""Characters of the installed version that are stored."""
 STATES = ("waiting", "trial", "taken", "refused", "back")
-"""What a kit tells of settings that were offered: they wait there for root's unit, are on trial, in
-force, were never put in place, or were taken back."""
+"""States of offered settings that a kit reports. They wait for the unit of root, are on trial, are
+in force, were never applied, or were rolled back."""
 
 SETTINGS = (
     "(SELECT number || ' ' || state || CASE why WHEN '' THEN '' ELSE ': ' || why END"
     " FROM settings_offer WHERE settings_offer.device = device.id)"
 )
-"""Of a device, for people: number, state and reason of what was offered last."""
+"""SQL on a device: number, state and reason of its last offered settings, for people."""
 
 
 def topic(device: int) -> str:
-    """Return what is announced where there is something new for it."""
+    """Return the topic that is announced when there is something new for a device."""
     return f"offers {device}"
 
 
 def note(db: Db, device: int, report: KitReport, now: float) -> None:
-    """Note what a device tells of itself that was heard of (`contact.note`)."""
+    """Store the report of a device. Call `contact.note` first."""
     if report.modems:
         text = json.dumps([asdict(each) for each in report.modems])
         db.execute(
@@ -60,13 +62,14 @@ def note(db: Db, device: int, report: KitReport, now: float) -> None:
 
 
 def modems(text: str, at: float | None) -> list[dict[str, Any]]:
-    """Return the modems as the API tells them, from the columns of `contact`; none where the kit
-    told nothing."""
+    """Return the modems as in the API, from the columns of `contact`. Empty if the kit reported
+    none.
+    """
     return [{**each, "at": at} for each in stored_objects(text, "the modems of a kit")]
 
 
 def offer(db: Db, device: int, change: SettingsChange, signature: str, now: float) -> None:
-    """Offer settings, in place of what was offered before."""
+    """Offer settings to a device. They replace an earlier offer."""
     db.execute("DELETE FROM settings_offer WHERE device = ?", device)
     db.execute(
         "INSERT INTO settings_offer (device, number, text, signature, offered, state)"
@@ -81,7 +84,7 @@ def offer(db: Db, device: int, change: SettingsChange, signature: str, now: floa
 
 
 def offers(db: Db, devices: Sequence[int]) -> dict[int, SettingsOffer]:
-    """Return those that these have not taken yet."""
+    """Return the offers that these devices have not applied yet."""
     rows = db.execute(
         "SELECT device, text, signature FROM settings_offer"
         f" WHERE state IN ('offered', 'waiting') AND device IN ({marks(devices)})",
@@ -91,14 +94,15 @@ def offers(db: Db, devices: Sequence[int]) -> dict[int, SettingsOffer]:
 
 
 def last_number(db: Db, device: int) -> int:
-    """Return the last number of what was offered; 0 where nothing was."""
+    """Return the number of the last offered settings, or 0 if there is no offer."""
     rows = db.execute("SELECT number FROM settings_offer WHERE device = ?", device)
     return int(rows[0][0]) if rows else 0
 
 
 def touch_directory(db: Db, workspace: int) -> None:
-    """Note that who there is in a workspace has changed: kits that are linked are told now, others
-    when they are."""
+    """Note a change in a workspace's directory. Linked kits get the change now, other kits when
+    they connect.
+    """
     db.execute("UPDATE workspace SET directory = directory + 1 WHERE id = ?", workspace)
     for (device,) in db.execute(
         "SELECT lease.device FROM lease JOIN device ON device.id = lease.device"

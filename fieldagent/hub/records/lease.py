@@ -1,17 +1,18 @@
-"""Which link a device has, of all links in all processes of the hub: a lease in the store.
+"""Leases in the store: which link of all hub processes belongs to a device.
 
-A lease is a process's. It holds as long as that lives, which the process says for all of its links
-at once: a link at rest costs the store nothing. Rules:
+A process owns its leases, and they hold as long as it is alive. It reports that once for all its
+links, so an idle link costs the store nothing. Rules:
 
-1. The newest link of a device takes the lease; who had it is told, and ends.
-2. Who takes a device out of use, or gives it another token, takes its lease away.
-3. A process that has said nothing for `LEASE` seconds has no links.
-4. A store in a file is of one process. That says once that it lives, and what a process before it
-   left is gone.
-5. A link that has ended while nothing could be written is given back once something can: its device
-   would be linked for as long as the process lives, and be sent nothing over satellite.
-6. A process whose clock was ahead and that has died is gone as well: what it said last stays as it
-   is, and another has watched it for `LEASE` seconds.
+1. The newest link of a device takes the lease. The previous link is notified and ends.
+2. Disabling a device, or giving it another token, removes its lease.
+3. A process that has not reported for `LEASE` seconds has no links.
+4. A store in a file belongs to one process. That process reports once, and the leases of
+   earlier processes are deleted.
+5. If a link ends while the store cannot write, its lease is returned once the store can.
+   Otherwise its device would count as linked, and get nothing over satellite, for as long as
+   the process lives.
+6. A dead process whose clock was ahead is removed as well: its last report has not changed
+   while another process watched it for `LEASE` seconds.
 """
 
 from __future__ import annotations
@@ -38,16 +39,17 @@ LEASE = 30.0
 """Seconds that a lease outlives the process that held it."""
 
 BACK = 10.0
-"""Seconds in which a console whose stream has ended comes back, as one that is loaded again."""
+"""Seconds within which a console comes back after its stream has ended, for example after a reload
+of the page."""
 
 FORGET = 3600.0
-"""Seconds after which a process that is dead is forgotten."""
+"""Seconds after which a dead process is deleted."""
 
 IS_LINKED = (
     "EXISTS (SELECT 1 FROM lease JOIN process ON process.name = lease.process"
     " WHERE lease.device = device.id AND process.until > ?)"
 )
-"""Of a `device`, at that moment."""
+"""SQL condition: the `device` is linked at the time given as parameter."""
 
 
 @dataclass(slots=True)
@@ -55,18 +57,19 @@ class Lease:
     lost: trio.Event = field(default_factory=trio.Event)
     """Set when the link must end."""
     stranded: str = ""
-    """Why nobody knows whose it is; empty where somebody else has it, or may have none."""
+    """Reason why the owner of the lease is unknown. Empty if another link has the lease, or the
+    device may have none."""
 
 
 class _Watched(NamedTuple):
     until: float
-    """What it says: until when it lives."""
+    """The Unix time until which the process reports to be alive."""
     since: float
-    """Since when it says that (trio's clock)."""
+    """Time (trio's clock) since when it has reported that value."""
 
 
 class Leases:
-    """Those of one process, whose `name` is like no other's."""
+    """Leases of one process. Its `name` is unique."""
 
     def __init__(self, store: Store, name: str, *, clock: Callable[[], float]) -> None:
         self._store = store
@@ -74,17 +77,17 @@ class Leases:
         self._clock = clock
         self._numbers = count(1)
         self.links = 0
-        """That this process has."""
+        """Number of links of this process."""
         self._consoles: set[int] = set()
         self._ended: dict[int, int] = {}
-        """Links that have ended, and may still be written down as being there, with their devices.
-        """
+        """Links that have ended but may still be stored as open, with their devices."""
         self._owes = trio.Event()
-        """Set where an end could not be written down."""
+        """Set if the end of a link could not be stored."""
 
     async def run(self) -> None:
-        """Say again and again that this process lives, while it has links or consoles, and write
-        down what ended while that could not be."""
+        """Report periodically that this process is alive, while it has links or consoles. Also
+        store the ends that could not be stored before.
+        """
         if not self._store.shared:
             await self._store.commit(lambda db: _forget_others(db, self._name))
         watched: dict[str, _Watched] = {}
@@ -109,8 +112,9 @@ class Leases:
             self._ended.pop(link, None)
 
     async def _watch_others(self, before: Mapping[str, _Watched]) -> dict[str, _Watched]:
-        """Look at those who say that they live for longer than any does, and forget who says
-        nothing more; return who is left, and since when each has said the same."""
+        """Watch the processes that report to be alive for longer than possible, and delete those
+        whose report stays the same. Return the watched processes.
+        """
         now = trio.current_time()
         rows = await self._store.read(lambda db: _far_ahead(db, self._clock() + LEASE))
         watched = {
@@ -136,15 +140,16 @@ class Leases:
 
     @asynccontextmanager
     async def held(self, device: Device) -> AsyncIterator[Lease]:
-        """Take the lease from whoever has it. Raises StoreUnavailable, StoreFull,
-        StoreFailed."""
+        """Take the lease of a device for a link. Raises StoreUnavailable, StoreFull or
+        StoreFailed.
+        """
         lease, link = Lease(), next(self._numbers)
         try:
             await self._store.commit(
                 lambda db: _take(db, self._name, link, device.id, until=self._until())
             )
         except NOT_STORED:
-            # Of a commit that broke nobody knows whether it was stored.
+            # The outcome of a failed commit is unknown, so the lease must be returned later.
             self._note_owed(link, device.id)
             raise
         self.links += 1
@@ -166,14 +171,17 @@ class Leases:
         self._owes.set()
 
     def _give_back(self, db: Db, link: int, device: int) -> None:
-        """What was on its way over the link goes over satellite once its grace has passed."""
+        """End the link. Deliveries under way over the link go over satellite after their grace
+        period.
+        """
         _end_link(db, self._name, link, device)
         contact.note(db, device, Bearer.IP, self._clock())
 
     @asynccontextmanager
     async def console(self, workspace: int, member: int) -> AsyncIterator[None]:
-        """Have it known that a console of theirs is open here, and for `BACK` seconds after: one
-        that is loaded again comes back. Raises StoreUnavailable, StoreFull, StoreFailed."""
+        """Record that the member has a console open here, until `BACK` seconds after its end,
+        because a reloaded console comes back. Raises StoreUnavailable, StoreFull, StoreFailed.
+        """
         stream = next(self._numbers)
 
         def begin(db: Db) -> None:
@@ -198,7 +206,9 @@ class Leases:
                     self._owes.set()
 
     def _note_closed(self, db: Db) -> None:
-        """Of all that are not open: what could not be written before is."""
+        """Store the end of all consoles that are not open, including ends that could not be stored
+        before.
+        """
         db.execute(
             "UPDATE console_stream SET until = ? WHERE process = ? AND until IS NULL"
             f" AND stream NOT IN ({marks(self._consoles) or '0'})",
@@ -212,7 +222,7 @@ class Leases:
             try:
                 held = await self._store.read(lambda db: _holds(db, self._name, link, device))
             except StoreUnavailable as trouble:
-                # The agent does better with another process.
+                # End the link, because the agent does better with another process.
                 lease.stranded, held = str(trouble), False
             if held:
                 await taken.wait()
@@ -220,18 +230,18 @@ class Leases:
 
 
 def topic(device: int) -> str:
-    """Return what is announced when a lease is taken."""
+    """Return the topic that is announced when a lease is taken."""
     return f"lease {device}"
 
 
 def end(db: Db, device: int) -> None:
-    """Take the lease away from whoever has it: the link ends, and proves itself anew."""
+    """Remove the lease of a device: its link ends and the device must authenticate again."""
     db.execute("DELETE FROM lease WHERE device = ?", device)
     db.announce(topic(device))
 
 
 def linked(db: Db, now: float) -> int:
-    """Return how many devices are linked, over all processes."""
+    """Return the number of linked devices, over all processes."""
     ((devices,),) = db.execute(f"SELECT count(*) FROM device WHERE {IS_LINKED}", now)
     return int(devices)
 
@@ -250,13 +260,13 @@ def _forget_others(db: Db, process: str) -> None:
 
 
 def _far_ahead(db: Db, moment: float) -> list[tuple[str, float]]:
-    """Return the processes that say that they live beyond that moment, and until when."""
+    """Return the processes that report to be alive after `moment`, each with the reported time."""
     rows = db.execute("SELECT name, until FROM process WHERE until > ?", moment)
     return [(name, float(until)) for name, until in rows]
 
 
 def _forget(db: Db, process: str, until: float) -> None:
-    """Forget a process with its links, unless it has said something else meanwhile."""
+    """Delete a process with its links, unless it has reported another time meanwhile."""
     db.execute("DELETE FROM process WHERE name = ? AND until = ?", process, until)
     db.announce("satellite")
 

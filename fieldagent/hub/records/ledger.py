@@ -1,8 +1,8 @@
-"""Every item that came to the hub, and to whom it is delivered: entered once, in one transaction.
+"""Items of the hub and their deliveries, each entered once, in one transaction.
 
-An item is addressed when it is entered: one delivery for each device that is to have it, one for
-each webhook. From then on each way does its part on its own. What a kit sends to everybody is
-entered in its workspace's log, and addressed as devices come for it (`workspace_log`).
+The hub addresses an item when it enters it: one delivery for each addressed device and each
+webhook. After that, each channel works on its own. A kit's item to everyone is entered in its
+workspace's log, and addressed when devices fetch it (`workspace_log`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Source, digest_of, encode
 
 WAITS = "('waiting', 'packed', 'sent')"
-"""States of a delivery that the device has not confirmed: `packed` is in a message to the satellite
-operator, `sent` has been taken by them."""
+"""States of a delivery that the device has not confirmed. `packed`: in a message to the satellite
+operator. `sent`: accepted by the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,47 +43,49 @@ class Posting:
     priority: int
     sos: bool = False
     unauthenticated: bool = False
-    """An SOS of which nobody has proved that it is its sender's."""
+    """True for an SOS whose sender is not authenticated."""
     back: int = 0
-    """Of an SOS: see `envelope.Entry.back`."""
+    """For an SOS: see `envelope.Entry.back`."""
     target: int | None = None
-    """The member a message is for; None is everyone in the workspace but the sender."""
+    """Member to whom a message is addressed. None: everyone in the workspace except the sender."""
     team: int | None = None
-    """The group that it is for instead, whose members but the sender are the `audience`; 0 is
-    nobody of the workspace."""
+    """Group to which it is addressed instead, with its members except the sender in `audience`. 0:
+    no member of the workspace."""
     audience: frozenset[int] = frozenset()
     device: int | None = None
-    """The one device of `target` that it is for."""
+    """The one device of `target` that gets it."""
     over_satellite: bool | None = None
-    """Whether it may be paid for although nobody asked for that; None: where no agent sent it."""
+    """True if a satellite message may be paid for without a request of the addressee. None: no
+    agent sent it."""
     to: Person | None = None
-    """As its sender named them."""
+    """The addressee as the sender named them."""
     addressee: str = ""
-    """JSON of whom it is for, for people."""
+    """JSON of the addressee, for people."""
     asks: bool = False
-    """Its sender wants to know when a person has read it."""
+    """True if the sender wants a read receipt."""
     author: Person | None = None
-    """The person at the kit whose it is, as that named them."""
+    """The author at the kit, as the kit named them."""
     carried: bool = False
-    """The sender is not whose kit it came from: that kit has it all the same."""
+    """True if the item came from a kit that is not the sender's. That kit has the item already."""
     collapse_key: int | None = None
     expires: float | None = None
     source: Source | None = None
-    """Where it came from when an agent posted it."""
+    """Station and number of the item if an agent posted it."""
     contact: str = ""
-    """JSON of how the writer of a pushed message is reached: `phone`, `email`, what there is."""
+    """JSON with the contact data of a pushed message's author: `phone`, `email`, or both."""
     estimate: Estimate | None = None
-    """Where the satellite operator saw the sender, for an item that does not say so itself."""
+    """Position of the sender according to the satellite operator, for an item without a position.
+    """
     revoked: float | None = None
-    """Of an SOS: since when the kit is revoked that it came from, or by."""
+    """For an SOS: Unix time since when the kit that sent or relayed it is revoked."""
 
 
 WORDS_MAX = 1_000
-"""Characters of an item that are searched."""
+"""Characters of an item that are searchable."""
 
 
 def words_of(item: Item) -> str:
-    """Return what is searched in an item, whatever the case; as text that any database takes."""
+    """Return the searchable text of an item, case-folded and valid for any database."""
     if isinstance(item, Message):
         text = item.content
     elif isinstance(item, Waypoint):
@@ -97,11 +99,11 @@ def words_of(item: Item) -> str:
 class Entered(NamedTuple):
     item: int
     request_id: str
-    """What a caller asks for it by."""
+    """Id by which the caller can ask for the item."""
 
 
 def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
-    """Enter one item. One of an agent goes to webhooks too."""
+    """Enter one item. An item from an agent also goes to webhooks."""
     (entered,) = enter_all(db, [posting], now=now, grace=grace)
     source = posting.source
     if source is None:
@@ -122,7 +124,9 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
 
 
 def _note_word(db: Db, word: IncidentWord, posting: Posting, now: float) -> None:
-    """A kit calls its own incident off, or a person there has another kit's."""
+    """Note an incident update: a kit calls off its own incident, or a person at a kit has seen an
+    incident.
+    """
     assert posting.source is not None
     incident = sos.of_kit(db, word.station or posting.source.station, word.incident)
     if incident is None or incident.workspace != posting.workspace:
@@ -138,17 +142,17 @@ def _note_word(db: Db, word: IncidentWord, posting: Posting, now: float) -> None
 def enter_from_kits(
     db: Db, postings: Sequence[Posting], *, now: float, grace: float
 ) -> list[Entered]:
-    """Enter what agents posted that is about no SOS, for devices and webhooks."""
+    """Enter items from agents that do not concern an SOS, for devices and webhooks."""
     entered = enter_all(db, postings, now=now, grace=grace)
     _deliver_to_webhooks(db, postings, [each.item for each in entered], now, escalates=False)
     return entered
 
 
 def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) -> list[Entered]:
-    """Store the items with their deliveries to devices, by as many statements for one item and one
-    device as for 100 and 1 000.
+    """Store items with their deliveries to devices. The number of statements is the same for one
+    item and one device as for 100 items and 1000 devices.
 
-    `grace` is how many seconds the IP link has before a satellite message is paid for.
+    `grace`: seconds that the IP link has before the hub pays for a satellite message.
     """
     if not postings:
         return []
@@ -166,8 +170,9 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
 
 
 def enter_of(db: Db, posting: Posting, device: int, now: float, *, free: str) -> int:
-    """Enter what a device has said that gives its items no numbers, for webhooks, and for kits
-    where that costs nothing: the words `free` say so to people. Return the item."""
+    """Enter an item from a device that does not number its items. It goes to webhooks, and to kits
+    over free bearers only. `free` is the reason, for people. Return the id of the item.
+    """
     entered = _store(db, [(posting, device)], now)
     item = entered[0].item
     _deliver_to_devices(db, [(posting, entered[0])], now, 0.0)
@@ -180,8 +185,9 @@ def enter_of(db: Db, posting: Posting, device: int, now: float, *, free: str) ->
 def raise_alarm(
     db: Db, posting: Posting, device: int, now: float, kind: str, *, free: str = ""
 ) -> int:
-    """Raise an incident about a device, which goes to webhooks; return its number. With `free` it
-    goes to kits too, where that costs nothing: those words say so to people."""
+    """Raise an incident about a device, send it to webhooks, and return its number. If `free` is
+    not empty, it also goes to kits over free bearers only. `free` is the reason, for people.
+    """
     entered = _store(db, [(posting, device)], now)
     item = entered[0].item
     if free:
@@ -194,7 +200,7 @@ def raise_alarm(
 
 
 def speak_for(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
-    """Enter for webhooks what the hub itself says of an incident of which it has no item."""
+    """Enter for webhooks the hub's own text about an incident without an item."""
     ((item, _),) = _store(db, [(posting, device)], now)
     sos.belongs(db, item, incident)
     sos.raised_by(db, item, incident)
@@ -202,7 +208,7 @@ def speak_for(db: Db, posting: Posting, device: int, incident: int, now: float) 
 
 
 def say_more(db: Db, posting: Posting, device: int, incident: int, now: float) -> None:
-    """Enter for webhooks what the hub itself adds to an alarm that is there: nobody is rung for."""
+    """Enter for webhooks the hub's addition to an existing alarm. It does not notify contacts."""
     ((item, _),) = _store(db, [(posting, device)], now)
     sos.belongs(db, item, incident)
     sos.note_event(db, incident, "item", now)
@@ -214,9 +220,12 @@ CAME_BACK = "a kit brought it back after the database was restored"
 
 
 def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: bool = False) -> int:
-    """Enter what a kit has brought back to a database that had lost it, as it came at `at`; return
-    the item. No webhook gets it, and kits do where that costs nothing: who had it recognises it.
-    `is_closed`: its incident was, as its kit knows."""
+    """Enter an item that a kit sent back after the database had lost it, with the original time
+    `at`. Return the item's id.
+
+    Webhooks do not get it. Kits get it over free bearers only, and recognise it if they had it.
+    `is_closed`: the kit knows that its incident was closed.
+    """
     source = posting.source
     ((item, request_id),) = _store(db, [(posting, source.station if source else None)], at)
     db.execute("UPDATE item SET restored = ? WHERE id = ?", now, item)
@@ -239,10 +248,10 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
 
 
 def note_had(db: Db, item: int, device: int, sequence: int, at: float) -> None:
-    """Write down that a device had an item under that number, before the database was restored."""
+    """Record that a device had an item under that number before the database was restored."""
     taken = db.execute("SELECT 1 FROM delivery WHERE device = ? AND sequence = ?", device, sequence)
     if taken:
-        # It was given again meanwhile.
+        # The number has been reused since the restore: take the next free one.
         sql = "UPDATE device SET next_sequence = next_sequence + 1 WHERE id = ?"
         ((following,),) = db.execute(f"{sql} RETURNING next_sequence", device)
         sequence = following - 1
@@ -255,7 +264,7 @@ def note_had(db: Db, item: int, device: int, sequence: int, at: float) -> None:
 
 
 def post_again(db: Db, now: float) -> int:
-    """Give webhooks what came back; return how many posts that are."""
+    """Send restored items to webhooks, and return the number of posts."""
     posts = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
         " SELECT webhook.id, item.id, CASE WHEN item.sos = 1 THEN -item.id ELSE item.sender END,"
@@ -278,7 +287,7 @@ _ITEM = (
 
 
 def _is_of_log(posting: Posting) -> bool:
-    """Return whether its deliveries are made as devices come for it."""
+    """Return True if the deliveries are created when devices fetch the item."""
     to_everybody = posting.target is None and posting.team is None and posting.device is None
     plain = not posting.sos and not isinstance(posting.item, IncidentWord)
     ends = posting.expires is not None and posting.collapse_key is None
@@ -287,13 +296,15 @@ def _is_of_log(posting: Posting) -> bool:
 
 
 def _entry_of(posting: Posting) -> Entry:
-    """As it travels, under no number yet."""
+    """Return the entry as it is transmitted, without a number."""
     how = posting.to, posting.asks, posting.author
     return Entry(0, posting.item, posting.time, posting.sos, posting.back, *how)
 
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[Entered]:
-    """With each the device whose item it is, or without a `source`, of which it tells."""
+    """Store items. Each comes with the device that sent it or, without a `source`, the device it is
+    about.
+    """
     of_log = [posting.workspace for posting, _ in postings if _is_of_log(posting)]
     places = iter(workspace_log.next_places(db, of_log))
     rows = [
@@ -329,13 +340,13 @@ def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -
 
 
 _EVERYBODY, _NOBODY = 0, -1
-"""Stand where a member does."""
+"""Placeholders for a member."""
 _MEMBER = "membership.member = device.member AND membership.workspace = device.workspace"
 _COUNT = (
     "(SELECT sum(items) FROM counted WHERE counted.workspace = device.workspace"
     f" AND (counted.member IN ({_EVERYBODY}, device.member) OR counted.device = device.id))"
 )
-"""How many of the items are for a `device`."""
+"""SQL: number of the new items that are for a `device`."""
 _DELIVERY = ("item", "device", "rank", "expires", "sequence", "state", "satellite_from")
 
 
@@ -347,11 +358,12 @@ def _deliver_to_devices(
     *,
     of_log: bool = False,
 ) -> None:
-    """Of what is in the log, those alone that have each at once.
+    """Deliver items to devices. With `of_log`, deliver only to devices that get log items at once.
 
-    Devices are locked as they count on the numbers that items have on air to them, and in the
-    order of their own, so that who locks several does so without a deadlock. No table that grows
-    is looked at: a new one would be looked through, before PostgreSQL knows anything of it."""
+    The statement locks the devices, because it increases their next item numbers. It locks them in
+    the order of their ids, so that several transactions cannot deadlock. It reads no growing table,
+    because PostgreSQL scans a new table in full before it has statistics.
+    """
     counted, column, whose = _addressees([posting for posting, _ in entered])
     if not counted:
         return
@@ -360,7 +372,7 @@ def _deliver_to_devices(
     numbered = db.execute(
         f"{table} UPDATE device SET next_sequence = next_sequence + {_COUNT} WHERE id IN"
         f" (SELECT id FROM device WHERE {column} {among} AND disabled IS NULL"
-        " AND link_token IS NOT NULL"  # a tracker has none, and nothing reaches it
+        " AND link_token IS NOT NULL"  # A tracker has no link token and cannot be reached.
         + (f" AND {workspace_log.AT_ONCE_TO}" if of_log else "")
         + f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER}) AND {_COUNT} > 0"
         f" ORDER BY id{db.for_update()}) RETURNING id, workspace, member, next_sequence,"
@@ -390,9 +402,11 @@ def _deliver_to_devices(
 def _addressees(
     postings: Sequence[Posting],
 ) -> tuple[list[tuple[int, int, int, int]], str, set[int]]:
-    """Return how many items there are for each member of each workspace, beside those for
-    everybody, of which their sender has none, and for a single device; and the column of `device`
-    with all that count."""
+    """Return the item counts, and the column and values of `device` that select the devices.
+
+    Each count is for a member of a workspace, for everyone in it except the sender, or for a single
+    device.
+    """
     counts: Counter[tuple[int, int, int]] = Counter()
     for posting in postings:
         workspace = posting.workspace
@@ -425,8 +439,10 @@ def _is_for(posting: Posting, member: int, device: int) -> bool:
 
 
 def _satellite_from(posting: Posting, asks: int, now: float, grace: float) -> float | None:
-    """Return when it may be paid for: an SOS at once. What an agent sent to everybody is, if its
-    addressee asks for that."""
+    """Return the time from which a satellite message may be paid for, or None if never. An SOS is
+    paid for at once. An item from an agent to everyone is paid for if its addressee has asked
+    for that.
+    """
     if posting.sos:
         return now
     pays = posting.source is None if posting.over_satellite is None else posting.over_satellite
@@ -439,11 +455,11 @@ _WEBHOOK_DELIVERY = ("webhook", "item", "sender", "state", "not_before")
 def _deliver_to_webhooks(
     db: Db, postings: Sequence[Posting], items: Sequence[int], now: float, *, escalates: bool
 ) -> None:
-    """One with `after` is told of what raises an SOS alone (`escalates`), so many minutes later,
-    unless somebody answers.
+    """Create deliveries to webhooks. A webhook with `after` only gets an item that raises an SOS
+    (`escalates`), that many minutes later, unless someone answers.
 
-    What has the same `sender` is posted in its order, so an SOS has its own: what a webhook did not
-    take, and gets again in hours, must not hold one up.
+    Deliveries with the same `sender` are posted in order. Each SOS has its own `sender`, so that a
+    failed post, repeated hours later, cannot delay it.
     """
     among, workspaces = one_of(db, {posting.workspace for posting in postings})
     webhooks: dict[int, list[tuple[int, int]]] = {}
@@ -468,13 +484,14 @@ _WANTED = (
     "(item.restored IS NULL AND EXISTS (SELECT 1 FROM webhook"
     " WHERE webhook.workspace = item.workspace AND steps = 1))"
 )
-"""SQL, of an `item`: whether a webhook is to be told how far it comes. Most hubs have none; and of
-what a kit brought back a webhook may have been told."""
+"""SQL condition on an `item`: a webhook wants its delivery steps. Most hubs have no such webhook.
+Restored items are left out, because a webhook may have got their steps already."""
 
 
 def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
-    """How far an item has come is a post of its own, after the item's; of several steps that wait
-    one post tells. Of what was pushed here nothing else is posted."""
+    """Line up posts of an item's delivery steps, after the item's own post. One post covers all
+    steps that wait. For items pushed at the hub, only steps are posted.
+    """
     among, numbers = one_of(db, items)
     is_handed = "webhook_delivery.state = 'handed'"
     rows = db.execute(
@@ -495,7 +512,7 @@ def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
 
 
 def keep_from_costing(db: Db, item: int, why: str) -> None:
-    """Have an item that was just entered go over nothing that is paid for; `why`: for people."""
+    """Restrict a new item to free bearers. `why` is a text for people."""
     db.execute(
         "UPDATE delivery SET satellite_from = NULL, unpaid = 1, reason = ? WHERE item = ?",
         *(why, item),
@@ -503,8 +520,7 @@ def keep_from_costing(db: Db, item: int, why: str) -> None:
 
 
 def end_escalation(db: Db, item: int) -> None:
-    """End the telling, as somebody has answered: whom it would have been told next is told
-    nothing."""
+    """Cancel the posts to later webhooks, because someone has answered."""
     db.execute(
         "DELETE FROM webhook_delivery WHERE item = ? AND state = 'waiting' AND webhook IN"
         " (SELECT id FROM webhook WHERE after > 0)",
@@ -513,7 +529,7 @@ def end_escalation(db: Db, item: int) -> None:
 
 
 def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], now: float) -> None:
-    """A newer item takes the place of older ones that have not left yet."""
+    """Let newer items replace older items that have not left yet."""
     newest = {
         (posting.workspace, posting.sender, posting.collapse_key): each.item
         for posting, each in zip(postings, entered, strict=True)
@@ -535,15 +551,16 @@ def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], n
 
 
 def confirm(db: Db, item: int, device: int, bearer: Bearer, now: float) -> None:
-    """Note that the device has the item on disk: its delivery has ended, and a sending agent is
-    told so."""
+    """Note that the device has the item on disk. The delivery ends, and a sending agent gets a
+    receipt.
+    """
     confirm_all(db, [(item, device)], bearer, now)
 
 
 def confirm_all(
     db: Db, deliveries: Collection[tuple[int, int]], bearer: Bearer, now: float
 ) -> None:
-    """Do as `confirm` does, of items and the devices that have them."""
+    """Like `confirm`, for pairs of item and device."""
     pairs = sorted(set(deliveries))
     for first in range(0, len(pairs), ROWS):
         _confirm(db, pairs[first : first + ROWS], bearer, now)
@@ -580,7 +597,8 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
             wanted.add(item)
         if sender is not None and sequence is not None:
             digest = digest_of(replace(stored_entry(body), sequence=sequence))
-            # What its kit was told before, as may be, is paid for no more.
+            # A restored item is not paid for again, because its kit may have got the receipt
+            # before.
             worth = int(urgent and is_first)
             owed.append((sender, sequence, members[by], now, worth, "waiting", digest))
             senders.add(sender)
@@ -596,8 +614,9 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
 
 
 def note_rung(db: Db, item: int, member: int, rung: Rung, text: str, now: float) -> bool:
-    """Write down how far an item has come with a member, and owe its kit that word; return whether
-    it is news. `member` 0 is somebody who is none."""
+    """Store the stage that an item has reached with a member, and owe its kit a receipt. Return
+    True if the stage is new. Member 0 stands for someone who is not a member.
+    """
     news = db.execute(
         "INSERT INTO reached (item, member, rung, text, at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING RETURNING item",
@@ -617,17 +636,18 @@ def note_rung(db: Db, item: int, member: int, rung: Rung, text: str, now: float)
 
 
 AT_ONCE = 100
-"""Rows that end or go in one transaction: nobody else writes meanwhile."""
+"""Rows that end or are deleted in one transaction, during which no one else can write."""
 
 
 def expire(db: Db, now: float) -> int:
-    """End some of what outlived its time before it left; how many deliveries that were. More may
-    be there while it is not 0."""
+    """Expire some deliveries whose time has passed before they left, and return their number. Call
+    it again while it is not 0.
+    """
     return len(
         db.execute(
-            # Its state is asked again of the row itself: another process may hear meanwhile that
-            # the kit has it (PostgreSQL 13.2.1: a row that was changed is judged by the outer
-            # condition alone).
+            # Check the state again in the outer condition: another process may confirm the delivery
+            # meanwhile. PostgreSQL rechecks only the outer condition on a row that was changed
+            # (PostgreSQL manual, 13.2.1).
             "UPDATE delivery SET state = 'expired', ended = ?, reason = 'expired'"
             " WHERE state IN ('waiting', 'packed') AND (item, device) IN (SELECT item, device"
             " FROM delivery WHERE state IN ('waiting', 'packed') AND expires <= ?"
@@ -638,14 +658,16 @@ def expire(db: Db, now: float) -> int:
 
 
 def next_expiry(db: Db) -> float:
-    """Return when `expire` finds something."""
+    """Return the Unix time when `expire` will find something."""
     sql = "SELECT min(expires) FROM delivery WHERE state IN ('waiting', 'packed')"
     return earliest(db, sql)
 
 
 def forget(db: Db, *, before: float, now: float) -> int:
-    """Drop some items that came before then, are on their way to nobody, and are of no SOS that
-    was closed since or is not; how many those were. More may be there while it is not 0."""
+    """Delete some items older than `before` and return their number. Call it again while it is not
+    0. An item stays while a delivery waits, or while its SOS is open or was closed after
+    `before`.
+    """
     return len(
         db.execute(
             "DELETE FROM item WHERE id IN (SELECT id FROM item WHERE accepted < ?"
@@ -666,14 +688,14 @@ _REMEMBERED = {
     "slice": f"device, {DOUBTED}, sequence, count, position",
     "arrived": f"device, {DOUBTED}, sequence, digest",
 }
-"""Tables with what items are recognised and answered by, and the columns of their keys."""
+"""Tables that recognise and answer repeated items, with the columns of their keys."""
 
 
 def forget_remembered(db: Db, *, before: float) -> int:
-    """Drop some of that; how much. More may be there while it is not 0."""
+    """Delete some rows of `_REMEMBERED` and return their number."""
     dropped = 0
     for table, key in _REMEMBERED.items():
-        # Who recorded an SOS may play it back after years.
+        # Keep SOS, because an attacker can replay a recorded SOS years later.
         which = " AND sos = 0" if table == "arrived" else ""
         dropped += len(
             db.execute(

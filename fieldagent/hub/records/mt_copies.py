@@ -1,15 +1,15 @@
-"""MT messages that an operator has taken, kept until their kit has confirmed what is in them.
+"""MT messages that an operator has accepted, kept until their kit has confirmed the content.
 
-| what shows that one was lost | when it goes again |
+| sign that a message was lost | when its content is sent again |
 |---|---|
-| its kit says that it could not read a message of that size and guard | at once |
-| its kit confirms a later one and not this | after ten minutes: its receipt may be late |
-| an imt modem has it, its kit says something half an hour later, and not this | at once |
+| its kit reports an unreadable message of that size and guard | at once |
+| its kit confirms a later message but not this one | after ten minutes: its receipt may be late |
+| an imt modem has it, its kit sends something half an hour later, but no receipt | at once |
 
-What an imt modem has the operator tells; its kit's receipts always find room, where those of others
-ride when they cost nothing. Fragments are not in it: their kit asks for those itself. What goes
-again is packed anew, with what else is due, for the credits of its day; each item and each word
-three times at the most.
+The operator reports when an imt modem has a message. Receipts of such a kit always have space,
+while receipts of other kits are sent only when they cost nothing. Fragments are not included,
+because their kit asks for them itself. Repeated content is packed again with all that is due, for
+the credits of its day. Each item and each incident update is repeated at most three times.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Unreadable
 
 KEPT = 10 * 86_400.0
-"""Seconds for which a copy is kept: twice as long as a gateway keeps the message."""
+"""Seconds for which a copy is kept, twice as long as a gateway keeps the message."""
 AGAIN_MAX = 3
-"""How often an item, or a word to a kit, goes again."""
+"""Largest number of repeats of an item or of an incident update."""
 LATE = 600.0
-"""Seconds by which an operator may bring one MO message later than one that was sent after it."""
+"""Seconds by which an operator may deliver an MO message later than one that was sent after it."""
 CROSSING = 1800.0
-"""Seconds before which an MO message may have been made that came after the modem had the MT."""
+"""Seconds by which an MO message may be older than the modem's reception of an MT message, although
+it arrived after that."""
 GOES_AGAIN = "its kit has not confirmed it: it goes again"
 
 
 class MtCopy(NamedTuple):
-    """One that was taken by the operator."""
+    """A message that the operator has accepted."""
 
     id: int
     size: int
@@ -54,7 +55,9 @@ def keep(
     operator_id: str,
     now: float,
 ) -> None:
-    """Keep what an operator has taken. `pieces` are item, position and count of fragments."""
+    """Keep a message that an operator has accepted. `pieces`: item, position and count of its
+    fragments.
+    """
     db.execute("DELETE FROM mt_copy WHERE at < ?", now - KEPT)
     items = [item for item, _, count in pieces if count == 1]
     if not items and not receipts:
@@ -69,12 +72,12 @@ def keep(
 
 
 def guard_of(body: bytes, modem: str) -> int:
-    """Return the 16 bits by which a modem of this kind checks a message that it hands over."""
+    """Return the 16-bit checksum by which a modem of this kind checks a message it hands over."""
     return binascii.crc_hqx(body, 0) if modem == "imt" else sum(body) & 0xFFFF
 
 
 def note_arrived(db: Db, operator_id: str, now: float) -> None:
-    """Note that the operator says that the modem has it."""
+    """Note the operator's report that the modem has the message."""
     db.execute(
         "UPDATE mt_copy SET arrived = ? WHERE operator_id = ? AND arrived IS NULL",
         *(now, operator_id),
@@ -82,7 +85,7 @@ def note_arrived(db: Db, operator_id: str, now: float) -> None:
 
 
 def send_unreadable_again(db: Db, device: int, said: Unreadable, now: float) -> bool:
-    """Send again what a kit could not read; False where nothing is known that it can be."""
+    """Send the content of an unreadable message again. Return False if no kept message matches."""
     there = _unconfirmed(db, device)
     ranked = [
         [each for each in there if (each.size, each.guard) == (said.size, said.guard)],
@@ -98,12 +101,14 @@ def send_unreadable_again(db: Db, device: int, said: Unreadable, now: float) -> 
 
 
 def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> int:
-    """Note that a message came from the kit over satellite, in which it confirmed these items, none
-    of them an SOS, which overtakes others. Return how many messages go again."""
+    """Note a message from the kit over satellite that confirmed these items. Return the number of
+    messages to repeat. The items must not include an SOS, because an SOS overtakes other items.
+    """
     copies = _of(db, device)
     passed = [at for at, each in enumerate(copies) if not set(confirmed).isdisjoint(each.items)]
     before = copies[: max(passed, default=0)]
-    # Words to a kit are confirmed by nothing: those that a later message passed have arrived.
+    # Kits do not confirm incident updates. An update counts as received if a later message was
+    # confirmed.
     over = {each.id for each in before if not each.items}
     waiting = {each.id for each in _unconfirmed(db, device)} - over
     again = [each for each in before if each.id in waiting]
@@ -119,8 +124,9 @@ def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> i
 
 
 def send_words_by_link(db: Db, device: int) -> None:
-    """Let what people said to a device, and its modem may not have yet, under a roof or behind a
-    ridge, go by the link as well that it has. A kit knows what it was told before."""
+    """Send incident updates also over the device's link, because its modem may lack a view of the
+    sky. A kit ignores updates that it has already.
+    """
     copies = [each for each in _of(db, device) if each.receipts]
     for each in copies:
         for receipt in each.receipts:
@@ -150,7 +156,7 @@ def _lost_by_a_modem_without_a_copy(
 
 
 def _of(db: Db, device: int) -> list[MtCopy]:
-    """Return those of a device, in the order in which the operator took them."""
+    """Return the copies of a device, in the order in which the operator accepted them."""
     rows = db.execute(
         "SELECT id, size, guard, items, receipts, arrived FROM mt_copy WHERE device = ?"
         " ORDER BY at, id",
@@ -163,7 +169,7 @@ def _of(db: Db, device: int) -> list[MtCopy]:
 
 
 def _unconfirmed(db: Db, device: int) -> list[MtCopy]:
-    """Return those of which something has not been confirmed; words to a kit never are."""
+    """Return the copies with unconfirmed content. Incident updates are never confirmed."""
     sent = {
         item
         for (item,) in db.execute(
@@ -178,7 +184,7 @@ def _unconfirmed(db: Db, device: int) -> list[MtCopy]:
 
 
 def _again(db: Db, device: int, copy: MtCopy, at: float, now: float) -> None:
-    """What is in it waits once more, until that time at the least."""
+    """Let the content of a copy wait again, at least until `at`."""
     for item in copy.items:
         db.execute(
             "UPDATE delivery SET state = 'waiting', satellite_from = ?, not_before = 0,"

@@ -1,8 +1,8 @@
-"""The numbers that items have on their way to devices: each is given once.
+"""Numbers of items on their way to devices, each used only once.
 
-A database that was restored from a copy would give again those that it gave after the copy was
-made. A confirmation bears its item's digest and so ends no other item; the numbers are kept apart
-as well, so that a log tells them apart.
+A database restored from a copy would reuse the numbers that it used after the copy was made. A
+confirmation contains the digest of its item, so it cannot end another item. The numbers are kept
+apart as well, so that logs are unambiguous.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from fieldagent.hub.store.contract import Db
 log = logging.getLogger(__name__)
 
 JUMP = 10_000
-"""Numbers that are left out: more than a device gets between two backups, and in 3 bytes still."""
+"""Numbers to skip: more than a device gets between two backups, and still within 3 bytes."""
 
 ONCE_IN = 3600.0
 """Seconds."""
 
 
 def leave_out(db: Db, now: float) -> int:
-    """Leave numbers out, as the database was restored: no device gets a number that may have been
-    given since the copy, each hears names anew, and is asked for what it still has; how many
-    devices there are."""
+    """Skip numbers after a restore and return the number of devices.
+
+    No device then gets a number that may have been used since the copy. Each device gets its
+    introductions again, and is asked for the items that it still has.
+    """
     devices = db.execute("UPDATE device SET next_sequence = next_sequence + ? RETURNING id", JUMP)
     db.execute("DELETE FROM introduced")
     rebuild.begin(db, now)
@@ -34,16 +36,18 @@ def leave_out(db: Db, now: float) -> int:
 
 
 def leave_out_once(db: Db, now: float) -> int:
-    """Do as `leave_out` does, once an hour, whatever devices say; 0 where that was done."""
+    """Like `leave_out`, but at most once per hour, whatever devices send. Return 0 if it was done
+    before.
+    """
     if db.execute("SELECT 1 FROM audit WHERE action = 'restored' AND at > ?", now - ONCE_IN):
         return 0
     return leave_out(db, now)
 
 
 def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
-    """Suspect a restored database: a device that has proved who it is confirms what the hub never
-    sent under this number. Whether that shows a restored database; it does so once an hour,
-    whatever devices say."""
+    """Check if the database was restored: an authenticated device confirms an item that the hub
+    never sent under this number. Return True if numbers were skipped, at most once per hour.
+    """
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if not following - JUMP <= sequence < following + JUMP:
         return False

@@ -1,7 +1,8 @@
-"""What the hub knows of modems and messages from their operator: implements `contract.Book`.
+"""Records of an operator's modems and messages; implements `contract.Book`.
 
-Which kind of modem an IMEI has and how the operator calls it; which messages it has brought; up to
-when what it kept for us was fetched; and how far what was handed over has come.
+They contain the kind of modem of an IMEI and the operator's name for it, the messages that the
+operator has delivered, the time up to which its stored messages were fetched, and the progress of
+messages handed over.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from fieldagent.hub.store.contract import Db, Store, insert
 log = logging.getLogger(__name__)
 
 KEPT = 30 * 86_400.0
-"""Seconds for which a message that was brought is known: operators bring again for half a day."""
+"""Seconds for which a delivered message is remembered. Operators repeat a delivery for half a day.
+"""
 WATCHED = 5 * 86_400.0
-"""Seconds for which a message that was handed over is asked about."""
+"""Seconds for which the hub asks about a message that was handed over."""
 
 
 class OperatorBook:
-    """One operator's pages."""
+    """Records of one operator."""
 
     def __init__(self, store: Store, operator: str, clock: Callable[[], float]) -> None:
         self._store = store
@@ -30,7 +32,7 @@ class OperatorBook:
         self._clock = clock
 
     async def learn(self, imei: str, kind: str, address: str) -> None:
-        """Note which kind of modem has this IMEI, and what the operator calls it."""
+        """Store the kind of the modem with this IMEI, and the operator's name for it."""
 
         def known(db: Db) -> bool:
             rows = db.execute("SELECT modem, thing FROM device WHERE imei = ?", imei)
@@ -45,14 +47,14 @@ class OperatorBook:
         )
 
     async def imei_of(self, address: str) -> str | None:
-        """Return the IMEI of the modem that the operator calls so."""
+        """Return the IMEI of the modem with this name at the operator; None if it is unknown."""
         rows = await self._store.read(
             lambda db: db.execute("SELECT imei FROM device WHERE thing = ?", address)
         )
         return str(rows[0][0]) if rows and rows[0][0] else None
 
     async def has(self, id_: str) -> bool:
-        """Return whether this message was brought, and taken in, before."""
+        """Return True if this message was delivered and accepted before."""
         return bool(
             await self._store.read(
                 lambda db: db.execute(
@@ -63,7 +65,7 @@ class OperatorBook:
         )
 
     async def note(self, id_: str) -> None:
-        """Note that it was taken in."""
+        """Note that the message was accepted."""
         now = self._clock()
 
         def store(db: Db) -> None:
@@ -77,7 +79,9 @@ class OperatorBook:
         await self._store.commit(store)
 
     async def fetched(self) -> float | None:
-        """Return up to which Unix time what the operator kept was fetched; None: never."""
+        """Return the Unix time up to which the operator's stored messages were fetched; None if
+        never.
+        """
         rows = await self._store.read(
             lambda db: db.execute(
                 "SELECT until FROM operator_fetched WHERE operator = ?", self._operator
@@ -86,7 +90,7 @@ class OperatorBook:
         return float(rows[0][0]) if rows else None
 
     async def note_fetched(self, until: float) -> None:
-        """Note up to when it was."""
+        """Note the time up to which they were fetched."""
         await self._store.commit(
             lambda db: db.execute(
                 "INSERT INTO operator_fetched (operator, until) VALUES (?, ?)"
@@ -96,7 +100,7 @@ class OperatorBook:
         )
 
     async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
-        """Note what is left of each plan; less than `below` of one raises an alarm, once."""
+        """Store the remaining amount of each plan. If one is under `below`, raise an alarm once."""
         now, operator = self._clock(), self._operator
 
         def store(db: Db) -> list[str]:
@@ -110,7 +114,9 @@ class OperatorBook:
             log.warning("%s", line)
 
     async def under_way(self) -> list[HandedOver]:
-        """Return what was handed over and is not known to be in the modem, oldest first."""
+        """Return the messages that were handed over and are not known to be in the modem, oldest
+        first.
+        """
         rows = await self._store.read(
             lambda db: db.execute(
                 "SELECT id, state FROM handed_over WHERE operator = ? AND ended = 0"
@@ -121,7 +127,7 @@ class OperatorBook:
         return [HandedOver(*row) for row in rows]
 
     async def note_state(self, id_: str, state: str, *, ended: bool) -> None:
-        """Note how far the operator says that it has come: at the most into the modem."""
+        """Store the state that the operator reports. The last possible state is "in the modem"."""
         now = self._clock()
 
         def store(db: Db) -> None:
@@ -136,7 +142,7 @@ class OperatorBook:
 
 
 def note_handed_over(db: Db, operator: str, id_: str, device: int, now: float) -> None:
-    """Note that the operator has taken a message, and calls it so."""
+    """Note that the operator has accepted a message under this id."""
     db.execute("DELETE FROM handed_over WHERE at < ?", now - KEPT)
     db.execute(
         "INSERT INTO handed_over (operator, id, device, at, state, ended)"

@@ -1,7 +1,7 @@
-"""Why MT messages wait: told to whoever looks, and an alarm where people must act for all of them.
+"""Reasons why MT messages wait, and an alarm if people must act on an operator's account.
 
-A message's own row has what its last call failed on. Of trouble with an operator's account there is
-one alarm for each workspace, until a call shows that it is over.
+Each message's row contains the cause of its last failure. Trouble with an account raises one alarm
+in each workspace, until a call succeeds.
 """
 
 from __future__ import annotations
@@ -17,38 +17,40 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import SOS_PRIORITY, Message
 
 ALARM = "operator"
-"""The kind of such an alarm, among the SOS."""
+"""Kind of such an alarm among the SOS."""
 
 WHY = (
     "CASE WHEN delivery.reason <> '' OR delivery.state <> 'packed' THEN delivery.reason ELSE"
     " coalesce((SELECT m.reason FROM mobile_terminated m WHERE m.device = delivery.device"
     f" AND m.trouble NOT IN ('', '{Scope.MESSAGE}') ORDER BY m.urgent DESC, m.id LIMIT 1), '') END"
 )
-"""SQL: the reason of a delivery; one behind a message that fails waits for what that waits for."""
+"""SQL: the reason of a delivery. A delivery behind a failed message has that message's reason."""
 
 OF_DEVICE = (
     "(SELECT m.reason FROM mobile_terminated m WHERE m.device = device.id AND m.trouble <> ''"
     " ORDER BY m.urgent DESC, m.id LIMIT 1)"
 )
-"""SQL: why messages to a device wait; null where none has failed."""
+"""SQL: the reason why messages to a device wait; null if none has failed."""
 
 
 def note_account(db: Db, operator: str, device: int, reason: str, now: float) -> str:
-    """Note that a call for this device failed on the account: raise its workspace's alarm, once;
-    return what to log, or nothing."""
+    """Note that a call for this device failed because of the account, and raise the alarm of its
+    workspace once. Return a log line, or an empty string.
+    """
     ((name,),) = db.execute("SELECT name FROM device WHERE id = ?", device)
     text = f"Nothing goes to kits over satellite: {reason}. Messages to {name} wait"
     return _raise_once(db, operator, device, text, now)
 
 
 def note_account_works(db: Db, operator: str, now: float) -> None:
-    """Note that the account is in order: the operator has judged a message, or taken it."""
+    """Note that the account works: the operator has judged or accepted a message."""
     _note_over(db, operator, "the operator takes messages again", now)
 
 
 def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) -> list[str]:
-    """Note that little is left of these plans of the account: raise the alarm of each workspace
-    that has a device there, once, until enough is left of all; return what to log."""
+    """Note that little is left of these plans of the account. Raise an alarm in each workspace with
+    a device there, once, until all plans have enough again. Return the log lines.
+    """
     trouble = f"{operator} balance"
     if not short:
         _note_over(db, trouble, "enough is left of each plan again", now)
@@ -89,7 +91,7 @@ def _note_over(db: Db, trouble: str, words: str, now: float) -> None:
 
 
 def call_again(db: Db, device: int) -> int:
-    """Let whatever waits for this device be called in at once; return how many messages."""
+    """Retry all waiting messages of a device at once, and return their number."""
     rows = db.execute(
         "UPDATE mobile_terminated SET not_before = 0 WHERE device = ? RETURNING id", device
     )
@@ -98,13 +100,14 @@ def call_again(db: Db, device: int) -> int:
 
 
 def call_again_after_start(db: Db) -> None:
-    """Let calls be made again that were put off: settings may be other ones than before."""
+    """Retry delayed calls after a start, because the settings may have changed."""
     db.execute("UPDATE mobile_terminated SET not_before = 0 WHERE trouble <> ''")
 
 
 def figures(db: Db) -> Counter[tuple[str, str, str]]:
-    """Return how many messages wait, by operator, scope and code. Codes that an operator may answer
-    are there before it does: a graph shows no rise in what was not there."""
+    """Return the number of waiting messages by operator, scope and code. It includes known codes
+    with 0, because a graph shows no rise of a series that did not exist.
+    """
     counts = Counter(dict.fromkeys(_KNOWN, 0))
     for operator, scope, code, count in db.execute(
         "SELECT operator, trouble, code, count(*) FROM mobile_terminated"
@@ -122,5 +125,5 @@ _KNOWN = [
 
 
 def balances(db: Db) -> list[tuple[str, str, float]]:
-    """Return what is left of each plan of each operator that was asked."""
+    """Return the remaining amount of each plan of each operator."""
     return list(db.execute("SELECT operator, plan, remaining FROM operator_balance ORDER BY 1, 2"))

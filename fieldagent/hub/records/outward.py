@@ -1,4 +1,4 @@
-"""Items for an address, of e-mail or a telephone, which the hub hands over to a service."""
+"""Items for an e-mail address or a telephone number, which the hub hands over to a service."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NEWS = "outward"
-"""Announced where there is something new."""
+"""Topic that is announced when there is a new item."""
 CLAIM = 120.0
-"""Seconds after which one that nobody has settled is handed over again."""
+"""Seconds after which an unsettled item is handed over again."""
 PER_DAY = 50
-"""Items of one device: each mail and SMS is paid for by whoever runs the hub."""
+"""Items of one device per day, because the operator of the hub pays for each mail and SMS."""
 TOO_MANY = f"{PER_DAY} messages to addresses a day are spent"
 
 
 class Outward(NamedTuple):
-    """One that this process may hand over now."""
+    """An item that this process may hand over now."""
 
     id: int
     item: int
     address: str
     text: str
-    """What its writer is told of an answer to the item; empty where the item itself goes."""
+    """Reply to the person who answered the item. Empty if the item itself is sent."""
     message_id: str
     attempts: int
     claimed_until: float
 
 
 def enter(db: Db, item: int, address: str, now: float) -> str:
-    """Enter it, and return why it goes to nobody instead, or nothing."""
+    """Enter an item. Return the reason why it is not sent, or an empty string."""
     ((today,),) = db.execute(
         "SELECT count(*) FROM outward JOIN item ON item.id = item WHERE accepted > ?"
         " AND outward.text = ''"
@@ -48,7 +48,7 @@ def enter(db: Db, item: int, address: str, now: float) -> str:
 
 
 def tell(db: Db, item: int, address: str, text: str, now: float) -> None:
-    """Enter what whoever answered an item is told of their answer."""
+    """Enter a reply to the person who answered an item."""
     db.execute(
         "INSERT INTO outward (item, address, text, message_id, state, not_before)"
         " VALUES (?, ?, ?, ?, 'waiting', ?)",
@@ -58,7 +58,7 @@ def tell(db: Db, item: int, address: str, text: str, now: float) -> None:
 
 
 def next_due(db: Db) -> float:
-    """Return when `claim` finds something."""
+    """Return the Unix time when `claim` will find something."""
     return earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
@@ -67,7 +67,7 @@ def next_due(db: Db) -> float:
 
 
 def claim(db: Db, now: float, limit: int) -> list[Outward]:
-    """Return what is due, for this process alone."""
+    """Return the due items, claimed for this process."""
     rows = db.execute(
         "SELECT id, item, address, text, message_id, attempts FROM outward WHERE state = 'waiting'"
         f" AND not_before <= ? AND claimed_until <= ? ORDER BY not_before, id LIMIT ?"
@@ -84,7 +84,7 @@ def claim(db: Db, now: float, limit: int) -> list[Outward]:
 
 
 def give_back(db: Db, those: Sequence[Outward]) -> None:
-    """End the claim of what is not handed over now."""
+    """Release the claims of items that are not handed over now."""
     for each in those:
         db.execute(
             "UPDATE outward SET claimed_until = 0 WHERE id = ? AND state = 'waiting'"
@@ -94,24 +94,24 @@ def give_back(db: Db, those: Sequence[Outward]) -> None:
 
 
 def taken(db: Db, each: Outward, service: str, now: float) -> None:
-    """Note that a service has it: whether a person does is not known by that."""
+    """Note that a service has accepted the item. That does not mean that a person has it."""
     if _settle(db, each, "handed over", now) and not each.text:
         ledger.note_rung(db, each.item, THE_HUB, Rung.HANDED_OVER, service, now)
 
 
 def again(db: Db, each: Outward, at: float) -> None:
-    """Let it wait until `at`, in Unix time, and be tried again."""
+    """Retry at `at`, in Unix time."""
     _settle(db, each, "waiting", at)
 
 
 def given_up(db: Db, each: Outward, why: str, now: float) -> None:
-    """Note that it is tried no more, and why: its item's ladder tells."""
+    """Note that the hub has given up, and why. The item's delivery status shows the reason."""
     if _settle(db, each, "failed", now) and not each.text:
         ledger.note_rung(db, each.item, THE_HUB, Rung.NOBODY, why, now)
 
 
 def _settle(db: Db, each: Outward, state: str, not_before: float) -> bool:
-    """Where the claim has run out meanwhile, another's word counts."""
+    """Settle an item. Return False if its claim has expired, so that another process has it."""
     return bool(
         db.execute(
             "UPDATE outward SET state = ?, attempts = ?, not_before = ?, claimed_until = 0"

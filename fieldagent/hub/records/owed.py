@@ -1,7 +1,7 @@
-"""What kits are owed by the hub: receipts for what they sent, and what people say of an SOS.
+"""Receipts and incident updates that the hub owes to kits.
 
-They are rows of `receipt`, and go by whatever bearer a kit is reached by first. What was lost goes
-again, ever more rarely.
+They are rows of `receipt`, and use the bearer that reaches the kit first. Lost rows are sent again,
+less and less often.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from fieldagent.package.package import Said
 from fieldagent.package.reach import Rung
 
 THE_HUB = 0
-"""Stands where a member does: the hub itself, and what is behind it."""
+"""Placeholder for a member: the hub itself, and services behind it."""
 
 RECEIPT = ("device", "sequence", "member", "at", "urgent", "state", "digest")
-"""Columns."""
+"""Columns of a receipt."""
 
 
 def announce_mail(db: Db, device: int) -> None:
-    """Wake who sends to a device over its IP link, once this is committed."""
+    """Wake the task that sends to a device over its IP link, after the commit."""
     db.announce(mail_topic(device))
 
 
 def mail_topic(device: int) -> str:
-    """Return what is announced when something may wait for a device."""
+    """Return the topic that is announced when something may wait for a device."""
     return f"device {device}"
 
 
@@ -40,7 +40,7 @@ def owe_receipt(
     rung: Rung = Rung.STORED,
     text: str = "",
 ) -> None:
-    """Owe a receipt. An urgent one is worth a satellite message of its own."""
+    """Owe a receipt. An urgent receipt is worth a satellite message of its own."""
     row = (
         device,
         sequence,
@@ -57,16 +57,17 @@ def owe_receipt(
 
 
 WORD_MAX, NAME_MAX = 120, 40
-"""Characters of a word's text on its way to a kit, and of who says it."""
+"""Characters of an update's text on its way to a kit, and of its author's name."""
 WORD_BYTES, NAME_BYTES = 160, 60
-"""The same in UTF-8, in which a letter takes up to four bytes: so they fit one satellite message,
-with the rest of the word, its proof and its tag."""
+"""The same limits in UTF-8 bytes, of which a letter takes up to four. So text and name fit one
+satellite message with the rest of the update, its proof and its tag."""
 
 
 def owe_word(db: Db, incident: sos.Sos, says: Said, by: str, text: str, now: float) -> None:
-    """Owe a word: the kit of an incident is to be told what a person here says of it; so are the
-    neighbours that brought it, as it may have no other way, and, where that costs nothing, all that
-    ring."""
+    """Owe an incident update: the kit of an incident gets a person's text about it. Neighbours that
+    relayed the incident get it too, because the kit may have no other route. All other kits that
+    ring get it over free bearers.
+    """
     if incident.number is None:
         return
     urgent = dict.fromkeys([incident.device, *sos.carriers(db, incident.id)], 1)
@@ -95,13 +96,14 @@ _WORD = (*RECEIPT, "says", "by_name", "text", "about")
 
 
 def _about(incident: sos.Sos, device: int) -> int:
-    """Of its own a kit needs no telling whose it is."""
+    """Return the device of the incident; 0 for that device itself, which needs no id."""
     return 0 if device == incident.device else incident.device
 
 
 def note_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
-    """Note that a neighbour's device has brought something of an incident: what was said of that
-    before, it is to bring down."""
+    """Note that a neighbour's device has relayed something of an incident. It then gets the earlier
+    updates of that incident to relay.
+    """
     if not sos.add_carrier(db, incident.id, device):
         return
     db.execute(
@@ -115,12 +117,12 @@ def note_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
 
 
 def cut_word(text: str) -> str:
-    """Return as much of a text as goes with a word."""
+    """Return the text, cut to the limits of an update."""
     return _cut(text, WORD_MAX, WORD_BYTES)
 
 
 def _cut(text: str, letters: int, size: int) -> str:
-    """Return as much of it as so many letters and bytes are, with a mark where some is left out."""
+    """Return the text cut to so many letters and bytes, with an ellipsis if something was cut."""
     if len(text) <= letters and len(text.encode()) <= size:
         return text
     mark = "…"
@@ -129,18 +131,19 @@ def _cut(text: str, letters: int, size: int) -> str:
 
 
 def announce_answer(db: Db, device: int) -> None:
-    """Wake who sends to a device over IP and by satellite, once this is committed."""
+    """Wake the tasks that send to a device over IP and over satellite, after the commit."""
     announce_mail(db, device)
     db.announce("satellite")
 
 
 ANSWERED_AGAIN = 120.0
-"""Seconds: a repeat that left earlier has met the answer on its way."""
+"""Seconds. A repeat that was sent earlier has crossed the answer on its way."""
 
 
 def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) -> None:
-    """Answer again: an SOS comes once more that was answered: the answer was lost, and goes again.
-    Ever more rarely: who plays back a recording must not run up costs."""
+    """Answer again, because an answered SOS was repeated: the answer was lost. Answers become less
+    and less frequent, so that a replayed recording does not cause costs.
+    """
     again = db.execute(
         "UPDATE receipt SET state = 'waiting' WHERE device = ? AND sequence = ? AND digest = ?"
         " AND urgent = 1 AND state = 'sent' AND sent <= ? AND ? - sent >= sent - at RETURNING id",
@@ -155,8 +158,9 @@ def answer_again(db: Db, device: int, sequence: int, digest: bytes, now: float) 
 
 
 def say_again(db: Db, incident: sos.Sos, now: float) -> None:
-    """Say again what became of an SOS: its kit takes it for open, and a person has it, or has
-    closed it: that word was lost, and goes again, ever more rarely, by whoever it was to go by."""
+    """Send the result of an SOS again, because its kit still considers it open: the update was
+    lost. Repeats become less and less frequent, and use all carriers of the incident.
+    """
     again = db.execute(
         "UPDATE receipt SET state = 'waiting' WHERE sequence = ? AND says <> ''"
         " AND device IN (SELECT ? UNION SELECT device FROM sos_carrier WHERE sos = ?)"

@@ -1,4 +1,4 @@
-"""How long what was for a kit took to get to its disk."""
+"""Times that past items took to a kit's disk."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from fieldagent.package.forecast import PastLeg
 
 
 def past_deliveries(db: Db, device: int, limit: int) -> list[PastLeg]:
-    """Return how the newest items for that device went, the newest first: not an SOS, which goes
-    before them all."""
+    """Return the delivery times of the newest items for a device, newest first. SOS are left out,
+    because they overtake other items.
+    """
     rows = db.execute(
         "SELECT item.accepted, delivery.ended, delivery.state FROM delivery"
         " JOIN item ON item.id = delivery.item WHERE delivery.device = ? AND item.sos = 0"

@@ -1,8 +1,8 @@
-"""Quiet hours: between two local times the hub's own alarms wait until the morning.
+"""Quiet hours: between two local times, the hub's own alarms wait until the hours end.
 
-An SOS never waits, and neither does who is overdue. What waits is told in one message for each
-contact. A contact's own quiet hours count before those of its workspace. Webhooks, the desk and the
-log have everything at once.
+SOS and overdue check-ins never wait. A contact gets all waiting alarms in one message. A contact's
+own quiet hours take precedence over those of its workspace. Webhooks, the desk and the log get
+everything at once.
 """
 
 from __future__ import annotations
@@ -19,36 +19,39 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 NEVER = "none"
-"""Of a contact: no quiet hours, whatever its workspace has. Nothing at all: as that."""
+"""Value for a contact without quiet hours. An empty value means the workspace's hours."""
 AT_ONCE = ("sos", "overdue")
-"""The kinds of incidents that never wait."""
+"""Kinds of incidents that never wait."""
 HOURS = re.compile(
     r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9]) ([A-Za-z][\w+/-]{0,63})",
     re.ASCII,
 )
-"""How they are written."""
+"""Written form of quiet hours."""
 
 
 class WrongHours(ValueError):
-    """The text says what is wrong, and what to do."""
+    """Invalid quiet hours. The text contains the error and the fix."""
 
 
 class QuietHours(NamedTuple):
-    """From one minute of the local day to another, over midnight where that is earlier."""
+    """Quiet hours from one minute of the local day to another. They span midnight if the end is
+    earlier.
+    """
 
     begins: int
     ends: int
     zone: ZoneInfo
 
     def end(self, now: float) -> float | None:
-        """Return when those that hold now end (Unix time); None where none do."""
+        """Return the Unix time when the current quiet hours end; None if there are none now."""
         if not self._hold(now):
             return None
         local = datetime.fromtimestamp(now, self.zone)
         hour, minute = divmod(self.ends, 60)
         end = local.replace(hour=hour, minute=minute, second=0, microsecond=0)
-        # As clocks are put back an hour, a time is there twice; as they are put forward, one is not
-        # there, and is told an hour before and an hour behind: those may be among the hours still.
+        # When clocks go back, a local time exists twice. When they go forward, a local time is
+        # missing and maps to an hour before and an hour after it. Either can still be within the
+        # quiet hours.
         ends = (
             (end + timedelta(days=days)).replace(fold=fold).timestamp()
             for days in (0, 1, 2)
@@ -62,7 +65,7 @@ class QuietHours(NamedTuple):
 
 
 def read_hours(text: str) -> QuietHours:
-    """Read `22:00-06:00 Europe/Zurich`. Raises WrongHours."""
+    """Return the quiet hours of a text such as `22:00-06:00 Europe/Zurich`. Raises WrongHours."""
     match = HOURS.fullmatch(text)
     if match is None:
         raise WrongHours(
@@ -86,7 +89,7 @@ def read_hours(text: str) -> QuietHours:
 def set_of_workspace(
     db: Db, workspace: int, hours: str, now: float, *, by: str = ADMINISTRATION
 ) -> None:
-    """Set them for all contacts that have none of their own; empty: there are none."""
+    """Set the quiet hours of a workspace, for all contacts without their own. Empty: none."""
     db.execute("UPDATE workspace SET quiet = ? WHERE id = ?", hours, workspace)
     audit.note(db, workspace, by, "quiet hours", hours or "none", now)
 
@@ -94,22 +97,23 @@ def set_of_workspace(
 def set_of_contact(
     db: Db, workspace: int, contact: int, hours: str, now: float, *, by: str = ADMINISTRATION
 ) -> None:
-    """Set a contact's own; `NEVER`: it is told at once; empty: as its workspace has them."""
+    """Set the quiet hours of a contact. `NEVER`: none. Empty: those of the workspace."""
     db.execute("UPDATE alarm_contact SET quiet = ? WHERE id = ?", hours, contact)
     detail = f"contact {contact}: {hours or 'as the workspace'}"
     audit.note(db, workspace, by, "quiet hours", detail, now)
 
 
 def of_workspace(db: Db, workspace: int) -> str:
-    """Return them; empty where there are none."""
+    """Return the quiet hours of a workspace; empty if there are none."""
     ((hours,),) = db.execute("SELECT quiet FROM workspace WHERE id = ?", workspace)
     return str(hours)
 
 
 def waits_until(own: str, of_all: str, kind: str, at: float) -> float | None:
-    """Return until when a contact is not told at `at` of an incident of that kind; None where it
-    is. `own` and `of_all` are its quiet hours and its workspace's. A zone that this machine does
-    not know holds nothing up."""
+    """Return the Unix time until which a contact is not notified at `at` of an incident of this
+    kind. None if it is notified. `own` and `of_all` are the hours of the contact and of its
+    workspace. A time zone that this machine does not know causes no delay.
+    """
     hours = own or of_all
     if kind in AT_ONCE or hours in ("", NEVER):
         return None

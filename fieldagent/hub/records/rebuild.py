@@ -1,8 +1,8 @@
-"""What a database that was restored from an older copy takes back from kits.
+"""Items that a database restored from an older copy gets back from kits.
 
-Once that is known, each device in use has a row here, `open` until its kit has been asked for all
-that it still has, in one direction and then the other. A page of that is one transaction: after a
-power cut the kit is asked from `place` on.
+After a restore, each device in use has a row here. It is `open` until its kit has been asked for
+all its items, in one direction and then in the other. Each page is one transaction, so after a
+power cut the hub continues at `place`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ class Rebuild(NamedTuple):
     listed: int
     """Items that the kit has."""
     missing: int
-    """Those of them that were missing here, and those of which it has nothing any more."""
+    """Items of those that were missing here. `back`: recovered. `gone`: no longer at the kit
+    either."""
     back: int
     gone: int
     held: bytes
-    """What the kit said as it was found out."""
+    """Items that the kit reported when the loss was detected."""
 
     @property
     def words(self) -> str:
-        """Return for people how many items were missing, and what became of them."""
+        """Return a text for people: the missing items, and how many of them came back."""
         return (
             f"{self.missing} of {counted(self.listed + self.gone, 'item')} were missing here,"
             f" {self.back} came back, {self.gone} its journal no longer has"
@@ -44,7 +45,7 @@ _COLUMNS = "state = 'open', direction, place, listed, missing, back, gone, held"
 
 
 def begin(db: Db, now: float) -> None:
-    """Have each kit asked for all that it has, at once where it is linked."""
+    """Ask each kit for all its items, at once if it is linked."""
     rows = db.execute(
         "INSERT INTO rebuild (device, since, state) SELECT id, ?, 'open' FROM device"
         " WHERE disabled IS NULL AND link_token IS NOT NULL ON CONFLICT (device) DO UPDATE"
@@ -57,7 +58,7 @@ def begin(db: Db, now: float) -> None:
 
 
 def begin_one(db: Db, device: int, held: bytes, now: float) -> None:
-    """Have this kit asked, which has said `held`."""
+    """Ask this kit, which has reported `held`."""
     db.execute(
         "INSERT INTO rebuild (device, since, state, held) VALUES (?, ?, 'open', ?)"
         " ON CONFLICT (device) DO UPDATE SET held = excluded.held, since = CASE rebuild.state"
@@ -69,7 +70,7 @@ def begin_one(db: Db, device: int, held: bytes, now: float) -> None:
 
 
 def of(db: Db, device: int) -> Rebuild | None:
-    """Return how far it is with a kit; None where it was never asked."""
+    """Return the progress with a kit; None if it was never asked."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM rebuild WHERE device = ?", device)
     if not rows:
         return None
@@ -79,7 +80,9 @@ def of(db: Db, device: int) -> Rebuild | None:
 
 
 def note_listed(db: Db, device: int, listed: int, gone: int) -> None:
-    """Note that the kit has told of so many more, and that nothing is there of `gone`."""
+    """Note that the kit has listed `listed` more items, and that `gone` items are lost on both
+    sides.
+    """
     db.execute(
         "UPDATE rebuild SET listed = listed + ?, missing = missing + ?, gone = gone + ?"
         " WHERE device = ? AND state = 'open'",
@@ -88,8 +91,9 @@ def note_listed(db: Db, device: int, listed: int, gone: int) -> None:
 
 
 def note_copies(db: Db, device: int, back: int, gone: int) -> None:
-    """Note how many missing items came back, and how many the kit no longer has; once it is done,
-    nothing changes."""
+    """Note the numbers of missing items that came back, and that the kit no longer has. No effect
+    after the end.
+    """
     db.execute(
         "UPDATE rebuild SET missing = missing + ?, back = back + ?, gone = gone + ?"
         " WHERE device = ? AND state = 'open'",
@@ -98,7 +102,7 @@ def note_copies(db: Db, device: int, back: int, gone: int) -> None:
 
 
 def go_on(db: Db, device: int, direction: Direction, place: int) -> None:
-    """Go on behind this place: all up to this place is here by now."""
+    """Continue after this place, because all items up to it are here."""
     db.execute(
         "UPDATE rebuild SET direction = ?, place = ? WHERE device = ? AND state = 'open'",
         *(direction, place, device),
@@ -107,8 +111,9 @@ def go_on(db: Db, device: int, direction: Direction, place: int) -> None:
 
 
 def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
-    """Finish, as the kit has given all that it has; return what came of it in words, empty where
-    nothing was missing."""
+    """Finish a kit's rebuild. Return the result for people, or an empty string if nothing was
+    missing.
+    """
     db.execute("UPDATE rebuild SET state = 'done', ended = ? WHERE device = ?", now, device)
     progress = of(db, device)
     if progress is None or not progress.missing:
@@ -119,11 +124,13 @@ def finish(db: Db, device: int, workspace: int, name: str, now: float) -> str:
 
 
 SHOWN_FOR = 7 * 86_400.0
-"""Seconds for which people are told of one that is done."""
+"""Seconds for which a finished rebuild is shown to people."""
 
 
 def shown(row: Mapping[str, Any], now: float) -> dict[str, Any] | None:
-    """Return how a device's rebuild stands, of the columns `SHOWN`; None where it is no news."""
+    """Return the state of a device's rebuild from the columns `SHOWN`; None if there is nothing to
+    show.
+    """
     state, missing = row["rebuild state"], row["rebuild missing"]
     if state is None:
         return None
@@ -141,11 +148,11 @@ SHOWN = {
     f"rebuild {column}": f"(SELECT {column} FROM rebuild WHERE rebuild.device = device.id)"
     for column in ("state", "missing", "back", "gone", "ended")
 }
-"""Columns of a `device`, for `shown`."""
+"""Columns of a `device` for `shown`."""
 
 
 def figures(db: Db) -> dict[str, float]:
-    """Return the figures by name, for all kits together."""
+    """Return the metrics by name, summed over all kits."""
     ((waiting, missing, back, gone),) = db.execute(
         "SELECT coalesce(sum(CASE WHEN state = 'open' THEN 1 ELSE 0 END), 0),"
         " coalesce(sum(missing), 0), coalesce(sum(back), 0), coalesce(sum(gone), 0) FROM rebuild"

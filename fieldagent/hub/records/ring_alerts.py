@@ -1,8 +1,9 @@
-"""Modems that are rung again while what the gateway took for them has not been fetched.
+"""Repeated ring alerts for modems that have not fetched their messages from the gateway.
 
-A ring is sent once, when the message comes to the gateway: a modem that was off or without a view
-of the sky then never hears of it. Ringing again is free; the session that follows costs the kit a
-credit, so rings become ever rarer and end. There is one for a modem however many messages wait.
+The gateway sends a ring alert once, when a message arrives. A modem that was off, or had no view of
+the sky, never gets it. A repeated ring alert is free, but the session after it costs the kit a
+credit. So ring alerts become less and less frequent, and end. There is one series per modem, for
+any number of messages.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from fieldagent.hub.store.contract import Db, Store, earliest
 from fieldagent.system.lazy_dataclass import dataclass
 
 PAUSES = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
-"""Seconds before each ring, by how many there were; the last repeats."""
+"""Seconds before each ring alert, by the number of earlier ones. The last value repeats."""
 
 GATEWAY_KEEPS = 5 * 86_400.0
 """Seconds for which the operator's gateway keeps an MT message (SBD Developers Guide)."""
 
 AT_ONCE = 8
-"""Modems rung at one moment."""
+"""Modems rung in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,9 @@ class RingAlert:
 
 
 def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: float) -> None:
-    """Note that the gateway has taken one more for the modem, which makes `waiting`, and has rung
-    it. After `items` have expired nobody needs to be told of them."""
+    """Note that the gateway has accepted one more message and has rung the modem. `waiting` is the
+    new count. The ring alerts end when all `items` have expired.
+    """
     expiries = [
         expires
         for item in items
@@ -57,8 +59,7 @@ def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: flo
 
 
 def note_session(db: Db, device: int, fetched: bool, now: float) -> None:
-    """Note that the modem had a session, in which the gateway gave it a message, or had none for
-    it."""
+    """Note a session of the modem. `fetched` is True if the gateway delivered a message in it."""
     if fetched:
         db.execute(
             "UPDATE ring_alert SET waiting = waiting - 1, rung = 0, due = ? WHERE device = ?",
@@ -73,15 +74,16 @@ def note_session(db: Db, device: int, fetched: bool, now: float) -> None:
 async def note_session_of(
     store: Store, imei: str, *, fetched: bool, clock: Callable[[], float]
 ) -> None:
-    """Implement `operator.NoteSession`. Most sessions are of modems that are not to be rung."""
+    """Implement `operator.NoteSession`. Most sessions are of modems that need no ring alert."""
     whose = "SELECT device FROM ring_alert JOIN device ON device.id = device WHERE imei = ?"
     for (device,) in await store.read(lambda db: db.execute(whose, imei)):
         await store.commit(partial(note_session, device=device, fetched=fetched, now=clock()))
 
 
 def note_confirmed(db: Db, among: str, devices: Sequence[Any], now: float) -> None:
-    """Note that these devices have stored something, maybe over IP: one is rung no more where that
-    was all. `among` stands behind a column."""
+    """Note that these devices have stored something, perhaps over IP. End the ring alerts of
+    devices for which no message waits. `among` is the SQL that follows the column.
+    """
     db.execute(
         f"DELETE FROM ring_alert WHERE device {among} AND NOT EXISTS (SELECT 1 FROM delivery"
         " WHERE delivery.device = ring_alert.device AND state = 'sent'"
@@ -92,7 +94,7 @@ def note_confirmed(db: Db, among: str, devices: Sequence[Any], now: float) -> No
 
 
 def stop(db: Db, device: int) -> None:
-    """Ring a device no more."""
+    """End the ring alerts of a device."""
     db.execute("DELETE FROM ring_alert WHERE device = ?", device)
 
 
@@ -103,18 +105,19 @@ _DUE = (
 
 
 def is_due(db: Db, now: float) -> bool:
-    """Return whether any device is to be rung by now."""
+    """Return True if a ring alert is due."""
     return bool(db.execute(f"SELECT 1{_DUE} LIMIT 1", now, now))
 
 
 def next_due(db: Db) -> float:
-    """Return when `is_due` may come to hold by itself, at the soonest."""
+    """Return the earliest Unix time when `is_due` may become True without a new message."""
     return earliest(db, "SELECT min(due) FROM ring_alert WHERE until > due")
 
 
 def claim(db: Db, now: float) -> list[RingAlert]:
-    """Return the modems that this process is to ring now. The next ring is set before: one that
-    fails, or that we die in, is one that was missed."""
+    """Return the modems that this process must ring now. The next ring alert is scheduled first, so
+    a failed ring, or a crash during it, counts as a missed one.
+    """
     suffix = db.skip_locked("r")
     rows = db.execute(
         "SELECT r.device, device.name, device.imei, device.operator, r.waiting, r.rung"

@@ -1,9 +1,9 @@
-"""Who is on watch at the desk: shifts, who hands over to whom, and that there is nobody.
+"""Shifts at the desk: who is on watch, hand-overs, and an alarm if no one is.
 
-A shift begins when a dispatcher takes the watch. It ends when they say so, at the time that they
-have said, when whom they hand over to has taken it, or when they may answer no SOS any more: until
-then it is theirs. Several may be on watch at one time. Where a workspace has hours in which
-somebody is to be, an alarm is raised once there has been nobody for five minutes of them.
+A shift begins when a dispatcher takes the watch. It ends when the dispatcher ends it, at the
+announced time, when the successor has taken it, or when the dispatcher may no longer answer an SOS.
+Several dispatchers can be on watch at one time. If a workspace has watch hours, an alarm is raised
+after five minutes of them without a dispatcher.
 
 Each function is one operation for `Store.commit`, `read` or `once`. Times are Unix seconds.
 """
@@ -23,20 +23,21 @@ from fieldagent.package.writing import clock_time
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ALARM = "watch"
-"""The kind of such an alarm, among the SOS."""
+"""Kind of such an alarm among the SOS."""
 PATIENCE = 300.0
-"""Seconds for which nobody is on watch before that is an alarm."""
+"""Seconds without a dispatcher on watch before the alarm."""
 LONGEST = 7 * 86_400.0
-"""Seconds of a shift at most: nobody is awake for longer, and a forgotten one must end."""
+"""Longest shift in seconds. A forgotten shift must end."""
 SHOWN = 10
-"""Shifts that have ended, the newest."""
+"""Number of ended shifts to show, the newest."""
 _DAY, _MINUTE = 86_400.0, 60
 _ON = "ended IS NULL AND until > ?"
 
 
 class Hours(NamedTuple):
-    """In which somebody is to be on watch: minutes of a UTC day, over midnight where the end is
-    before the beginning, the whole day where both are one."""
+    """Watch hours in minutes of a UTC day. They span midnight if the end is before the beginning,
+    and cover the whole day if both are equal.
+    """
 
     begins: int
     ends: int
@@ -47,11 +48,11 @@ class Hours(NamedTuple):
         return " to ".join(f"{each // 60:02}:{each % 60:02}" for each in self) + " UTC"
 
     def hold(self, now: float) -> bool:
-        """Return whether now is among them."""
+        """Return True if `now` is within the hours."""
         return among(self.begins, self.ends, now % _DAY / _MINUTE)
 
     def next_change(self, now: float) -> float:
-        """Return when they begin or end next."""
+        """Return the Unix time when the hours begin or end next."""
         if self.begins == self.ends:
             return inf
         today = now - now % _DAY
@@ -64,8 +65,9 @@ class Hours(NamedTuple):
 
 
 def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
-    """Let a dispatcher be on watch for so long, from whoever hands over to them. Who is on watch
-    already is so for that long from now."""
+    """Put a dispatcher on watch for so many seconds, and end the shift of the dispatcher who hands
+    over. A dispatcher who is already on watch stays for that long from now.
+    """
     until = now + min(seconds, LONGEST)
     db.execute(
         f"UPDATE shift SET ended = ? WHERE workspace = ? AND {_ON} AND heir = ?",
@@ -84,8 +86,9 @@ def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> Non
 
 
 def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: float) -> bool:
-    """Let who is on watch ask another dispatcher to take it, with what they must know; return False
-    where they are not."""
+    """Ask another dispatcher to take the watch, with a note for them. Return False if `member` is
+    not on watch.
+    """
     if not db.execute(
         f"UPDATE shift SET heir = ?, note = ? WHERE workspace = ? AND member = ? AND {_ON}"
         " RETURNING id",
@@ -97,7 +100,7 @@ def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: fl
 
 
 def end(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
-    """Let who is on watch end it; return False where they are not."""
+    """End a dispatcher's watch. Return False if they are not on watch."""
     if not db.execute(
         "UPDATE shift SET ended = ?, note = CASE WHEN ? = '' THEN note ELSE ? END"
         f" WHERE workspace = ? AND member = ? AND {_ON} RETURNING id",
@@ -110,7 +113,7 @@ def end(db: Db, workspace: int, member: int, note: str, now: float) -> bool:
 
 
 def end_of(db: Db, member: int, now: float) -> None:
-    """End the watch of somebody who may answer no SOS there any more, if they are on it."""
+    """End the shifts of a member who may no longer answer an SOS there."""
     for (workspace,) in db.execute(
         f"UPDATE shift SET ended = ? WHERE member = ? AND {_ON}"
         f" AND NOT {MAY_ANSWER.format('shift')} RETURNING workspace",
@@ -123,7 +126,7 @@ def end_of(db: Db, member: int, now: float) -> None:
 def set_hours(
     db: Db, workspace: int, hours: Hours | None, now: float, by: str = audit.ADMINISTRATION
 ) -> None:
-    """Set the hours in which somebody is to be on watch; None: nobody has to be."""
+    """Set the watch hours of a workspace; None for no hours."""
     db.execute("DELETE FROM watch_hours WHERE workspace = ?", workspace)
     if hours is not None:
         db.execute(
@@ -135,7 +138,7 @@ def set_hours(
 
 
 def standing(db: Db, workspace: int, now: float) -> dict[str, Any]:
-    """Return who is on watch, the last that were, and the hours."""
+    """Return the current shifts, the last ended shifts, and the watch hours."""
     rows = db.execute(
         "SELECT shift.member, own.name, begun, until, heir, other.name, note FROM shift"
         " JOIN member own ON own.id = shift.member LEFT JOIN member other ON other.id = heir"
@@ -179,13 +182,14 @@ def standing(db: Db, workspace: int, now: float) -> dict[str, Any]:
 
 
 def next_due(db: Db) -> float:
-    """Return when `look` finds something."""
+    """Return the Unix time when `look` will find something."""
     return earliest(db, "SELECT min(due) FROM watch_hours")
 
 
 def look(db: Db, now: float) -> list[str]:
-    """Warn where nobody is on watch and somebody is to be, and raise the alarm where that stays so;
-    what to log."""
+    """Check the watch of each due workspace: warn if no one is on watch, and raise the alarm if
+    that continues. Return the log lines.
+    """
     due = db.execute(
         f"SELECT workspace FROM watch_hours WHERE due <= ? ORDER BY workspace{db.skip_locked()}",
         now,
@@ -200,7 +204,7 @@ def _look_soon(db: Db, workspace: int) -> None:
 
 
 def _settle(db: Db, workspace: int, now: float) -> str:
-    """See how it stands; return what to log."""
+    """Check the watch of a workspace, and return a log line or an empty string."""
     rows = db.execute(
         "SELECT begins, ends, alone, alarm, name FROM watch_hours"
         " JOIN workspace ON workspace.id = workspace WHERE workspace = ?",
@@ -235,7 +239,9 @@ def _settle(db: Db, workspace: int, now: float) -> str:
 
 
 def _raise(db: Db, workspace: int, text: str, now: float) -> int | None:
-    """Raise it about the first kit there, as an alarm is about one; None where there is none."""
+    """Raise the alarm about the workspace's first kit, because an alarm needs a device. Return None
+    if there is no kit.
+    """
     first = db.execute(
         "SELECT id, member FROM device WHERE workspace = ? AND disabled IS NULL ORDER BY id"
         " LIMIT 1",

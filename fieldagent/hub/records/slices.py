@@ -1,4 +1,4 @@
-"""What has come of items that are larger than a message, until they are whole."""
+"""Fragments of items that are larger than a message, stored until the item is complete."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.wire.envelope import Fragment
 
 DOUBTED = "origin"
-"""The column of `slice` and of `arrived` that is 1 where nobody has proved that the device sent it.
-Tables keep the names that 0.1 has: hubs of two versions work on the same ones."""
+"""Column of `slice` and `arrived`: 1 if the sender is not authenticated. Tables keep the names of
+0.1, because hubs of two versions share them."""
 
 Whose: TypeAlias = tuple[int, int, int]
-"""Device, 1 where somebody else brings it whose word is doubted, and its number."""
+"""Device, 1 if an unauthenticated device relays the item (else 0), and the item's number."""
 
 
 def keep(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int, bytes]:
-    """Store one fragment; all that are there of the same item come back."""
+    """Store one fragment, and return all stored fragments of the item by position."""
     db.execute(
         f"INSERT INTO slice (device, {DOUBTED}, sequence, count, position, slice, at)"
         f" VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (device, {DOUBTED}, sequence, count, position)"
@@ -37,8 +37,9 @@ def keep(db: Db, whose: Whose, part: Fragment, now: float) -> dict[int, bytes]:
 
 
 def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
-    """Remove the fragments of an item that was cut into `count`, all but the one at position
-    `but`."""
+    """Delete the fragments of an item that was cut into `count`, except the one at position
+    `but`.
+    """
     db.execute(
         f"DELETE FROM slice WHERE device = ? AND {DOUBTED} = ? AND sequence = ? AND count = ?"
         " AND position <> ?",
@@ -49,5 +50,5 @@ def drop(db: Db, whose: Whose, count: int, *, but: int = -1) -> None:
 
 
 def may_lack(db: Db) -> bool:
-    """Return whether a device may have to be asked for some, now or later."""
+    """Return True if the hub may have to ask a device for fragments, now or later."""
     return bool(db.execute(f"SELECT 1 FROM slice WHERE {DOUBTED} = 0 LIMIT 1"))

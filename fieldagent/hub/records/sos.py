@@ -1,9 +1,10 @@
-"""Incidents: each SOS of a kit from its raising to its end, and the alarm that one is overdue.
+"""Incidents: each SOS of a kit from beginning to end, and overdue alarms.
 
-`open` becomes `seen` and `closed`, or `closed` at once. What its kit sends while it is open joins
-it: the kit names it by a number of its own. It opens again only where the kit says something that
-is no older than its end, or names it as open while the hub does not know it (a restored database).
-Each step is an event of its timeline, and what people say goes to the kit as a word.
+State `open` changes to `seen` and then `closed`, or directly to `closed`. Everything that the kit
+sends while the incident is open joins it, because the kit gives it a number of its own. The
+incident opens again in two cases: the kit sends something that is no older than its end, or names
+it as open while the hub does not know it (a restored database). Each step is an event of its
+timeline. Texts of people go to the kit as incident updates.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fieldagent.package.package import Said
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENTS = "events"
-"""What is announced when something happened to one, or an item came."""
+"""Topic that is announced when something happens to an incident, or an item arrives."""
 NAMED_ALONE = "named by its kit; nothing that it said is here yet"
 
 
@@ -28,15 +29,15 @@ class SosState(StrEnum):
 
 
 class Who(NamedTuple):
-    """A person who does something about one."""
+    """A person who acts on an incident."""
 
     member: int | None
-    """None of a contact, who has no account here."""
+    """None for a contact, who has no account here."""
     name: str
 
 
 class Sos(NamedTuple):
-    """A row; members by their numbers."""
+    """A row of the table; members by their ids."""
 
     id: int
     workspace: int
@@ -49,11 +50,11 @@ class Sos(NamedTuple):
     seen_by: int | None
     closed: float | None
     number: int | None
-    """By which its kit names it; None of an alarm."""
+    """Number that its kit gives it; None for an alarm."""
     seen_as: str
-    """The name of a contact who has it, and is no member."""
+    """Name of the contact who has it and is not a member."""
     asked: int | None
-    """A member whom who has it has asked to take it over."""
+    """Member who has been asked to take it over."""
 
 
 _SOS = (
@@ -71,7 +72,7 @@ def raise_of(
     *,
     kind: str = "sos",
 ) -> int:
-    """Open an alarm about that device, as that it is overdue, by its item; return its id."""
+    """Open an alarm about a device, such as overdue, by its item, and return its id."""
     id_ = _raise(db, workspace, device, item, now, kind=kind, number=None)
     assert id_ is not None, "what has no number is like no other"
     return id_
@@ -80,9 +81,9 @@ def raise_of(
 def raise_numbered(
     db: Db, workspace: int, device: int, number: int, item: int | None, now: float
 ) -> int | None:
-    """Open an incident that its kit names so, by its first item; return its id, and None where
-    another hub has done so at this moment. Without an item its kit has named it before the hub had
-    anything that it said."""
+    """Open an incident with the kit's number, and return its id. None if another process of the hub
+    has just opened it. `item` is None if the kit named the incident before any item arrived.
+    """
     return _raise(db, workspace, device, item, now, kind="sos", number=number)
 
 
@@ -116,16 +117,17 @@ def _raise(
 class Joined(NamedTuple):
     id: int
     rings: bool
-    """It was raised by this, or opened again."""
+    """True if this item raised the incident or opened it again."""
     escalates: bool
-    """It rings, or this is the first that the hub has of one that its kit had named."""
+    """True if it rings, or if this is the first item of an incident that the kit had only named."""
 
 
 def join(
     db: Db, workspace: int, device: int, number: int, item: int, said: float, now: float
 ) -> Joined:
-    """Let an item that its kit said at `said` (Unix time) join the incident of that number, or
-    raise it."""
+    """Add an item, sent by its kit at `said` (Unix time), to the incident with that number, or
+    raise that incident.
+    """
     incident = of_kit(db, device, number, locked=True)
     if incident is None:
         raised = raise_numbered(db, workspace, device, number, item, now)
@@ -134,7 +136,7 @@ def join(
         incident = of_kit(db, device, number, locked=True)
         assert incident is not None, "another has raised it"
     belongs(db, item, incident.id)
-    # What is said is told in whole seconds.
+    # `said` is in whole seconds.
     if incident.closed is None or said < floor(incident.closed):
         if incident.item is None:
             raised_by(db, item, incident.id)
@@ -151,17 +153,19 @@ def join(
 
 
 def raised_by(db: Db, item: int, sos: int) -> None:
-    """Let an item that belongs to it be the first of an incident that was named alone."""
+    """Make an item the first one of an incident that the kit had only named."""
     db.execute("UPDATE sos SET item = ? WHERE id = ?", item, sos)
 
 
 def belongs(db: Db, item: int | None, sos: int) -> None:
-    """Let an item be of that incident."""
+    """Assign an item to an incident."""
     db.execute("UPDATE item SET incident = ? WHERE id = ?", sos, item)
 
 
 def of_kit(db: Db, device: int, number: int, *, locked: bool = False) -> Sos | None:
-    """Return the incident that its kit names so. `locked`: nobody else changes it meanwhile."""
+    """Return the incident with this number of its kit, or None. `locked` keeps others from changing
+    it during the transaction.
+    """
     sql = _SOS + "device = ? AND number = ?" + (db.for_update() if locked else "")
     rows = db.execute(sql, device, number)
     return Sos(*rows[0]) if rows else None
@@ -177,7 +181,7 @@ def note_event(
     name: str = "",
     detail: str = "",
 ) -> None:
-    """Note a step of it. Who did it is a member, or a contact of that name."""
+    """Note a step of the incident by a member, or by a contact of that name."""
     db.execute(
         "INSERT INTO sos_event (sos, at, event, member, name, detail) VALUES (?, ?, ?, ?, ?, ?)",
         *(sos, now, event, member, name, detail),
@@ -186,7 +190,9 @@ def note_event(
 
 
 def add_carrier(db: Db, sos: int, device: int) -> bool:
-    """Keep which neighbour's device brought something of it; return whether that is news."""
+    """Store a neighbour's device that relayed something of the incident. Return True if it is
+    new.
+    """
     return bool(
         db.execute(
             "INSERT INTO sos_carrier (sos, device) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -197,13 +203,13 @@ def add_carrier(db: Db, sos: int, device: int) -> bool:
 
 
 def carriers(db: Db, sos: int) -> list[int]:
-    """Return the neighbours' devices that brought something of it."""
+    """Return the neighbours' devices that relayed something of the incident."""
     rows = db.execute("SELECT device FROM sos_carrier WHERE sos = ? ORDER BY device", sos)
     return [device for (device,) in rows]
 
 
 def heard_at(db: Db, sos: int) -> list[int]:
-    """Return the devices that have something of it, which ring for it."""
+    """Return the devices that have an SOS item of the incident and therefore ring."""
     rows = db.execute(
         "SELECT DISTINCT delivery.device FROM item JOIN delivery ON delivery.item = item.id"
         " WHERE item.incident = ? AND item.sos = 1 AND delivery.state = 'stored'",
@@ -213,13 +219,15 @@ def heard_at(db: Db, sos: int) -> list[int]:
 
 
 def note_stored(db: Db, item: int, member: int, now: float) -> None:
-    """Write down that the agent of this member has an item of it."""
+    """Note that this member's agent has stored an item of an incident."""
     for incident in of_item(db, item):
         note_event(db, incident.id, "heard by", now, member=member)
 
 
 def note_reached(db: Db, item: int, member: int, now: float) -> None:
-    """Write down that the kit of this member has words that somebody here wrote about one."""
+    """Note that this member's kit has received a text that a person here wrote about an
+    incident.
+    """
     for (id_,) in db.execute(
         "SELECT incident FROM item WHERE id = ? AND incident IS NOT NULL AND source_device IS NULL",
         item,
@@ -228,15 +236,17 @@ def note_reached(db: Db, item: int, member: int, now: float) -> None:
 
 
 def note_called_off(db: Db, incident: Sos, member: int, now: float, *, proved: bool) -> None:
-    """Note that its kit says that it is over. Whether that is so, a person finds out: it may have
-    been said under duress, or by another who has the kit."""
+    """Note that the kit has called off its incident. A person must check that, because it may be
+    under duress or by another person who has the kit.
+    """
     doubt = "" if proved else "unauthenticated"
     note_event(db, incident.id, Said.CALLED_OFF, now, member=member, detail=doubt)
 
 
 def note_closed(db: Db, id_: int, now: float) -> None:
-    """Note that its kit was told that a person has closed it, of which nothing is known here any
-    more."""
+    """Note that the kit knows that a person has closed the incident, which this database has
+    lost.
+    """
     db.execute(
         "UPDATE sos SET state = 'closed', asked = NULL, closed = ?"
         " WHERE id = ? AND state <> 'closed'",
@@ -246,7 +256,7 @@ def note_closed(db: Db, id_: int, now: float) -> None:
 
 
 def called_off(db: Db, id_: int) -> float | None:
-    """Return when its own kit has called it off, for the last time; None where it has not."""
+    """Return the time when the kit last called it off, authenticated; None if it has not."""
     ((at,),) = db.execute(
         "SELECT max(at) FROM sos_event WHERE sos = ? AND event = 'called off' AND detail = ''", id_
     )
@@ -254,14 +264,15 @@ def called_off(db: Db, id_: int) -> float | None:
 
 
 def of_item(db: Db, item: int) -> list[Sos]:
-    """Return the incident that this item belongs to; empty where it belongs to none."""
+    """Return the incident of this item, in a list; empty if it has none."""
     sql = _SOS + "item = ? OR id = (SELECT incident FROM item WHERE id = ?)"
     return [Sos(*row) for row in db.execute(sql, item, item)]
 
 
 def items_of(db: Db, id_: int, limit: int) -> list[int]:
-    """Return the newest `limit` positions of an incident, and as many of its other items, oldest
-    first."""
+    """Return the newest `limit` positions of an incident and as many of its other items, oldest
+    first.
+    """
     items: list[int] = []
     for kind in ("= 'location'", "<> 'location'"):
         sql = f"SELECT id FROM item WHERE incident = ? AND kind {kind} ORDER BY id DESC LIMIT ?"
@@ -270,14 +281,16 @@ def items_of(db: Db, id_: int, limit: int) -> list[int]:
 
 
 def named(db: Db, workspace: int, id_: int, *, locked: bool = False) -> Sos | None:
-    """Return the SOS of that number; `locked`: nobody else changes it meanwhile."""
+    """Return the SOS with this id, or None. `locked` keeps others from changing it during the
+    transaction.
+    """
     sql = _SOS + "id = ? AND workspace = ?" + (db.for_update() if locked else "")
     rows = db.execute(sql, id_, workspace)
     return Sos(*rows[0]) if rows else None
 
 
 def of_event(db: Db, number: int) -> Sos | None:
-    """Return the one whose timeline has it."""
+    """Return the incident of a timeline event, or None."""
     rows = db.execute(_SOS + "id = (SELECT sos FROM sos_event WHERE id = ?)", number)
     return Sos(*rows[0]) if rows else None
 
@@ -295,8 +308,9 @@ _SAYS = (
 def listing(
     db: Db, workspace: int, state: str | None, before: int, limit: int, text: str = ""
 ) -> Sequence[Sos]:
-    """Return the last first; with `text` those that hold it, in what was said or done, or in the
-    name of device or user."""
+    """Return incidents, newest first. `text` selects those that contain it in items, events, or the
+    name of the device or user.
+    """
     which = "" if state is None else " AND state = ?"
     pattern = text.casefold()
     for special in "!%_":
@@ -313,7 +327,7 @@ def listing(
 
 
 def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[int, float]]:
-    """Return the numbers and dates of what happened next."""
+    """Return the ids and dates of the next events."""
     rows = db.execute(
         "SELECT sos_event.id, at FROM sos_event JOIN sos ON sos.id = sos_event.sos"
         " WHERE sos_event.id > ? AND workspace = ? ORDER BY sos_event.id LIMIT ?",
@@ -325,8 +339,9 @@ def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[
 
 
 def set_seen(db: Db, sos: int, who: Who, now: float) -> None:
-    """Note that somebody has it: a member, or by name alone a contact who is none. A request to
-    take it over is over by that."""
+    """Note that a person has it: a member, or a contact by name only. That ends a request to take
+    it over.
+    """
     db.execute(
         "UPDATE sos SET state = 'seen', seen = ?, seen_by = ?, seen_as = ?, asked = NULL"
         " WHERE id = ?",
@@ -335,10 +350,10 @@ def set_seen(db: Db, sos: int, who: Who, now: float) -> None:
 
 
 def set_asked(db: Db, sos: int, member: int) -> None:
-    """Note that a member asks to take an SOS over."""
+    """Note that a member has been asked to take over an SOS."""
     db.execute("UPDATE sos SET asked = ? WHERE id = ?", member, sos)
 
 
 def set_closed(db: Db, sos: int, now: float) -> None:
-    """Close an SOS at that Unix time; a request to take it over ends."""
+    """Close an SOS at that Unix time, which ends a request to take it over."""
     db.execute("UPDATE sos SET state = 'closed', asked = NULL, closed = ? WHERE id = ?", now, sos)

@@ -1,4 +1,4 @@
-"""What stands in the body of an item, and beside it, in the database."""
+"""Readers for the body of an item in the database, and for the JSON stored with it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 DAMAGED_ROW = "damaged in the hub's database"
-"""What is said of something whose row is."""
+"""Text for a damaged row."""
 DAMAGED = "(What was said here is damaged in the hub's database.)"
 
 
 def stored_entry(body: bytes) -> Entry:
-    """Return the one entry of an item's envelope, under no number yet. Of one that is damaged it
-    says so in its stead: whoever has many items to tell of stands still at none."""
+    """Return the one entry of an item's envelope, without a number. A damaged body becomes a
+    message about the damage, so that it does not block a list of items.
+    """
     with suppress(RemoteProtocolError, ValueError):
         (stored,) = decode(bytes(body)).entries
         if isinstance(stored.content, Item):
@@ -34,8 +35,9 @@ def stored_entry(body: bytes) -> Entry:
 
 
 def stored_beside(text: str | None, make: Callable[..., T]) -> T | None:
-    """Return what `make` makes of the members of a JSON object; None where `text` is empty or is
-    damaged: the item is told of without that."""
+    """Return the result of `make` for the members of a JSON object. None if `text` is empty or
+    damaged; the item is then shown without it.
+    """
     if not text:
         return None
     with suppress(ValueError, TypeError):
@@ -46,8 +48,9 @@ def stored_beside(text: str | None, make: Callable[..., T]) -> T | None:
 
 @lru_cache(maxsize=100)
 def stored_members(text: str, what: str) -> Mapping[str, Any]:
-    """Return a JSON object as the database has it. Of one that is damaged there it has no member,
-    and is logged once as `what`: others of its kind are not to stand still for it."""
+    """Return a JSON object from the database. A damaged object becomes an empty one and is logged
+    once as `what`, so that it does not block others of its kind.
+    """
     with suppress(ValueError):
         if isinstance(members := json.loads(text), dict):
             return members
@@ -61,8 +64,9 @@ def stored_members(text: str, what: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=100)
 def stored_objects(text: str, what: str) -> Sequence[Mapping[str, Any]]:
-    """Return a JSON array of objects from the database. A damaged one is empty, and logged once
-    under the name `what`."""
+    """Return a JSON array of objects from the database. A damaged array becomes an empty one and is
+    logged once as `what`.
+    """
     with suppress(ValueError):
         objects = json.loads(text or "[]")
         if isinstance(objects, list) and all(isinstance(each, dict) for each in objects):
@@ -76,7 +80,7 @@ def stored_objects(text: str, what: str) -> Sequence[Mapping[str, Any]]:
 
 @lru_cache(maxsize=100)
 def _note_damaged(body: bytes) -> None:
-    """Once for each."""
+    """Log the damage once per item."""
     log.error(
         "an item is damaged in the database, and is told of without that (%d bytes: %s): look"
         " at the disk, and restore it from a backup if there are many",

@@ -1,9 +1,8 @@
-"""What satellite messages cost, by kit and UTC day: as the hub counts it, and beside it as their
-operator has counted it.
+"""Costs of satellite messages by kit and UTC day, as counted by the hub and by the operator.
 
-The hub counts each MO session that the operator brings, once by the operator's own name for it, and
-each MT message that the operator took. What it cannot know is what never came: a session whose
-message was lost behind the gateway, a mailbox check that the operator does not tell of.
+The hub counts each MO session that the operator delivers, once per operator id, and each MT message
+that the operator accepts. It cannot count a session whose message was lost behind the gateway, or a
+mailbox check that the operator does not report.
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ from fieldagent.system.wording import counted
 from fieldagent.wire.credit import credits_for
 
 KEPT = 400 * 86_400.0
-"""Seconds for which sessions and counts are kept: bills come late."""
+"""Seconds for which sessions and counts are kept, because bills come late."""
 LISTED = 31
-"""How many days back a listing begins that does not say."""
+"""Default number of days in a listing."""
 NAMED_MAX = 5
-"""Sessions that are named in a line."""
+"""Largest number of sessions named in one line."""
 
 
 def day_of(now: float) -> str:
-    """Return the UTC day of a Unix time, as ISO 8601 has it."""
+    """Return the UTC day of a Unix time in ISO 8601."""
     return datetime.fromtimestamp(now, UTC).date().isoformat()
 
 
 def days_asked(since: str | None, until: str | None, now: float) -> tuple[str, str]:
-    """Return the first and the last day of a listing, of which either may be told."""
+    """Return the first and the last day of a listing, with defaults for missing values."""
     return since or day_of(now - LISTED * 86_400.0), until or day_of(now)
 
 
 class UsageDay(NamedTuple):
-    """One kit on one day; credits, or bytes of a modem that is paid for those."""
+    """One kit on one day, in credits, or in bytes for a modem that is billed by bytes."""
 
     day: str
     device: int
@@ -48,21 +47,21 @@ class UsageDay(NamedTuple):
     mo: int
     mt: int
     theirs: int | None
-    """None where nothing of that day was imported."""
+    """The operator's count; None if nothing was imported for that day."""
     unknown: tuple[str, ...]
-    """Sessions that the operator counted, and that did not come here."""
+    """Sessions that the operator counted but that did not arrive here."""
     operator: str | None
-    """The device's, by its name; None where it has none."""
+    """The device's operator; None if it has none."""
     counted_by: str | None
-    """Whose count it is that was imported."""
+    """The operator whose count was imported."""
 
     @property
     def ours(self) -> int:
-        """Return what the hub counts."""
+        """Return the hub's count."""
         return self.mo + self.mt
 
     def difference(self) -> str:
-        """Return what differs, for people; empty where nothing does."""
+        """Return the difference as a text for people; empty if there is none."""
         if self.theirs is None:
             return "not imported"
         more = self.theirs - self.ours
@@ -82,7 +81,7 @@ class UsageDay(NamedTuple):
 async def count_session_of(
     store: Store, imei: str, session: str, size: int, *, clock: Callable[[], float]
 ) -> None:
-    """Count a session, as `operator.CountSession`, once by the operator's own name for it."""
+    """Count a session, once per operator id. Implements `operator.CountSession`."""
     now = clock()
 
     def count(db: Db) -> None:
@@ -99,16 +98,16 @@ async def count_session_of(
 
 
 class Imported(NamedTuple):
-    """What came of an import."""
+    """Result of an import."""
 
     days: int
-    """Of modems that are devices here."""
+    """Number of imported days of modems that are devices here."""
     strangers: tuple[str, ...]
-    """IMEIs that no device has."""
+    """IMEIs without a device."""
 
 
 def take_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> Imported:
-    """Store what an operator has counted, instead of what was imported of the same kit and day."""
+    """Store an operator's counts. They replace earlier imports for the same kit and day."""
     devices = dict(db.execute("SELECT imei, id FROM device WHERE imei IS NOT NULL"))
     for each in days:
         if (device := devices.get(each.imei)) is None:
@@ -134,8 +133,9 @@ def take_counts(db: Db, operator: str, days: Sequence[CountedDay]) -> Imported:
 def usage(
     db: Db, workspace: int, since: str, until: str, device: int | None = None
 ) -> list[UsageDay]:
-    """Return each kit and day on which something was counted, the oldest first; days are ISO 8601's
-    and both belong to it."""
+    """Return the usage of each kit and day, oldest first. `since` and `until` are ISO 8601 days,
+    both included.
+    """
     names: dict[int, tuple[str, str, str | None]] = {
         id_: (name, modem, operator)
         for id_, name, modem, operator in db.execute(
@@ -180,11 +180,13 @@ def _usage_day(
 
 
 Prices = Callable[[str | None], Price | None]
-"""What a credit costs with an operator; None where nobody has said so."""
+"""Maps an operator to its price per credit; None if no price is configured."""
 
 
 def row_of(each: UsageDay, price_of: Prices) -> dict[str, Any]:
-    """Return it as a line of a listing; money is ours, and theirs where that is known."""
+    """Return a day as a line of a listing, with the costs of both counts if their prices are
+    known.
+    """
     row: dict[str, Any] = {
         "day": each.day,
         "device": each.device,
@@ -204,7 +206,7 @@ def row_of(each: UsageDay, price_of: Prices) -> dict[str, Any]:
 
 
 def _priced(each: UsageDay, price_of: Prices) -> tuple[Price | None, Price | None]:
-    """Return the prices of our count and of theirs: bytes have none."""
+    """Return the prices for our count and for the operator's. Bytes have no price."""
     if each.unit != "credit":
         return None, None
     theirs = None if each.theirs is None else price_of(each.counted_by)
@@ -212,21 +214,22 @@ def _priced(each: UsageDay, price_of: Prices) -> tuple[Price | None, Price | Non
 
 
 class Total(NamedTuple):
-    """The sum of what is paid in credits."""
+    """Sum of the usage that is paid in credits."""
 
     ours: int
     money: str
     """Empty without a price."""
     compared: int
-    """Of ours, that of the days that were imported."""
+    """Part of `ours` on days for which the operator's count was imported."""
     compared_money: str
     theirs: int
     their_money: str
 
 
 def total_of(days: Sequence[UsageDay], price_of: Prices) -> Total:
-    """Return the sum of the days that are paid in credits; days paid by bytes are left out, and
-    money where there is no price."""
+    """Return the sum over the days paid in credits. Days paid by bytes are left out, and so is
+    money without a price.
+    """
     paid = [(each, *_priced(each, price_of)) for each in days if each.unit == "credit"]
     both = [(each, ours, theirs) for each, ours, theirs in paid if each.theirs is not None]
     return Total(

@@ -1,8 +1,7 @@
-"""Reads a CSV file of what a satellite operator counted: a line for each session, or for each day.
+"""Reads a CSV file with a satellite operator's counts, one line per session or per day.
 
-Operators name their columns as they like, and change that: a column is found by the usual names,
-and otherwise told by `--columns`. What cannot be read is told with its line, and nothing of the
-file is taken then.
+Operators choose and change their column names. A column is found by its usual names, or is named
+with `--columns`. If a line cannot be read, the error names the line and the whole file is rejected.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "bytes": ("bytes", "size", "length", "messagesize", "payloadsize", "bytesused", "volume"),
     "reference": ("reference", "cdrreference", "cdr", "sessionid", "messageid"),
 }
-"""What a column is about: its usual names, without spaces and in small letters."""
+"""Usual column names by content, in lower case without spaces."""
 LINES_MAX = 1_000_000
 _SEPARATORS = ",;\t"
 
 
 class WrongUsageFile(Exception):
-    """The text says what is wrong, where, and what to do."""
+    """Invalid file. The text contains the error, its place and the fix."""
 
 
 class CountedDay(NamedTuple):
-    """What an operator counted of one modem on one UTC day."""
+    """An operator's count for one modem on one UTC day."""
 
     imei: str
     day: str
-    """As ISO 8601 has it."""
+    """ISO 8601 date."""
     messages: int
     credits: int
     bytes: int
     references: tuple[str, ...]
-    """The operator's own names of the sessions, where the file tells them."""
+    """The operator's ids of the sessions, if the file contains them."""
 
 
 class _Columns(NamedTuple):
@@ -59,8 +58,9 @@ class _Columns(NamedTuple):
 def read_usage(
     lines: Iterable[str], named: Mapping[str, str] = {}, date_format: str | None = None
 ) -> list[CountedDay]:
-    """Return what was counted for each modem and day. `named` are columns by what they are about;
-    `date_format` is one of `strptime`. Raises WrongUsageFile."""
+    """Return the counts of each modem and day. `named` maps contents to column names. `date_format`
+    is a format of `strptime`. Raises WrongUsageFile.
+    """
     days: dict[tuple[str, str], list[tuple[int, int, str]]] = {}
     for imei, day, paid, size, reference in _rows(lines, named, date_format):
         days.setdefault((imei, day), []).append((paid, size, reference))
@@ -80,7 +80,7 @@ def read_usage(
 def _rows(
     lines: Iterable[str], named: Mapping[str, str], date_format: str | None
 ) -> Iterator[tuple[str, str, int, int, str]]:
-    """IMEI, day, credits, bytes and reference of each line."""
+    """Yield IMEI, day, credits, bytes and reference of each line."""
     text = iter(lines)
     head = next(text, "").lstrip("\ufeff")
     separator = max(_SEPARATORS, key=head.count)
@@ -99,7 +99,9 @@ def _rows(
 
 
 def _cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
-    """The cells of each line. Raises WrongUsageFile for what is no CSV, as a quote without end."""
+    """Yield the cells of each line. Raises WrongUsageFile if the text is not CSV, such as an
+    unclosed quote.
+    """
     try:
         yield from csv.reader(lines, delimiter=separator)
     except csv.Error as wrong:
@@ -136,7 +138,7 @@ def _row(
     if not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
         raise ValueError(f"{imei!r} is no IMEI of 15 digits; a spreadsheet may have rounded it")
     size = 0 if columns.bytes is None else _whole(row[columns.bytes], "bytes")
-    # A mailbox check has no bytes, and costs a credit.
+    # A mailbox check has no bytes but costs a credit.
     paid = max(1, credits_for(size))
     if columns.credits is not None:
         paid = _whole(row[columns.credits], "credits")
@@ -145,7 +147,7 @@ def _row(
 
 
 def _whole(text: str, what: str) -> int:
-    """Spreadsheets write `2.0` for 2."""
+    """Return a whole number. Spreadsheets write `2.0` for 2."""
     match = re.fullmatch(r"([0-9]{1,9})(?:\.0*)?", text, re.ASCII)
     if match is None:
         raise ValueError(f"{text!r} is no number of {what}")
@@ -164,11 +166,11 @@ def _day(text: str, date_format: str | None) -> str:
 
 
 def _moment(text: str, date_format: str | None) -> datetime | None:
-    """Without an offset it is UTC. None where it is written otherwise."""
+    """Return the time, which is UTC unless it has an offset. None if the format is different."""
     if date_format is None:
         with suppress(ValueError):
             return datetime.fromisoformat(text)
     with suppress(ValueError):
-        # As RockBLOCK writes it.
+        # The format of RockBLOCK.
         return datetime.strptime(text, date_format or "%y-%m-%d %H:%M:%S")
     return None

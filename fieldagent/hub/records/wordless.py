@@ -1,6 +1,7 @@
-"""An SOS that its kit names as open while nothing that it said is here: a database of before, or
-words that are still under way. Contacts and the desk are told at once, by the incident alone;
-webhooks are told of items, and get one of the hub's own where the words don't follow soon."""
+"""SOS that a kit names as open while no item of it has arrived. The cause is a restored database,
+or items that are still under way. Contacts and the desk are notified at once, by the incident
+alone. Webhooks need an item, so they get one of the hub's own if no item arrives soon.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.package.package import SOS_PRIORITY, Message
 
 PATIENCE = 20.0
-"""Seconds for its words: over IP they come with the next envelope."""
+"""Seconds to wait for an item. Over IP it comes with the next envelope."""
 _WORDLESS = " FROM sos JOIN device ON device.id = sos.device WHERE item IS NULL AND state = 'open'"
 
 
 def next_due(db: Db) -> float:
-    """Return when `look` finds something."""
+    """Return the Unix time when `look` will find something."""
     return earliest(db, f"SELECT min(raised + ?){_WORDLESS}", PATIENCE)
 
 
 def look(db: Db, now: float) -> list[str]:
-    """Say in its stead that there is an SOS; return what to log."""
+    """Enter the hub's own item for each such SOS, and return the log lines."""
     rows = db.execute(
         f"SELECT sos.id, device.id, device.workspace, member, name{_WORDLESS} AND raised + ? <= ?"
         f" ORDER BY sos.id{db.skip_locked('sos')}",

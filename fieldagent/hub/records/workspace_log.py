@@ -1,14 +1,14 @@
-"""What kits send to everybody in their workspace: a log, along which each device has a place.
+"""Log of the items that kits send to everyone in their workspace. Each device has a place in it.
 
-1. An item of the log gets the next place of its workspace as it is entered (`item.place`). The row
-   of the workspace is locked for that until the commit: who sees a place sees all before it.
-2. A device has been given all up to its own place (`device.place`). What is behind it is for the
-   device as well, and has no row of `delivery` yet: it waits, or has expired.
-3. Its rows are made together when its link asks for mail (`catch_up`). Until then an item costs
-   the same for five kits and for a thousand.
-4. Where something else than a link may bring an item to a device, that has its row at once: over
-   satellite, because its member asks for that, and by SMS.
-5. What is urgent, is for somebody by name, or was pushed is in no log.
+1. A new item gets the next place of its workspace (`item.place`). The row of the workspace is
+   locked until the commit, so a reader of a place sees all places before it.
+2. A device has been sent all items up to its own place (`device.place`). Later items are also
+   for the device but have no row in `delivery` yet: they wait, or have expired.
+3. These rows are created together when the device's link asks for mail (`catch_up`). Until
+   then, an item costs the same for five kits as for a thousand.
+4. A device gets its row at once if another bearer may deliver the item: over satellite, if its
+   member asks for that, or by SMS.
+5. Urgent items, items with a named addressee, and pushed items are not in the log.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from fieldagent.hub.store.contract import ROWS, Db, few_rows, one_of
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 AT_ONCE = 4_000
-"""Rows that are made in one transaction, nearly: of few devices that are far behind, or of many."""
+"""Approximate number of rows created in one transaction, for a few devices far behind or for many.
+"""
 AT_LEAST = 50
-"""For each device."""
+"""Smallest number of rows for each device."""
 
 
 def topic(workspace: int) -> str:
-    """Return what is announced when something came to a workspace's log."""
+    """Return the topic that is announced when an item enters a workspace's log."""
     return f"log of workspace {workspace}"
 
 
@@ -50,13 +51,13 @@ AT_ONCE_TO = (
     " WHERE membership.member = device.member AND membership.workspace = device.workspace"
     " AND over_satellite = 1) OR EXISTS (SELECT 1 FROM kit_sms WHERE kit_sms.device = device.id))"
 )
-"""Of a `device`: whether it has a row of each item at once."""
+"""SQL condition: the `device` gets a row of each item at once."""
 
 _MAY_HAVE = (
     "device.disabled IS NULL AND device.link_token IS NOT NULL AND EXISTS (SELECT 1 FROM membership"
     " WHERE membership.member = device.member AND membership.workspace = device.workspace)"
 )
-"""Of a `device`. A tracker has no token, and nothing reaches it."""
+"""SQL condition: the `device` can get items. A tracker has no link token and cannot be reached."""
 _IS_OF_ANOTHER = "item.sender <> device.member AND item.source_device <> device.id"
 _HAS_NO_ROW = (
     "NOT EXISTS (SELECT 1 FROM delivery AS made WHERE made.item = item.id"
@@ -66,18 +67,19 @@ AWAITS = (
     "item.workspace = device.workspace AND item.place > device.place"
     f" AND {_MAY_HAVE} AND {_IS_OF_ANOTHER} AND {_HAS_NO_ROW}"
 )
-"""Of an `item` and a `device`: whether its row is made once the device comes for it."""
+"""SQL condition on an `item` and a `device`: the row is created when the device fetches it."""
 _LIVE = (
     "coalesce((SELECT live.place - 1 FROM item AS live WHERE live.workspace = {workspace}"
     " AND live.place IS NOT NULL AND live.expires > ? ORDER BY live.expires LIMIT 1), {posted})"
 )
-"""The last place of those that expire before a moment: the later one came, the later it expires."""
+"""SQL: the last place of the items that expire before a moment. Later items expire later."""
 AWAITED = (
     f"SELECT 1 FROM item WHERE {AWAITS} AND item.place >"
     f" {_LIVE.format(workspace='device.workspace', posted=2**62)} ORDER BY item.place"
 )
-"""SELECT of what a `device` will be given and has not expired at that moment; in the order of the
-log, along which PostgreSQL goes for it: of a LIMIT it thinks that any order soon has so many."""
+"""SELECT of the items that a `device` will get and that have not expired at a moment. The order of
+the log makes PostgreSQL follow it: for a LIMIT, PostgreSQL assumes that any order finds enough
+rows soon."""
 
 
 STATE = (
@@ -85,9 +87,10 @@ STATE = (
     "CASE WHEN item.expires <= ? THEN item.expires END AS ended",
     "CASE WHEN item.expires <= ? THEN 'expired' ELSE '' END AS reason",
 )
-"""Of what has no row yet, at a moment: the columns that its row would have."""
+"""Columns of a row that does not exist yet, at a moment."""
 NUMBER = "device.next_sequence - 1 + item.place - device.place"
-"""Above all that the device's items have on air, in the order of the log."""
+"""SQL: the number of the item on air, above all numbers in use for the device, in the order of the
+log."""
 
 
 class _Coming(NamedTuple):
@@ -100,7 +103,7 @@ class _Coming(NamedTuple):
 
 
 def are_behind(db: Db, devices: Sequence[int]) -> list[bool]:
-    """Return of each of these devices whether something came that it was not given."""
+    """Return for each device True if the log contains items that it was not sent."""
     among, numbers = one_of(db, set(devices))
     behind = db.execute(
         "SELECT device.id FROM device JOIN workspace ON workspace.id = device.workspace"
@@ -112,8 +115,10 @@ def are_behind(db: Db, devices: Sequence[int]) -> list[bool]:
 
 
 def catch_up(db: Db, coming: Sequence[tuple[int, float]]) -> list[bool]:
-    """Make what rows these devices lack, each with the time that it is now; of what has expired
-    they tell that. Return for each whether there are more: then it is to be asked for again."""
+    """Create the missing rows of these devices, each with its current time. Rows of expired items
+    have the state `expired`. Return True for each device that must be asked for again because
+    more rows are missing.
+    """
     now = max(moment for _, moment in coming)
     rows = _lock(db, {device for device, _ in coming})
     share = max(AT_LEAST, AT_ONCE // max(len(rows), 1))
@@ -130,7 +135,7 @@ def catch_up(db: Db, coming: Sequence[tuple[int, float]]) -> list[bool]:
 
 
 def _lock(db: Db, devices: set[int]) -> list[tuple[int, ...]]:
-    """Lock those of the devices that are behind, in the order of their numbers."""
+    """Lock the devices that are behind, in the order of their ids."""
     among, numbers = one_of(db, devices)
     return db.execute(
         "SELECT device.id, device.member, device.workspace, place, posted, next_sequence"
@@ -141,7 +146,7 @@ def _lock(db: Db, devices: set[int]) -> list[tuple[int, ...]]:
 
 
 def _make(db: Db, behind: Sequence[_Coming], now: float, until: float | None = None) -> None:
-    """Make the rows of items that came before `until`."""
+    """Create the rows of items that arrived before `until`."""
     table, numbers = few_rows(db, "coming", _Coming._fields, behind)
     made = db.execute(
         f"{table} INSERT INTO delivery (item, device, rank, expires, sequence, state, ended,"
@@ -170,14 +175,15 @@ def _make(db: Db, behind: Sequence[_Coming], now: float, until: float | None = N
 
 
 def catch_up_wholly(db: Db, device: int, now: float) -> None:
-    """Give a device all that the workspace's log has for it, however much that is."""
+    """Create all missing rows of a device, however many there are."""
     while catch_up(db, [(device, now)])[0]:
         pass
 
 
 def come_back(db: Db, device: int, now: float) -> None:
-    """Bring a device back that was out of use: it is given what came before, and nothing that came
-    meanwhile."""
+    """Bring a disabled device back. It gets the items from before, but not those that arrived
+    meanwhile.
+    """
     rows = db.execute(
         "SELECT device.id, device.member, device.workspace, place, posted, next_sequence, disabled"
         " FROM device JOIN workspace ON workspace.id = device.workspace WHERE device.id = ?"
@@ -191,13 +197,13 @@ def come_back(db: Db, device: int, now: float) -> None:
 
 
 def end_of(db: Db, workspace: int) -> int:
-    """Return the place of a device that is to have nothing of what came by now."""
+    """Return the log's last place. A device at this place gets only later items."""
     rows = db.execute("SELECT posted FROM workspace WHERE id = ?", workspace)
     return int(rows[0][0]) if rows else 0
 
 
 def skip(db: Db, workspace: int, member: int) -> None:
-    """Let the devices of a member that joins have nothing of what came by now."""
+    """Move the devices of a new member to the end of the log, so that they get only later items."""
     db.execute(
         "UPDATE device SET place = ? WHERE workspace = ? AND member = ?",
         *(end_of(db, workspace), workspace, member),
@@ -205,7 +211,7 @@ def skip(db: Db, workspace: int, member: int) -> None:
 
 
 class Awaiting(NamedTuple):
-    """A device that has not come for an item of the log."""
+    """A device that has not fetched an item of the log."""
 
     device: int
     name: str
@@ -216,8 +222,7 @@ class Awaiting(NamedTuple):
 
 
 def awaiting(db: Db, item: int, now: float) -> list[Awaiting]:
-    """Return the devices that have not come for an item of the log, and how it stands for each
-    `now`."""
+    """Return the devices that have not fetched an item of the log, with their state at `now`."""
     rows = db.execute(
         f"SELECT device.id, device.name, device.member, {', '.join(STATE)}"
         f" FROM item JOIN device ON {AWAITS} WHERE item.id = ?",
@@ -229,12 +234,13 @@ def awaiting(db: Db, item: int, now: float) -> list[Awaiting]:
 class Awaited(NamedTuple):
     rows: int
     oldest: int | None
-    """Item."""
+    """Id of the item."""
 
 
 def awaited(db: Db, now: float) -> Awaited:
-    """Return how many rows devices will be given of what has not expired, and the oldest item of
-    those. They are counted by places: what a device itself sent since it came last is among them.
+    """Return the number of rows that devices will get of unexpired items, and the oldest of those
+    items. It counts places, so it includes items that a device itself has sent since its last
+    fetch.
     """
     live = _LIVE.format(workspace="workspace.id", posted="posted")
     rows = db.execute(
