@@ -1,5 +1,6 @@
-"""What every call of a workspace's administrator goes through: who may, how often, and what is
-answered where it cannot be."""
+"""Common path of all calls by a workspace's administrator: permission, rate, and answers to
+failures.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ LISTED, LISTED_MAX = 100, 1_000
 
 
 class Acts:
-    """`clock` is Unix time."""
+    """Context of the administration calls. `clock` returns Unix time."""
 
     def __init__(
         self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
@@ -38,13 +39,14 @@ class Acts:
         self._judge = authentication.judge(Purpose.ADMINISTER)
 
     def route(self, method: str, pattern: str, handler: Handler) -> Route:
-        """Return a route for administrators; POST and PATCH take BODY_MAX bytes at most."""
+        """Return a route for administrators. POST and PATCH accept at most BODY_MAX bytes."""
         body = BODY_MAX if method in ("POST", "PATCH") else None
         return Route(method, pattern, handler, judge=self._judge, body=body)
 
     async def carry_out(self, caller: Caller, act: Callable[[Db, float], T]) -> T:
-        """Carry an act out in one transaction, once it was counted. `act` gets the time, and raises
-        Refused or Problem: nothing is changed then."""
+        """Carry out an act in one transaction, after counting the call. `act` gets the time. If it
+        raises Refused or Problem, nothing is changed.
+        """
         now = self.clock()
         try:
             too_often = await self.store.commit(lambda db: charge_rate(db, caller, now))
@@ -62,8 +64,9 @@ class Acts:
 
 
 def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float) -> T:
-    """Acts in one workspace wait for each other: of two administrators who take away each other's
-    role, the second is none any more."""
+    """Run the act under a lock on the workspace's administrators. If two of them remove each
+    other's role at the same time, the second call is refused.
+    """
     those = db.execute(
         "SELECT member FROM membership WHERE workspace = ? AND role = ? ORDER BY member"
         + db.for_update(),
@@ -79,6 +82,6 @@ def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float
 
 
 def place(request: Request) -> tuple[int, int]:
-    """Return before which number a page begins, and how much may be on it."""
+    """Return the id before which a page begins, and the largest number of entries on it."""
     before = number(request, "before", END, range(1, END + 1))
     return before, number(request, "limit", LISTED, range(1, LISTED_MAX + 1))

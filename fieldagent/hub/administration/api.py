@@ -1,5 +1,4 @@
-"""The administration API: what an administrator of a workspace sees and does there, and nowhere
-else."""
+"""The administration API for administrators of a workspace, limited to that workspace."""
 
 from __future__ import annotations
 
@@ -34,8 +33,10 @@ def routes(
     prices: Prices = lambda operator: None,
     grace: float = 0.0,
 ) -> list[Route]:
-    """Return them all; `operators` are the names that a device's may have, `prices` tells what a
-    credit costs with each, `grace` how many seconds a link has before satellite is paid for."""
+    """Return all routes. `operators` are the names that a device may have, `prices` maps an
+    operator to its price per credit, and `grace` is the number of seconds a link has before
+    satellite is paid for.
+    """
     return [
         *DevicesApi(acts, mobile_originated, operators).routes(),
         *UsageApi(acts, prices).routes(),

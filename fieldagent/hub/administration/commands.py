@@ -1,4 +1,4 @@
-"""Commands to a kit, as an administrator gives them, and what it answered."""
+"""API for an administrator's commands to a kit, and for the kit's answers."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ ORDER = {
 
 
 class CommandsApi:
-    """`grace` is how many seconds a link has before a satellite message is paid for."""
+    """Routes for commands. `grace`: seconds that a link has before a satellite message is paid
+    for.
+    """
 
     def __init__(self, acts: Acts, grace: float) -> None:
         self._acts = acts
         self._grace = grace
 
     def routes(self) -> list[Route]:
-        """Return the routes of commands to a kit, for administrators alone."""
+        """Return the routes of commands to a kit, for administrators only."""
         route = self._acts.route
         return [
             route("GET", "/api/devices/{id}/commands", self.listing),
@@ -52,8 +54,9 @@ class CommandsApi:
         ]
 
     async def listing(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Answer a page of the commands to one kit with their answers, the newest first. Raises
-        Problem 404 for a device of another workspace."""
+        """Return a page of the commands to a kit with their answers, newest first. Raises Problem
+        404 for a device of another workspace.
+        """
         refuse_others(request, ("before", "limit"))
         before, limit = place(request)
 
@@ -67,7 +70,7 @@ class CommandsApi:
         return page(request, {"commands": rows[:limit]}, "before", following)
 
     async def cost(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Tell what command and answer would take, and give nothing."""
+        """Return the cost of a command and its answer, without sending the command."""
         refuse_others(request, ())
         asked = _asked(read_body(request, ASKED)["words"])
         now = self._acts.clock()
@@ -91,7 +94,7 @@ class CommandsApi:
         )
 
     async def order(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Give it, where what it costs is agreed to; once under one Idempotency-Key."""
+        """Send a command if its cost is accepted, once per Idempotency-Key."""
         refuse_others(request, ())
         body = read_body(request, ORDER)
         asked = _asked(body["words"])
@@ -123,7 +126,7 @@ class CommandsApi:
 
 
 def _row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
-    """Return a command that was given, for people. Raises Problem 404 where it was forgotten."""
+    """Return a sent command for people. Raises Problem 404 if it was deleted."""
     for row in commands.listing(db, device, now, limit=1, before=command + 1):
         if row["number"] == command:
             return row
@@ -131,7 +134,7 @@ def _row(db: Db, device: int, command: int, now: float) -> dict[str, Any]:
 
 
 def _asked(words: str) -> RemoteCommand:
-    """Raises Problem."""
+    """Return the command in these words. Raises Problem."""
     try:
         asked = read_words(words.split())
     except NotACommand as wrong_words:

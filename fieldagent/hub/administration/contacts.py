@@ -1,5 +1,4 @@
-"""Who is told of an SOS beside the console, as an administrator adds, tests and removes them; and
-the chain that they make."""
+"""API for the contacts that are notified of an SOS, and for the chain that they form."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ from fieldagent.webhook.delivery import HandoverOutcome
 
 
 def _read_pause(value: Any) -> int:
-    """Return its seconds."""
+    """Return the seconds of a pause."""
     seconds = read_span(value) if isinstance(value, str) and value[-1:].isalpha() else None
     if seconds is None or not WAIT_LEAST <= seconds <= WAIT_MOST:
         raise WrongValue("must be a time such as 30s, 5m or 2h, from 10s to 168h")
@@ -65,7 +64,7 @@ _QUIET = {
 
 
 def _refuse_unsound(hours: str) -> None:
-    """Raise Refused for quiet hours that nobody can have."""
+    """Raise Refused for invalid quiet hours."""
     if hours not in ("", NEVER):
         try:
             read_hours(hours)
@@ -94,15 +93,14 @@ NEW = {
 
 
 class ContactsApi:
-    """`reach`: how each kind is reached."""
+    """Routes for contacts. `reach` contains the kinds of contacts and how to reach them."""
 
     def __init__(self, acts: Acts, reach: Reach) -> None:
         self._acts = acts
         self._reach = reach
 
     def routes(self) -> list[Route]:
-        """Return the routes of contacts, the chain and the quiet hours, for administrators
-        alone."""
+        """Return the routes of contacts, the chain and the quiet hours, for administrators only."""
         route = self._acts.route
         return [
             route("GET", "/api/contacts", self.list),
@@ -117,8 +115,9 @@ class ContactsApi:
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        """Answer the contacts of the workspace in the order in which they are told, each with why
-        it would not be."""
+        """Return the contacts of the workspace in the order of notification, each with the reason
+        why it would not be notified.
+        """
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
         rows = await self._acts.store.read(
@@ -127,8 +126,9 @@ class ContactsApi:
         return json_response({"contacts": rows})
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Add a contact and answer its number, with 201. Raises Problem 422 for an address of no
-        kind, or of one that is set up at the hub's machine alone; 409 where there are too many."""
+        """Add a contact and return its id, with 201. Raises Problem 422 if the address has no known
+        kind, or one that only the hub's machine can set up; 409 if there are too many.
+        """
         refuse_others(request, ())
         body = read_body(request, NEW)
         try:
@@ -147,7 +147,7 @@ class ContactsApi:
         return json_response({"id": await self._acts.carry_out(caller, act)}, 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Set the hours in which it waits: its own, none, or its workspace's."""
+        """Set a contact's quiet hours: its own, none, or those of its workspace."""
         refuse_others(request, ())
         hours = read_body(request, _QUIET)["quiet"]
 
@@ -162,13 +162,13 @@ class ContactsApi:
         return Response(204)
 
     async def quiet(self, request: Request, caller: Caller) -> Response:
-        """Answer with the workspace's quiet hours."""
+        """Return the workspace's quiet hours."""
         refuse_others(request, ())
         hours = await self._acts.store.read(lambda db: quiet.of_workspace(db, caller.workspace))
         return json_response({"quiet": hours or NEVER})
 
     async def change_quiet(self, request: Request, caller: Caller) -> Response:
-        """Change those of all contacts that have none of their own."""
+        """Change the quiet hours of all contacts without their own."""
         refuse_others(request, ())
         value = read_body(request, _QUIET)["quiet"]
         hours = "" if value == NEVER else value
@@ -181,7 +181,9 @@ class ContactsApi:
         return json_response({"quiet": await self._acts.carry_out(caller, act)})
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a contact, and answer 204. Raises Problem 404 for one of another workspace."""
+        """Remove a contact, and answer 204. Raises Problem 404 for a contact of another
+        workspace.
+        """
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
@@ -192,7 +194,7 @@ class ContactsApi:
         return Response(204)
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Tell the contact; what is sent says that it is a test."""
+        """Send the contact a message that is marked as a test."""
         refuse_others(request, ())
         contact = await self._acts.carry_out(caller, lambda db, now: _contact(db, caller, id))
         message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
@@ -210,8 +212,9 @@ class ContactsApi:
         return Response(204)
 
     async def chain(self, request: Request, caller: Caller) -> Response:
-        """Answer the steps by which an SOS goes on while nobody answers it, each with its contacts
-        and whether it works."""
+        """Return the steps of an unanswered SOS, each with its contacts and with True if it
+        works.
+        """
         refuse_others(request, ())
         kinds, own = self._reach.kinds, self._reach.own
         steps = await self._acts.store.read(
@@ -220,8 +223,9 @@ class ContactsApi:
         return json_response({"steps": steps})
 
     async def test_chain(self, request: Request, caller: Caller) -> Response:
-        """Try each contact now. Each text says that it is a test. How each went is in the answer,
-        also where none was taken."""
+        """Send each contact a message now that is marked as a test. The response contains each
+        result, even if all failed.
+        """
         refuse_others(request, ())
         recipients = await self._acts.carry_out(
             caller, lambda db, now: contacts.all_of(db, caller.workspace)
@@ -231,7 +235,7 @@ class ContactsApi:
         return json_response({"results": results})
 
     async def _note_end(self, contact: AlarmContact, reason: str) -> None:
-        """It is part of the call that had them told, and no call of its own."""
+        """Record the result without counting another call, because the test is part of the call."""
         now = self._acts.clock()
         await self._acts.store.commit(lambda db: contacts.note_end(db, contact.id, reason, now))
 
@@ -241,7 +245,7 @@ def _wrong_address(detail: str) -> Problem:
 
 
 def _contact(db: Db, caller: Caller, text: str) -> AlarmContact:
-    """Raises Problem for one that is not of the caller's workspace."""
+    """Return the contact. Raises Problem if it is not of the caller's workspace."""
     try:
         return contacts.named(db, caller.workspace, identity(text))
     except Refused:

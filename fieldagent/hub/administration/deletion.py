@@ -1,12 +1,12 @@
-"""A user, a device or a workspace is deleted for good: what goes, what stays, and in which order.
+"""Permanent deletion of a user, a device or a workspace, in three stages.
 
-1. `begin` takes it out of use: its links end, its credentials count no more.
-2. `delete_items` and `empty_device` take away what there may be much of, some at a time: a hub that
-   runs goes on between. Who is stopped here begins again, and loses nothing by it.
-3. `end` takes away the rest. Kits that know a user by name are told to forget it, with the next
-   message that goes to them anyway.
+1. `begin` takes it out of use: its links end and its credentials become invalid.
+2. `delete_items` and `empty_device` delete large tables in batches, so that a running hub can
+   work in between. An interrupted deletion can simply be repeated.
+3. `end` deletes the rest. Kits that know a user by name are asked to forget it with the next
+   message they get anyway.
 
-What others hold stays with them: `plan` says what that is.
+Copies that others hold remain; `plan` lists them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.sentence import sentence
 
 AT_ONCE = 500
-"""Rows of a table in one transaction."""
+"""Rows of a table per transaction."""
 
 COPIES = "copies of the database, exports and logs: they are yours to find"
 GIVEN = "what kits and webhooks were given: it is theirs"
 
 
 def plan(db: Db, subject: Subject) -> dict[str, Any]:
-    """Return what goes, and what stays. Raises Refused while there is an SOS to be answered."""
+    """Return the data that is deleted, and the data that remains. Raises Refused while an SOS is
+    not closed.
+    """
     unanswered = db.execute(
         f"SELECT id FROM sos WHERE state <> 'closed' AND device IN ({subject.devices}) ORDER BY id"
     )
@@ -90,7 +92,7 @@ class Pause:
 
 
 LINKS_END = Pause(5.0)
-"""Until every hub has heard that a link is to end."""
+"""Seconds within which every hub process learns that a link must end."""
 
 Step = Callable[[Db], Any]
 
@@ -98,8 +100,9 @@ Step = Callable[[Db], Any]
 def steps(
     subject: Subject, linked: bool, clock: Callable[[], float], by: str = ADMINISTRATION
 ) -> Generator[Step | Pause, Any, None]:
-    """Yield what follows `begin`, whose result is `linked`: each step is a transaction of its own,
-    whose result is sent here."""
+    """Yield the steps after `begin`, whose result is `linked`. Each step is a transaction of its
+    own; send its result to the generator.
+    """
     if linked:
         yield LINKS_END
     place: int | None = 0
@@ -113,7 +116,9 @@ def steps(
 
 
 def begin(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> bool:
-    """Take it out of use; whether some hub has a link of it, which ends in a moment."""
+    """Take the subject out of use. Return True if a hub process has a link of it, which ends
+    soon.
+    """
     linked = bool(db.execute(f"SELECT 1 FROM lease WHERE device IN ({subject.devices}) LIMIT 1"))
     if subject.kind == "user":
         directory.set_disabled(db, "member", subject.id, now, now=now, by=by)
@@ -127,8 +132,9 @@ def begin(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> boo
 
 
 def delete_items(db: Db, subject: Subject, after: int) -> int | None:
-    """Delete, of the next items behind that number, those that go; return the last that was looked
-    at."""
+    """Delete the subject's items among the next ones after that id. Return the last id looked at,
+    or None at the end.
+    """
     if subject.kind == "device":
         return None
     ((last,),) = db.execute(
@@ -152,12 +158,12 @@ _OF_A_DEVICE = (
     ("mobile_terminated", "id", "1 = 1"),
     ("dead_letter", "id", "1 = 1"),
 )
-"""Tables of which a device may have many rows, what else names a row, and of which rows there is
+"""Tables in which a device can have many rows: table, further key columns, and the rows covered by
 an index."""
 
 
 def empty_device(db: Db, device: int) -> int:
-    """Take away some of what it has; how much. More may be there while it is not 0."""
+    """Delete some rows of a device and return their number. Call it again while it is not 0."""
     return sum(
         len(
             db.execute(
@@ -172,7 +178,7 @@ def empty_device(db: Db, device: int) -> int:
 
 
 def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
-    """Take away the rest, and the names that the audit has."""
+    """Delete the rest, and the names in the audit."""
     gone, workspaces = devices_of(db, subject), workspaces_of(db, subject)
     users = [subject.id] if subject.kind == "user" else []
     if subject.kind == "workspace":
@@ -184,7 +190,7 @@ def end(db: Db, subject: Subject, now: float, by: str = ADMINISTRATION) -> None:
         forget_name(db, member)
         for (workspace,) in db.execute("SELECT workspace FROM membership WHERE member = ?", member):
             kit_report.touch_directory(db, workspace)
-        # What they read stands there with their name.
+        # A read receipt contains the reader's name.
         db.execute("DELETE FROM reached WHERE member = ?", member)
         db.execute("DELETE FROM member WHERE id = ?", member)
         db.execute(
@@ -211,12 +217,11 @@ _ALONE = (
     " AND device.member = member.id) OR EXISTS (SELECT 1 FROM item"
     " WHERE item.workspace = other.id AND item.sender = member.id)))"
 )
-"""Users who have nothing in any other workspace."""
+"""SQL: users who have nothing in any other workspace."""
 
 
 def _leave_numbers(db: Db, actions: Sequence[str], ids: Sequence[int]) -> None:
-    """Of the lines that tell a name, or an IMEI, only whose they are. Looks once through them, for
-    however many."""
+    """Keep only the id in audit lines that contain a name or an IMEI. One pass serves all ids."""
     gone = {str(id_) for id_ in ids}
     for action in actions if gone else ():
         for line, detail in db.execute("SELECT id, detail FROM audit WHERE action = ?", action):

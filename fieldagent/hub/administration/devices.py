@@ -1,4 +1,4 @@
-"""Devices, as an administrator adds and changes them. What is secret is told once."""
+"""API for adding and changing devices. Secrets are shown only once."""
 
 from __future__ import annotations
 
@@ -79,8 +79,9 @@ class DevicesApi:
         self._new = {**NEW, "operator": Field(choice(operators), "operator")}
 
     def routes(self) -> list[Route]:
-        """Return the routes that change devices, for administrators alone; the list is
-        `ReadApi`'s."""
+        """Return the routes that change devices, for administrators only. `ReadApi` lists
+        devices.
+        """
         route = self._acts.route
         return [
             route("POST", "/api/devices", self.add),
@@ -92,8 +93,9 @@ class DevicesApi:
         ]
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Add a device, and answer 201 with its link token and, if asked for, its satellite-key:
-        both are told this once. Raises Problem 409 for a user, a name or an IMEI that cannot be."""
+        """Add a device. Answer 201 with its link token and, on request, its satellite key. Both are
+        shown only once. Raises Problem 409 if the user, the name or the IMEI is not possible.
+        """
         refuse_others(request, ())
         body = read_body(request, self._new)
         air_key = secret.new_air_key() if body.pop("tagged", False) else None
@@ -124,8 +126,9 @@ class DevicesApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Change what the body names, all of it or nothing, and answer the device as it is then,
-        with how many dead letters could be taken in by that. Raises Problem 404, 409, 422."""
+        """Change all members in the body, or nothing. Return the device with the number of dead
+        letters accepted as a result. Raises Problem 404, 409, 422.
+        """
         refuse_others(request, ())
         body = read_body(request, CHANGE)
 
@@ -145,7 +148,7 @@ class DevicesApi:
                 revocation.revoke(db, device, body.get("why", ""), now=now, by=by)
             elif "revoked" in body:
                 revocation.restore(db, device, now=now, by=by)
-                # Others may have brought what it sent.
+                # Other devices may have relayed its items.
                 holders = dead_letters.devices_with(db, caller.workspace)
             taken = kept_letters.take_in(db, self._mobile_originated, holders)
             (shown,), _ = reading.devices(db, caller, device + 1, 1, now)
@@ -154,7 +157,9 @@ class DevicesApi:
         return json_response(await self._acts.carry_out(caller, act))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a device for good, with what waits for it; the items that it sent stay."""
+        """Delete a device permanently, with everything that waits for it. The items that it sent
+        remain.
+        """
         refuse_others(request, ())
 
         def find(db: Db, now: float) -> Subject:
@@ -164,7 +169,9 @@ class DevicesApi:
         return Response(204)
 
     async def new_token(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Answer a new link token, this once; the old one ends. Raises Problem 404."""
+        """Return a new link token, which is shown only once. The old token ends. Raises Problem
+        404.
+        """
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> str:
@@ -174,8 +181,7 @@ class DevicesApi:
         return json_response({"hubToken": await self._acts.carry_out(caller, act)})
 
     async def new_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Set a satellite-key: the one that the kit has, where the body tells it, and one that is
-        made otherwise."""
+        """Set a satellite key: the kit's own if the body contains one, else a new one."""
         refuse_others(request, ())
         text = read_body(request, GIVEN_KEY).get("given") if request.body else None
         key = secret.new_air_key() if text is None else bytes.fromhex(text)
@@ -184,7 +190,7 @@ class DevicesApi:
         return json_response({**shown, "deadLettersTaken": taken})
 
     async def remove_key(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Take a device's satellite-key away: what it sends is taken without a tag."""
+        """Remove a device's satellite key, so that its messages are accepted without a tag."""
         refuse_others(request, ())
         await self._set_key(caller, id, None)
         return Response(204)
@@ -202,7 +208,7 @@ class DevicesApi:
 
 
 def device_of(db: Db, caller: Caller, text: str) -> int:
-    """Return the device's number. Raises Problem for one that is not of the caller's workspace."""
+    """Return the device's id. Raises Problem if the device is not of the caller's workspace."""
     device = identity(text)
     if not reading.device_known(db, caller, device):
         raise unknown("device", text)

@@ -1,6 +1,7 @@
-"""What the hub holds of a user or of a workspace, for them to take along: rows as JSON, and what
-was sent as data as the bytes that it was. Nothing secret is in it, and nothing of others but what
-they sent or were sent."""
+"""Export of the hub's data about a user or a workspace: rows as JSON, and data items as their
+bytes. It contains no secrets, and of other people only items that they exchanged with the
+subject.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from fieldagent.package.package import Data
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 AT_ONCE = 200
-"""Items read in one look."""
+"""Items read in one transaction."""
 AUDIT_MAX = 1_000_000
-"""Lines: the latest."""
+"""Largest number of audit lines, the newest."""
 
 Row = dict[str, Any]
 
@@ -34,12 +35,13 @@ class Listing(Protocol):
 class ExportedItem(NamedTuple):
     row: Row
     data: bytes | None
-    """What was sent as data."""
+    """Payload of a data item."""
 
 
 def item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int | None]:
-    """Return, of the next items behind that number, those that are the subject's; and the last that
-    was looked at, None where there was none."""
+    """Return the subject's items among the next ones after that id, and the last id looked at. None
+    at the end.
+    """
     passed = [
         number
         for (number,) in db.execute(
@@ -59,7 +61,7 @@ def item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int |
 
 
 def items(db: Db, numbers: Sequence[int], now: float) -> list[ExportedItem]:
-    """Yield the items, the oldest first, each with what became of it."""
+    """Return the items, oldest first, each with its deliveries."""
     entries = []
     for item in reversed(reading.items(db, numbers)):
         row = {
@@ -133,7 +135,7 @@ def _dead_letters(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _audit(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Return what they did themselves."""
+    """Return the subject's own actions."""
     rows = db.execute(
         "SELECT at, action, detail FROM audit WHERE actor = ? ORDER BY id", str(subject.id)
     )
@@ -141,7 +143,7 @@ def _audit(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _audit_of(db: Db, subject: Subject, now: float) -> list[Row]:
-    """All of the workspace, pushes too; the latest first."""
+    """Return all audit lines of the workspace, including pushes, newest first."""
     return audit.latest(db, AUDIT_MAX, subject.id)
 
 
@@ -158,7 +160,7 @@ def _contacts(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _passkeys(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Whose they are and when they were used, without what they prove."""
+    """Return the owner and the times of use of each passkey, without its key."""
     members = f"SELECT member FROM membership WHERE workspace = {subject.id}"
     whose = members if subject.kind == "workspace" else str(subject.id)
     rows = db.execute(
@@ -176,12 +178,12 @@ def _fences(db: Db, subject: Subject, now: float) -> list[Row]:
 
 
 def _routes(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Return those under way, and the newest that have ended."""
+    """Return the routes under way, and the newest ended ones."""
     return routes.listing(db, subject.id)
 
 
 def _radios(db: Db, subject: Subject, now: float) -> list[Row]:
-    """Return what people carry, by the ids on its own air."""
+    """Return the radio ids of people's own radios."""
     column = "workspace" if subject.kind == "workspace" else "member"
     rows = db.execute(
         f"SELECT workspace, member, handle FROM handle WHERE {column} = ? ORDER BY handle",
@@ -212,4 +214,4 @@ LISTINGS: dict[str, dict[str, Listing]] = {
         "audit": _audit_of,
     },
 }
-"""By kind: what is listed at once, beside the items."""
+"""Listings by kind of subject, besides the items."""

@@ -1,4 +1,4 @@
-"""Groups of users, who are told of something together, as an administrator changes them."""
+"""API for changing groups of users, who are notified together."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ class GroupsApi:
         self._acts = acts
 
     def routes(self) -> list[Route]:
-        """Return the routes that change groups, for administrators alone; the list is
-        `ReadApi`'s."""
+        """Return the routes that change groups, for administrators only. `ReadApi` lists groups."""
         route = self._acts.route
         return [
             route("POST", "/api/groups", self.add),
@@ -63,8 +62,9 @@ class GroupsApi:
         ]
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Add a group with its first members, and answer it with 201. Raises Problem 409 for a name
-        that is taken, or a user of another workspace."""
+        """Add a group with its first members, and return it with 201. Raises Problem 409 if the
+        name is taken, or for a user of another workspace.
+        """
         refuse_others(request, ())
         body = read_body(request, NEW)
 
@@ -80,8 +80,9 @@ class GroupsApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Let users join and leave a group, or change its rule for satellite, and answer it. Raises
-        Problem 404, 409."""
+        """Add or remove members of a group, or change its satellite rule, and return the group.
+        Raises Problem 404, 409.
+        """
         refuse_others(request, ())
         body = read_body(request, CHANGE)
 
@@ -94,7 +95,7 @@ class GroupsApi:
         return json_response(await self._acts.carry_out(caller, act))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove it: what was sent to it stays; nothing more is."""
+        """Remove a group. Items sent to it remain."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
@@ -106,7 +107,7 @@ class GroupsApi:
 
 
 def _group(db: Db, caller: Caller, text: str) -> int:
-    """Raises Problem for one that is not of the caller's workspace."""
+    """Return the group's id. Raises Problem if it is not of the caller's workspace."""
     group = identity(text)
     if not any(row["id"] == group for row in people.groups(db, caller.workspace)):
         raise unknown("group", text)

@@ -1,5 +1,6 @@
-"""API keys of the workspace, and tokens of its members, as an administrator makes and revokes them.
-Each is told in the answer that makes it, once."""
+"""API for creating and revoking API keys of the workspace and tokens of its members. A secret is
+only in the answer that creates it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class KeysApi:
         self._acts = acts
 
     def routes(self) -> list[Route]:
-        """Return the routes of API keys and tokens, for administrators alone."""
+        """Return the routes of API keys and tokens, for administrators only."""
         route = self._acts.route
         return [
             route("GET", "/api/keys", partial(self.list, "key")),
@@ -64,7 +65,7 @@ class KeysApi:
         ]
 
     async def list(self, kind: str, request: Request, caller: Caller) -> Response:
-        """Answer with the workspace's keys or tokens, without their secrets."""
+        """Return the workspace's keys or tokens, without their secrets."""
         refuse_others(request, ())
         rows = await self._acts.store.read(
             lambda db: credentials.listing(db, kind, caller.workspace)
@@ -72,8 +73,9 @@ class KeysApi:
         return json_response({f"{kind}s": [_shown(kind, row) for row in rows]})
 
     async def add_key(self, request: Request, caller: Caller) -> Response:
-        """Make an API key, and answer it with 201: the hub keeps its digest alone. Without `days`
-        it does not expire."""
+        """Create an API key, and return it with 201, because the hub keeps only its digest. Without
+        `days` it does not expire.
+        """
         refuse_others(request, ())
         body = read_body(request, NEW_KEY)
         days = body.pop("days", None)
@@ -88,8 +90,9 @@ class KeysApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def add_token(self, request: Request, caller: Caller) -> Response:
-        """Add a token of what is no person: people have passwords, and nobody speaks for
-        another."""
+        """Add a token for the caller or for a member that is not a person. People have passwords,
+        and no one may speak for another person.
+        """
         refuse_others(request, ())
         body = read_body(request, NEW_TOKEN)
         member, days = body.pop("member"), body.pop("days", None)
@@ -109,8 +112,9 @@ class KeysApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change_rate(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Set how often a key may call; what the body leaves out stays as it is. Raises Problem
-        404, 409 for one that is revoked."""
+        """Set the rate of a key; missing members keep their values. Raises Problem 404, or 409 if
+        the key is revoked.
+        """
         refuse_others(request, ())
         rate = {"per_minute": None, "burst": None, **read_body(request, RATE)}
 
@@ -121,7 +125,7 @@ class KeysApi:
         return json_response(await self._acts.carry_out(caller, act))
 
     async def revoke(self, kind: str, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Revoke a key or token; once more changes nothing."""
+        """Revoke a key or token. A repeat changes nothing."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
@@ -136,7 +140,7 @@ class KeysApi:
 
 
 def _credential(db: Db, kind: str, caller: Caller, text: str) -> dict[str, Any]:
-    """Raises Problem for one that is not of the caller's workspace."""
+    """Return the credential. Raises Problem if it is not of the caller's workspace."""
     row = credentials.find(db, kind, caller.workspace, identity(text))
     if row is None:
         raise unknown(kind, text)

@@ -1,4 +1,4 @@
-"""A new radio-key for the kits of a workspace, as an administrator has it given."""
+"""API for changing the radio key of all kits in a workspace."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RadioKeyApi:
         self._acts = acts
 
     def routes(self) -> list[Route]:
-        """Return the routes of the change of a radio-key, for administrators alone."""
+        """Return the routes for changing the radio key, for administrators only."""
         route = self._acts.route
         return [
             route("GET", "/api/radio-key", self.standing),
@@ -56,7 +56,7 @@ class RadioKeyApi:
         ]
 
     async def standing(self, request: Request, caller: Caller) -> Response:
-        """Answer how the change stands. The key itself is told to nobody here."""
+        """Return the state of the change. The key itself is never in an answer."""
         refuse_others(request, ())
         now, workspace = self._acts.clock(), caller.workspace
 
@@ -78,8 +78,7 @@ class RadioKeyApi:
         return json_response(await self._acts.store.read(find))
 
     async def change(self, request: Request, caller: Caller) -> Response:
-        """Begin one with a key that is made here, where what it costs is agreed to; once under one
-        Idempotency-Key."""
+        """Begin a change to a new key if its cost is accepted, once per Idempotency-Key."""
         refuse_others(request, ())
         body = read_body(request, ORDER)
         left_out, bearer = body.get("left_out", frozenset()), body.get("bearer", "")
@@ -112,8 +111,9 @@ class RadioKeyApi:
         return json_response({"change": await self._acts.carry_out(caller, act)}, 202)
 
     async def leave_out(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Go on with the change without one kit, and answer how it stands. Raises Problem 404, 409
-        where no change is under way."""
+        """Continue the change without one kit, and return its state. Raises Problem 404, or 409 if
+        no change is under way.
+        """
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> dict[str, Any] | None:
@@ -124,7 +124,7 @@ class RadioKeyApi:
         return json_response({"change": await self._acts.carry_out(caller, act)})
 
     async def ask(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Ask a kit anew, over its link or by a neighbour."""
+        """Ask a kit again, over its link or through a neighbour."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> dict[str, Any] | None:

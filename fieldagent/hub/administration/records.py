@@ -1,5 +1,4 @@
-"""What an administrator looks through: the audit of the workspace, and what came from its devices
-and could not be used."""
+"""API for the audit of the workspace, and for dead letters of its devices."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ class RecordsApi:
         self._mobile_originated = mobile_originated
 
     def routes(self) -> list[Route]:
-        """Return the routes of the audit and of dead letters, for administrators alone."""
+        """Return the routes of the audit and of dead letters, for administrators only."""
         route = self._acts.route
         return [
             route("GET", "/api/audit", self.audit),
@@ -33,7 +32,7 @@ class RecordsApi:
         ]
 
     async def audit(self, request: Request, caller: Caller) -> Response:
-        """Answer a page of the workspace's audit, the newest first."""
+        """Return a page of the workspace's audit, newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = place(request)
         lines, following = await self._acts.store.read(
@@ -42,8 +41,9 @@ class RecordsApi:
         return page(request, {"audit": lines}, "before", following)
 
     async def letters(self, request: Request, caller: Caller) -> Response:
-        """List them; those of an IMEI that no device has are the operator's, at the hub's
-        machine."""
+        """Return a page of dead letters. Those of an IMEI without a device belong to the operator,
+        at the hub's machine.
+        """
         refuse_others(request, ("before", "limit"))
         before, _ = place(request)
         limit = number(request, "limit", LETTERS_LISTED, range(1, LETTERS_LISTED_MAX + 1))
@@ -54,8 +54,9 @@ class RecordsApi:
         return page(request, {"deadLetters": rows[:limit]}, "before", following)
 
     async def discard(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a dead letter for good, and answer 204. Raises Problem 404 for one of another
-        workspace."""
+        """Delete a dead letter permanently, and answer 204. Raises Problem 404 for one of another
+        workspace.
+        """
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
@@ -69,7 +70,7 @@ class RecordsApi:
         return Response(204)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
-        """Take in what can be used by now, of all devices of the workspace."""
+        """Accept the dead letters of all devices of the workspace that are usable now."""
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> int:

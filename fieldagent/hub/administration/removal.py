@@ -1,4 +1,4 @@
-"""A device or a user is deleted for good, while the administrator waits."""
+"""Permanent deletion of a device or a user within an administrator's call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fieldagent.system import waits
 
 
 async def delete(acts: Acts, caller: Caller, find: Callable[[Db, float], Subject]) -> None:
-    """Delete it, a part at a time: who is stopped in the middle does it again, and it goes on."""
+    """Delete the subject in steps. If the call is interrupted, a repeat continues the deletion."""
     by = str(caller.member)
 
     def begin(db: Db, now: float) -> tuple[Subject, bool]:

@@ -1,4 +1,4 @@
-"""A kit's week, as an administrator prints it or takes it along."""
+"""API for a kit's weekly report, to print or to download."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ReportsApi:
         return [self._acts.route("GET", "/api/devices/{id}/report", self.report)]
 
     async def report(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Answer with the report of this week, unless another is asked for."""
+        """Return the report of this week, or of the requested week."""
         refuse_others(request, ("week", "format"))
         now = self._acts.clock()
         named = one_of(request, "format", ("json", *FORMATS)) or "json"

@@ -1,4 +1,6 @@
-"""What a device's satellite messages cost by day: the hub's count, and its operator's beside it."""
+"""API for the daily costs of a device's satellite messages, as counted by the hub and by its
+operator.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class UsageApi:
         return [self._acts.route("GET", "/api/devices/{id}/usage", self.usage)]
 
     async def usage(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Answer with what a device used by day. No more days than are kept, so no pages."""
+        """Return the usage of a device by day. There are no pages, because the number of kept days
+        is limited.
+        """
         refuse_others(request, ("since", "until"))
         asked = (_day(request, "since"), _day(request, "until"))
         since, until = usage.days_asked(*asked, self._acts.clock())

@@ -1,7 +1,7 @@
-"""Users, as an administrator adds and changes them: in the one workspace, and no further.
+"""API for adding and changing users in one workspace.
 
-Whoever is in another workspace too has one account for both. What changes an account, such as a
-password, is then for whoever runs the hub.
+A user in several workspaces has one account. Only the operator of the hub can change such an
+account, for example its password.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ class UsersApi:
         self._mobile_originated = mobile_originated
 
     def routes(self) -> list[Route]:
-        """Return the routes that change users, for administrators alone; the list is
-        `ReadApi`'s."""
+        """Return the routes that change users, for administrators only. `ReadApi` lists users."""
         route = self._acts.route
         return [
             route("POST", "/api/users", self.add),
@@ -74,7 +73,7 @@ class UsersApi:
         ]
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Add a user, with `signIn` also a password for the first sign-in."""
+        """Add a user. With `signIn`, also create a password for the first sign-in."""
         refuse_others(request, ())
         body = read_body(request, NEW)
         role, password = body.pop("role", "member"), ""
@@ -94,8 +93,9 @@ class UsersApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def change(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Change what the body names, all of it or nothing, and answer the user as they are then.
-        Raises Problem 404, 409: nobody changes their own role or disables themselves."""
+        """Change all members in the body, or nothing, and return the user. Raises Problem 404, 409:
+        an administrator cannot change their own role or disable themselves.
+        """
         refuse_others(request, ())
         body = read_body(request, CHANGE)
 
@@ -123,8 +123,9 @@ class UsersApi:
         return json_response(await self._acts.carry_out(caller, act))
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a user for good, with their devices, what they sent and what was for them
-        alone."""
+        """Delete a user permanently, with their devices, the items that they sent, and the items
+        for them alone.
+        """
         refuse_others(request, ())
 
         def find(db: Db, now: float) -> Subject:
@@ -137,7 +138,7 @@ class UsersApi:
         return Response(204)
 
     async def new_password(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Answer with a new password, for the next sign-in alone: there they choose their own."""
+        """Return a new password for one sign-in, at which the user chooses their own."""
         refuse_others(request, ())
         password = secret.new_password()
         hashed = await _hashed(password)
@@ -159,7 +160,7 @@ async def _hashed(password: str) -> str:
 
 
 def _member(db: Db, caller: Caller, text: str) -> int:
-    """Raises Problem for one who is not of the caller's workspace."""
+    """Return the member's id. Raises Problem if they are not of the caller's workspace."""
     member = identity(text)
     if not directory.is_member(db, caller.workspace, member):
         raise unknown("user", text)
@@ -167,7 +168,9 @@ def _member(db: Db, caller: Caller, text: str) -> int:
 
 
 def _must_be_another(caller: Caller, member: int) -> None:
-    """So that nobody locks themselves out, and an administrator is left."""
+    """Raise Refused if the member is the caller, so that no one locks themselves out and an
+    administrator remains.
+    """
     if caller.member == member:
         raise Refused(
             "nobody changes their own role, or takes themselves out: another administrator does;"

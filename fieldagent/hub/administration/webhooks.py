@@ -1,4 +1,4 @@
-"""Webhooks, as an administrator tries and adds them, and what they did not take."""
+"""API for adding and testing webhooks, and for the posts that they did not accept."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ REPLAY = {"requestId": Field(line(), "request_id")}
 
 
 class WebhooksApi:
-    """`open_stream` reaches what the hub may reach for others."""
+    """Routes for webhooks. `open_stream` connects only to addresses that webhooks may use."""
 
     def __init__(self, acts: Acts, open_stream: Opener) -> None:
         self._acts = acts
         self._open_stream = open_stream
 
     def routes(self) -> list[Route]:
-        """Return the routes of webhooks and of what they did not take, for administrators alone."""
+        """Return the routes of webhooks and their failures, for administrators only."""
         route = self._acts.route
         return [
             route("GET", "/api/webhooks", self.list),
@@ -80,7 +80,7 @@ class WebhooksApi:
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        """Answer with the workspace's webhooks, without their secrets."""
+        """Return the workspace's webhooks, without their secrets."""
         refuse_others(request, ())
         rows = await self._acts.store.read(
             lambda db: webhook_directory.listing(db, caller.workspace)
@@ -88,8 +88,9 @@ class WebhooksApi:
         return json_response({"webhooks": rows})
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Add a webhook. It is tried first: one that does not take the test message is not
-        added."""
+        """Add a webhook, after a test. A webhook that does not accept the test message is not
+        added.
+        """
         refuse_others(request, ())
         body = read_body(request, NEW)
         untried = body.pop("untried", False)
@@ -97,7 +98,7 @@ class WebhooksApi:
             webhook = webhook_directory.new(**body)
         except WrongProperty as error:
             raise _fault(error) from None
-        # Who may not any more, or too often, makes no call of ours.
+        # Check permission and rate before the hub calls the URL.
         await self._acts.carry_out(caller, lambda db, now: None)
         if not untried:
             await self._try(webhook)
@@ -111,7 +112,9 @@ class WebhooksApi:
         return json_response(await self._acts.carry_out(caller, act), 201)
 
     async def remove(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Remove a webhook with what waits for it, and answer 204. Raises Problem 404."""
+        """Remove a webhook with everything that waits for it, and answer 204. Raises Problem
+        404.
+        """
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
@@ -124,8 +127,9 @@ class WebhooksApi:
         return Response(204)
 
     async def enable(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Let a webhook be called again, at once with what was tried in vain, and answer 204.
-        Raises Problem 404."""
+        """Enable a webhook again, retry its failed posts at once, and answer 204. Raises Problem
+        404.
+        """
         refuse_others(request, ())
 
         def act(db: Db, now: float) -> None:
@@ -138,9 +142,10 @@ class WebhooksApi:
         return Response(204)
 
     async def renew_secret(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Sign with another secret from now on, and answer with it; once under one
-        Idempotency-Key: a second would be one too many for who has that of before. Raises Problem
-        404, 422."""
+        """Sign with another secret from now on, and return it, once per Idempotency-Key. A repeat
+        must not create a second secret, because the receiver may still use the previous one.
+        Raises Problem 404, 422.
+        """
         refuse_others(request, ())
         body = read_body(request, SECRET) if request.body else {}
         asked = repeatable(request, caller)
@@ -167,7 +172,7 @@ class WebhooksApi:
         return json_response({"id": int(id), "secret": " ".join(newest)})
 
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Post a test message to a webhook. Raises Problem where it is not taken."""
+        """Post a test message to a webhook. Raises Problem if it is not accepted."""
         refuse_others(request, ())
         webhook = await self._acts.carry_out(caller, lambda db, now: _webhook(db, caller, id))
         await self._try(webhook)
@@ -182,7 +187,7 @@ class WebhooksApi:
             )
 
     async def failures(self, request: Request, caller: Caller) -> Response:
-        """Answer a page of what no webhook will be given again by itself, the newest first."""
+        """Return a page of posts that are not retried automatically, newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = place(request)
         rows, following = await self._acts.store.read(
@@ -191,7 +196,7 @@ class WebhooksApi:
         return page(request, {"failures": rows}, "before", following)
 
     async def replay(self, request: Request, caller: Caller) -> Response:
-        """Post dead letters again: one item, where the body names it, or all."""
+        """Post dead letters again: those of the item in the body, or all."""
         refuse_others(request, ())
         body = read_body(request, REPLAY) if request.body else {}
         request_id = body.get("request_id")
@@ -205,7 +210,7 @@ class WebhooksApi:
 
 
 def _fault(error: WrongProperty) -> Problem:
-    # Its text begins with the verb.
+    # The text of the error begins with the verb.
     text = str(error)
     member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
     detail = sentence("{member} {text}", member=member, text=text)
@@ -213,7 +218,7 @@ def _fault(error: WrongProperty) -> Problem:
 
 
 def _webhook(db: Db, caller: Caller, text: str) -> Webhook:
-    """Raises Problem for one that is not of the caller's workspace."""
+    """Return the webhook. Raises Problem if it is not of the caller's workspace."""
     try:
         return webhook_directory.named(db, caller.workspace, identity(text))
     except Refused:

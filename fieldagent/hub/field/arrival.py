@@ -1,4 +1,4 @@
-"""What one message of an agent's turned out to hold, and which of it is here for the first time."""
+"""Content of one message from an agent, and the check for repeated items."""
 
 from __future__ import annotations
 
@@ -13,41 +13,43 @@ from fieldagent.wire.envelope import Entry, fingerprint
 
 @dataclass(slots=True)
 class KitMessage:
-    """What one message turned out to hold."""
+    """Content and result of one message."""
 
     device: Device
-    """Whose items these are."""
+    """Device whose items these are."""
     bearer: Bearer
     now: float
     relaying: Device | None = None
-    """Whose link brought them, where that is another's."""
+    """Device that relayed them over its link; None if it was their own."""
     estimate: Estimate | None = None
     proved: bool = True
-    """Who brought them has proved who they are: by a link's token, or a tag."""
+    """True if the device that delivered them is authenticated by a link's token or a tag."""
     doubt: str = ""
-    """Why these are not believed to be the device's: nothing but an SOS of theirs counts."""
+    """Reason why the sender is in doubt: only an SOS counts then. Empty if there is no doubt."""
     revoked: float | None = None
-    """Since when the device is revoked, or who brought them."""
+    """Unix time of the revocation of the device or of the one that relayed; None if neither is
+    revoked."""
     items: int = 0
     duplicates: int = 0
     mismatches: list[str] = field(default_factory=list)
-    """Confirmations that are not about the item that has their number now."""
+    """Confirmations that do not match the item that has their number now."""
     troubles: list[str] = field(default_factory=list)
-    """Why part of the message cannot be used: all of it is kept."""
+    """Reasons why a part of the message is unusable. The whole message is then kept."""
     confirmed: list[int] = field(default_factory=list)
-    """Items that the device has stored, and which are no SOS."""
+    """Items that the device has stored, without SOS."""
     buried: list[str] = field(default_factory=list)
-    """Why part of what its last fragment made whole cannot be used: that is kept already."""
+    """Reasons why a part is unusable of an item completed by its last fragment. That part is kept
+    already."""
 
 
 def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
-    """Note that it is here; return whether it is new."""
+    """Record the arrival of an entry. Return True if it is new."""
     return bool(
         db.execute(
             f"INSERT INTO arrived (device, {DOUBTED}, sequence, digest, at, sos)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING sequence",
             brought.device.id,
-            # Apart, so that what somebody invents never stands in the way of what is true.
+            # Keep doubtful entries apart, so that an invented one cannot block a true one.
             int(bool(brought.doubt)),
             entry.sequence,
             fingerprint(entry),
@@ -58,7 +60,7 @@ def mark_arrived(db: Db, entry: Entry, brought: KitMessage) -> bool:
 
 
 def was_there(db: Db, entry: Entry, brought: KitMessage) -> bool:
-    """Return whether the device itself said the same under this number."""
+    """Return True if the device itself has sent the same entry under this number."""
     return bool(
         db.execute(
             f"SELECT 1 FROM arrived WHERE device = ? AND {DOUBTED} = 0 AND sequence = ?"

@@ -1,4 +1,4 @@
-"""How much waits, and since when: counted in slices, so that no look at a long queue takes long."""
+"""Number and age of waiting rows, counted in batches so that no read of a long queue takes long."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fieldagent.hub.store.contract import Db, Store, marks
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 SLICE = 2_000
-"""Rows: 5 ms."""
+"""Rows per read, about 5 ms."""
 
 
 class Indexed(NamedTuple):
-    """Rows of `table`, each of an item, along the index whose columns are `key`."""
+    """Rows of `table`, each of an item, along the index with the columns `key`."""
 
     table: str
     key: str
@@ -31,35 +31,37 @@ DEAD = Indexed("webhook_delivery", "webhook, item", "state = 'dead'")
 class Backlog(NamedTuple):
     rows: int
     since: float | None
-    """When the oldest of the items came."""
+    """Unix time when the oldest of the items arrived."""
 
 
 class Queues(NamedTuple):
-    """What waits, as it was at that Unix time."""
+    """Waiting rows, as of the Unix time `at`."""
 
     deliveries: Backlog
     webhooks: Backlog
     dead: Backlog
-    """What no webhook will be given again by itself."""
+    """Deliveries to webhooks that are not retried automatically."""
     at: float
 
     @property
     def rows(self) -> int:
-        """Return how many rows were looked at."""
+        """Return the number of rows counted."""
         return self.deliveries.rows + self.webhooks.rows + self.dead.rows
 
 
 async def count_queues(store: Store, now: float) -> Queues:
-    """Count what waits for kits and webhooks, and what is dead, in several short transactions: the
-    three are not of one moment."""
+    """Count the waiting and the dead deliveries in several short transactions. The three counts are
+    not of the same moment.
+    """
     made = await backlog(store, DELIVERIES)
     waiting = await store.read(partial(with_awaited, made=made, now=now))
     return Queues(waiting, await backlog(store, WEBHOOKS), await backlog(store, DEAD), now)
 
 
 async def backlog(store: Store, queue: Indexed) -> Backlog:
-    """Count the rows of a queue, `SLICE` at a time, and find when the oldest of their items
-    came."""
+    """Count the rows of a queue in batches of `SLICE`, and find the arrival time of their oldest
+    item.
+    """
     rows, items = 0, []
     place: Sequence[Any] | None = ()
     while place is not None:
@@ -68,7 +70,7 @@ async def backlog(store: Store, queue: Indexed) -> Backlog:
         items += [] if oldest is None else [oldest]
     if not items:
         return Backlog(0, None)
-    # Numbers of items are in the order of their coming.
+    # Ids of items follow the order of their arrival.
     came = await store.read(
         lambda db: db.execute("SELECT accepted FROM item WHERE id = ?", min(items))
     )
@@ -76,7 +78,9 @@ async def backlog(store: Store, queue: Indexed) -> Backlog:
 
 
 def with_awaited(db: Db, made: Backlog, now: float) -> Backlog:
-    """Return the deliveries that wait, with those whose rows are made as devices come."""
+    """Return the waiting deliveries, including those whose rows are created when devices fetch
+    them.
+    """
     rows, oldest = workspace_log.awaited(db, now)
     came = db.execute("SELECT accepted FROM item WHERE id = ?", oldest)
     known = [float(at) for (at,) in came] + ([] if made.since is None else [made.since])
@@ -86,7 +90,9 @@ def with_awaited(db: Db, made: Backlog, now: float) -> Backlog:
 def count_some(
     db: Db, queue: Indexed, after: Sequence[Any]
 ) -> tuple[int, int | None, Sequence[Any] | None]:
-    """Return how many those are, the oldest item, and behind which place there may be more."""
+    """Return the number of rows in the next batch, their oldest item, and the place after which
+    there may be more.
+    """
     table, key, which = queue
     behind = f"{which} AND ({key}) > ({marks(after)})" if after else which
     last = db.execute(

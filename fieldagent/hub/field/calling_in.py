@@ -1,7 +1,7 @@
-"""MT messages on their way to the satellite operators: claimed, called in, and settled.
+"""MT messages to the satellite operators: claimed, handed over, and settled.
 
-A message stays until an operator has taken it or nobody needs it any more. What a call failed on
-stands in its row, for whoever pushed what is in it.
+A message stays until an operator has accepted it, or until it is no longer needed. The cause of a
+failed call is stored in its row, for the person who pushed its content.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from fieldagent.wire.envelope import decode
 from fieldagent.wire.outcome import Outcome
 
 CALL_SECONDS = 120.0
-"""How long a process may keep a message to itself; then another takes it as doubtful."""
+"""Seconds for which a process can keep a message. After that, another process takes it as in doubt.
+"""
 
 BACKOFF = (10.0, 60.0, 300.0, 1800.0)
-"""Seconds before a message is called in again, by how often it was; the last repeats."""
+"""Seconds before a message is handed over again, by the number of tries. The last value repeats."""
 
 CALLS = 8
-"""Messages called in at one moment."""
+"""Messages handed over at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """One MT message that this process may hand to its operator now."""
+    """An MT message that this process may hand to its operator now."""
 
     id: int
     device: int
@@ -55,13 +56,14 @@ class OperatorCall:
 
 
 def is_due(db: Db, now: float) -> bool:
-    """Return whether `pack` or `claim` would find something."""
+    """Return True if `pack` or `claim` would find something."""
     return bool(due(db, now, lock=False) or _callable(db, now, lock=False))
 
 
 def next_due(db: Db) -> float:
-    """Return when `is_due` may come to hold by itself, at the soonest; 0 for a moment that nobody
-    knows: for what waits until its device is linked no more, or has credits."""
+    """Return the earliest time when `is_due` may become True without a new message. Return 0 if the
+    time is unknown, because something waits for a link to end or for credits.
+    """
     return earliest(
         db,
         "SELECT min(at) FROM (SELECT (SELECT min(satellite_from) FROM delivery"
@@ -79,9 +81,10 @@ def next_due(db: Db) -> float:
 
 
 def claim(db: Db, now: float) -> list[OperatorCall]:
-    """Take the next message of some devices for this process: one of each, the urgent ones first.
+    """Claim the next message of some devices for this process: one per device, urgent ones first.
 
-    One that another process took and never settled may have left: it is called in again.
+    A message that another process claimed and never settled may have left already; it is handed
+    over again.
     """
     until = now + CALL_SECONDS
     candidates = (OperatorCall(*row) for row in _callable(db, now, lock=True))
@@ -98,7 +101,7 @@ def claim(db: Db, now: float) -> list[OperatorCall]:
 
 
 def give_back(db: Db, calls: Sequence[OperatorCall]) -> None:
-    """End the claim of what is not called in now."""
+    """Release the claims of messages that are not handed over now."""
     for call in calls:
         db.execute(
             "UPDATE mobile_terminated SET claimed_until = 0 WHERE id = ? AND claimed_until = ?",
@@ -122,14 +125,15 @@ def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
         now,
         now,
         now,
-        Scope.MESSAGE.value,  # what fails by itself holds up nothing else
+        Scope.MESSAGE.value,  # a message that fails by itself does not block others
         now,
     )
 
 
 def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
-    """Record how a call ended; once, however often it is told. Return the alarm that this raised,
-    in words, or nothing."""
+    """Record the result of a call, only once. Return a log line about the alarm that this raised,
+    or an empty string.
+    """
     if verdict.outcome is Outcome.SENT:
         receipts = _receipts_in(db, call)
         if (dropped := drop(db, call)) is not None:
@@ -149,7 +153,7 @@ def settle(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
 
 
 def _keep(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
-    """It is called in again, whatever it failed on; why it waits is there for whoever asks."""
+    """Keep the message for another try, whatever the failure, and store the reason for people."""
     failure = verdict.failure or unknown("nothing")
     doubtful = verdict.outcome is Outcome.DOUBTFUL
     wait = BACKOFF[min(call.tries, len(BACKOFF) - 1)] * random.uniform(1.0, 1.3)
@@ -181,20 +185,21 @@ def _keep(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
 
 
 def _receipts_in(db: Db, call: OperatorCall) -> list[int]:
-    """Return the words to its kit that are in the message."""
+    """Return the ids of the receipts in the message."""
     rows = db.execute("SELECT receipts FROM mobile_terminated WHERE id = ?", call.id)
     return [receipt for (listed,) in rows for receipt in json.loads(listed)]
 
 
 def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
-    """Drop what was called in, and return its pieces, which are none where it holds receipts alone;
-    None: it was dropped before."""
+    """Delete a message after its call, and return its fragments, which are empty if it contains
+    only receipts. None if it was deleted before.
+    """
     rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
     return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None
 
 
 def forgo(db: Db, call: OperatorCall) -> None:
-    """Drop what nobody needs any more; words to its kit that are in it wait for the next way."""
+    """Delete a message that is no longer needed. Its receipts wait for the next channel."""
     receipts = _receipts_in(db, call)
     if drop(db, call) is None or not receipts:
         return
@@ -204,10 +209,11 @@ def forgo(db: Db, call: OperatorCall) -> None:
 
 
 def take_back_words(db: Db, device: int) -> None:
-    """Take words back, as the device has a link: what is said to it in messages that its operator
-    has not taken, or that its modem may lack, goes there. It must not wait for an operator that
-    refuses, or a sky; a message of such words alone that was not taken is dropped, and never paid
-    for."""
+    """Take incident updates back from satellite, because the device has a link now. The link then
+    carries the updates that the operator has not accepted, or that the modem may not have. So
+    they need not wait for a refusing operator or a view of the sky. A message with only such
+    updates that was not accepted is deleted and never paid for.
+    """
     mt_copies.send_words_by_link(db, device)
     whose = "device = ? AND receipts <> '[]'"
     rows = db.execute(f"SELECT receipts FROM mobile_terminated WHERE {whose}", device)
@@ -258,8 +264,9 @@ def _book(db: Db, call: OperatorCall, now: float) -> None:
 
 
 def needed(db: Db, call: OperatorCall, now: float) -> bool:
-    """Return whether something in the message still waits: the IP link may have been quicker, and a
-    command is over that nobody has brought in time."""
+    """Return True if something in the message still waits. The IP link may have been faster, and an
+    undelivered command may have expired.
+    """
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE id = ?", call.id)
     pieces = [piece for (listed,) in rows for piece in json.loads(listed)]
     if not pieces:

@@ -1,8 +1,8 @@
-"""Until when a device is to be heard of: the hub keeps it, so that a dead kit raises the alarm.
+"""Check-in times of devices, kept at the hub, so that a dead kit raises an alarm.
 
-An administrator asks for it, the kit itself, or both: what is due first counts. Any item of a
-device is its check-in. One that is late is told in the log at first; if nothing comes
-for `PATIENCE` more, the alarm is raised: on the list of SOS, and to webhooks.
+An administrator, the kit itself, or both can require check-ins; the earliest due time counts. Any
+item of a device is its check-in. A late check-in is first logged. If nothing arrives for another
+`PATIENCE` seconds, the alarm is raised: in the list of SOS, and to webhooks.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 PATIENCE = 900.0
-"""Seconds from the warning to the alarm. Also after a hub was away, as what waited comes then."""
+"""Seconds from the warning to the alarm. It applies also after an outage of the hub, because
+waiting items arrive then."""
 DAY = 86_400.0
 MINUTE = 60.0
 
 
 NUMBERS_BEFORE = 10_000
-"""A word of the kit with one of so many numbers before its last was overtaken on its way; one with
-any other is of a new journal."""
+"""A check-in request with one of so many numbers before the last one was overtaken on its way. Any
+other lower number is from a new journal."""
 
 
 class Rule(NamedTuple):
-    """How often: one of the first two, and what the kit has asked for."""
+    """Check-in rule of a device: one of the first two members, and the kit's own request."""
 
     every: float | None = None
     """Seconds after the last item."""
     by_minute: int | None = None
-    """Once before this minute of each UTC day."""
+    """Once per UTC day, before this minute."""
     kit_every: float | None = None
 
     def __str__(self) -> str:
@@ -54,11 +55,13 @@ class Rule(NamedTuple):
         return "; ".join(words)
 
     def first(self, now: float) -> float:
-        """Return when it is due, as the rule begins."""
+        """Return the Unix time of the first check-in when the rule begins."""
         return min(self._due(now, 0.0))
 
     def after(self, heard: float) -> float:
-        """Return when it is due next, as an item came: that was the check-in of its day."""
+        """Return the Unix time of the next check-in after an item, which was the check-in of its
+        day.
+        """
         return min(self._due(heard, DAY))
 
     def _due(self, now: float, later: float) -> list[float]:
@@ -70,8 +73,9 @@ class Rule(NamedTuple):
 
 
 def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
-    """Begin a check-in, in place of what an administrator asked for before; when the first is
-    due."""
+    """Begin a check-in rule, in place of an administrator's earlier one. Return the time when the
+    first is due.
+    """
     before = _rule_of(db, device)
     due = _set(db, device, rule._replace(kit_every=before.kit_every), now)
     note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} {rule}", now)
@@ -79,14 +83,15 @@ def begin(db: Db, device: int, rule: Rule, *, now: float) -> float:
 
 
 def end(db: Db, device: int, *, now: float) -> None:
-    """End what the kit has asked for, too: it may be lost, and ask for nothing any more."""
+    """End all check-ins, including the kit's own request, because a lost kit cannot withdraw it."""
     _set(db, device, Rule(), now)
     note_of_device(db, device, ADMINISTRATION, "device checkin", f"{device} off", now)
 
 
 def ask(db: Db, device: int, within: int | None, word: int, *, now: float) -> None:
-    """Note that the kit asks for it itself, in item number `word`, or for its end. Whatever it
-    asks, it has been heard."""
+    """Record the kit's own request, or its end, from item number `word`. The item itself counts as
+    a check-in.
+    """
     heard(db, device, now)
     if _overtaken(db, device, word):
         return
@@ -95,7 +100,7 @@ def ask(db: Db, device: int, within: int | None, word: int, *, now: float) -> No
 
 
 def _overtaken(db: Db, device: int, word: int) -> bool:
-    """A later word of the kit came before, over another channel."""
+    """Return True if a later request of the kit arrived before, over another channel."""
     rows = db.execute("SELECT check_in_word FROM contact WHERE device = ?", device)
     return any(last is not None and 0 < last - word <= NUMBERS_BEFORE for (last,) in rows)
 
@@ -123,7 +128,7 @@ def _set(db: Db, device: int, rule: Rule, now: float) -> float:
 
 
 def heard(db: Db, device: int, now: float) -> None:
-    """Note that an item of the device came, which is its check-in."""
+    """Record an item of the device, which is its check-in."""
     rows = db.execute(
         "SELECT sos, every, by_minute, kit_every FROM check_in WHERE device = ?", device
     )
@@ -138,7 +143,7 @@ def heard(db: Db, device: int, now: float) -> None:
 
 
 def heard_all(db: Db, devices: Collection[int], now: float) -> None:
-    """Do as `heard` does, of many."""
+    """Like `heard`, for many devices."""
     among, these = one_of(db, devices)
     asked = f"SELECT device FROM check_in WHERE device {among} ORDER BY device"
     for (device,) in db.execute(asked, *these):
@@ -146,7 +151,7 @@ def heard_all(db: Db, devices: Collection[int], now: float) -> None:
 
 
 def look(db: Db, now: float) -> list[str]:
-    """Warn of those that are late, and raise the alarm for those that stay so; what to log."""
+    """Warn of late devices, and raise the alarm for those that stay late. Return the log lines."""
     rows = db.execute(
         "SELECT c.device, device.name, device.workspace, device.member, every, by_minute,"
         " kit_every, warned, latitude, longitude, position_at, contact.at FROM check_in c"
@@ -173,7 +178,7 @@ def look(db: Db, now: float) -> list[str]:
 
 
 def next_late(db: Db) -> float:
-    """Return when `look` finds something."""
+    """Return the Unix time when `look` will find something."""
     return earliest(
         db,
         "SELECT min(CASE WHEN warned + ? > due THEN warned + ? ELSE due END) FROM check_in"
@@ -202,12 +207,11 @@ SHOWN = {
     f"check-in {column}": f"check_in.{column}"
     for column in ("every", "by_minute", "kit_every", "due", "warned", "sos")
 }
-"""Columns of `check_in`, for `shown`."""
+"""Columns of `check_in` for `shown`."""
 
 
 def shown(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return how a device stands with its check-in, of the columns `SHOWN`; None where none is
-    due."""
+    """Return a device's check-in state from the columns `SHOWN`; None if it has no check-in."""
     every, by_minute, kit_every, due, warned, sos = (row[name] for name in SHOWN)
     if due is None:
         return None

@@ -1,4 +1,4 @@
-"""What a command and its answer take over satellite, before it is given."""
+"""Cost of a command and its answer over satellite, before the command is sent."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, encode
 
 ITEM_NUMBER = 2**31
-"""Takes as many bytes as a kit's number for an item does."""
+"""A number that takes as many bytes as a kit's number for an item."""
 
 
 class CommandCost(NamedTuple):
     linked: bool
-    """The link brings it, which costs nothing."""
+    """True if the device is linked, so that the command is free."""
     reached: bool
-    """It has a satellite modem here."""
+    """True if it has a satellite modem at this hub."""
     down: int
     """Bytes."""
     up: int
-    """Bytes of the answer at the most, where its verb says so, or about."""
+    """Largest number of bytes of the answer; an estimate for some verbs."""
     credits: int
-    """Of both; 0 where bytes are paid for."""
+    """Credits of both. 0 if the modem is billed by bytes."""
     credits_left: int | None
-    """Today, for what the hub sends; None without a budget."""
+    """Credits left today for messages of the hub; None without a budget."""
     operator: str | None
     fits: bool
-    """Its modem takes it in one message."""
+    """True if its modem accepts it in one message."""
 
 
 def cost(db: Db, device: int, number: int, command: RemoteCommand, now: float) -> CommandCost:
-    """Return what a command costs, answer included. Raises NotACommand."""
+    """Return the cost of a command including its answer. Raises NotACommand."""
     verb = verb_of(command)
     ((linked, reached, operator, *row),) = db.execute(
         f"SELECT {IS_LINKED}, CASE WHEN {REACHED} THEN 1 ELSE 0 END, operator, {ACCOUNT}"

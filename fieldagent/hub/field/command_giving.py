@@ -1,4 +1,4 @@
-"""Gives a command: under the next number, with the proof that its kit asks for."""
+"""Sends a command under the next number, with the proof that its kit requires."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ SET = BY_NAME["set"]
 
 
 def costs_something(quote: CommandCost, bearer: str) -> bool:
-    """Return whether it goes over satellite by that bearer, as things stand. Raises Refused where
-    it cannot go so."""
+    """Return True if the command would go over satellite now with that bearer. Raises Refused if it
+    cannot.
+    """
     if bearer == "ip" or (not bearer and not quote.reached):
         return False
     if not quote.reached:
@@ -32,7 +33,7 @@ def costs_something(quote: CommandCost, bearer: str) -> bool:
 
 
 def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
-    """Enter it, and return its number. Raises Refused."""
+    """Store a command for sending, and return its number. Raises Refused."""
     device = order.device
     secrets = directory.secrets_of(db, device)
     if not secrets:
@@ -52,8 +53,9 @@ def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
 def _gave(
     db: Db, order: GivenCommand, number: int, secret: bytes, grace: float, now: float
 ) -> bool:
-    """Return whether it was entered under that number, which another process may have given.
-    Raises Refused where it has been signed with another."""
+    """Return True if the command was stored under that number, False if another process has used
+    the number. Raises Refused if the command was signed for another number.
+    """
     if number != order.number and order.command.verb == SET.number:
         raise Refused("another command was given meanwhile: give it anew")
     proved = prove(number, order.command, command_key(secret))

@@ -1,4 +1,4 @@
-"""What a push would take on its way to each device, before anything is entered."""
+"""Cost of a push to each device, before it is entered."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _ADDRESSED = (
 
 
 def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Return, of each device that is to have it, whether it is linked, when it costs nothing, and
-    what satellite messages with nothing else in them would."""
+    """Return for each addressed device if it is linked, which makes the push free, and the cost
+    over satellite in messages of its own.
+    """
     whom, members = _whom(posting)
     rows = db.execute(
         _ADDRESSED.format(whom=whom),
@@ -55,8 +56,9 @@ def costs(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
 
 
 def costs_and_expected(db: Db, posting: Posting, now: float) -> list[dict[str, Any]]:
-    """Return these costs; where one device alone is to have it, with when what is accepted now is
-    likely to be on its disk."""
+    """Return these costs. If only one device is addressed, include the time when it is likely to
+    have the push on disk.
+    """
     entries = costs(db, posting, now)
     expected = None
     if len(entries) == 1:
@@ -65,7 +67,7 @@ def costs_and_expected(db: Db, posting: Posting, now: float) -> list[dict[str, A
 
 
 def _whom(posting: Posting) -> tuple[str, list[int]]:
-    """Return the condition on a device, and its parameters."""
+    """Return the SQL condition on a device, and its parameters."""
     if posting.device is not None:
         return "device.id = ?", [posting.device]
     if posting.target is not None:

@@ -1,7 +1,7 @@
-"""MO messages that the hub could not use: kept as they came, within bounds, until somebody can.
+"""MO messages that the hub could not use, kept unchanged and within limits until they can be used.
 
-What an operator was told is stored is never only logged. A letter goes once it could be taken in,
-when somebody removes it, or when newer ones need its room: the oldest first.
+A message that was acknowledged to an operator is never only logged. A letter is deleted when it can
+be accepted, when a person removes it, or when newer ones need the space (oldest first).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 OF_ONE_MAX = 200
-"""What is kept of one IMEI, or of one device over IP: a stranger's must not push out all others."""
+"""Largest number of letters per IMEI, or per device over IP, so that an unknown sender cannot
+displace all others."""
 COUNT_MAX, BYTES_MAX = 10_000, 16 << 20
-"""What is kept at most, of both."""
+"""Largest number and total bytes of all letters."""
 
 _OLDEST = (
     "DELETE FROM dead_letter WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER newest AS"
@@ -45,7 +46,9 @@ def keep(
     bearer: Bearer,
     now: float,
 ) -> int:
-    """Return how many older ones had to go for it. `device` is None where nobody has the IMEI."""
+    """Store a letter, and return the number of older ones deleted for it. `device` is None if no
+    device has the IMEI.
+    """
     db.execute(
         "INSERT INTO dead_letter (imei, device, way, body, reason, received)"
         " VALUES (?, ?, ?, ?, ?, ?)",
@@ -70,7 +73,7 @@ def keep(
 
 
 def keep_once(db: Db, body: bytes, reason: str, imei: str, now: float) -> None:
-    """Store what an operator brought and nobody may decode, unless the same bytes are there."""
+    """Store an undecodable message from an operator, unless the same bytes are stored already."""
     there = "SELECT 1 FROM dead_letter WHERE imei = ? AND body = ?"
     if not db.execute(there, imei, body):
         rows = db.execute("SELECT id FROM device WHERE imei = ? AND imei <> ''", imei)
@@ -79,9 +82,10 @@ def keep_once(db: Db, body: bytes, reason: str, imei: str, now: float) -> None:
 
 
 def assign(db: Db, device: int) -> None:
-    """Let what came from this device's IMEI, when nobody had it, be its own.
+    """Assign the letters that came from this device's IMEI before any device had it.
 
-    For the hub's operator, who knows whose modem it is: an administrator can say so of any.
+    Only the hub's operator may do this, because they know whose modem it is. An administrator could
+    claim any IMEI.
     """
     db.execute(
         "UPDATE dead_letter SET device = ? WHERE device IS NULL AND imei <> ''"
@@ -92,7 +96,7 @@ def assign(db: Db, device: int) -> None:
 
 
 def of_device(db: Db, device: Device) -> list[Letter]:
-    """Return those that are its; the oldest first."""
+    """Return the letters of a device, oldest first."""
     rows = db.execute(
         "SELECT id, body, way FROM dead_letter WHERE device = ? ORDER BY id", device.id
     )
@@ -100,12 +104,12 @@ def of_device(db: Db, device: Device) -> list[Letter]:
 
 
 def stays(db: Db, letter: int, device: int, reason: str) -> None:
-    """Write down why it could not be used this time either."""
+    """Store the reason why the letter could not be used this time either."""
     db.execute("UPDATE dead_letter SET device = ?, reason = ? WHERE id = ?", device, reason, letter)
 
 
 def remove(db: Db, letter: int) -> None:
-    """Delete a dead letter for good."""
+    """Delete a dead letter permanently."""
     db.execute("DELETE FROM dead_letter WHERE id = ?", letter)
 
 
@@ -117,8 +121,7 @@ def discard(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Remove a dead letter: somebody of that workspace, or of none, has no use for it. Raises
-    Refused."""
+    """Delete a dead letter on request, and note it in the audit. Raises Refused."""
     rows = db.execute("DELETE FROM dead_letter WHERE id = ? RETURNING device", letter)
     if not rows:
         raise Refused(
@@ -131,7 +134,7 @@ def discard(
 
 
 def devices_with(db: Db, workspace: int | None = None) -> list[int]:
-    """Return the devices in use that have some: of that workspace, or all."""
+    """Return the devices in use that have letters, of one workspace or of all."""
     which, of = ("", ()) if workspace is None else (" AND device.workspace = ?", (workspace,))
     rows = db.execute(
         "SELECT DISTINCT device.id FROM device JOIN dead_letter ON dead_letter.device = device.id"
@@ -142,7 +145,7 @@ def devices_with(db: Db, workspace: int | None = None) -> list[int]:
 
 
 def listing(db: Db, devices: Collection[int] | None = None) -> list[Row]:
-    """List them, the newest first: all there are, or those of some devices."""
+    """Return the letters, newest first: all, or those of some devices."""
     which, of = "", devices or ()
     if devices is not None:
         which = f" WHERE dead_letter.device IN ({marks(of)})" if of else " WHERE 1 = 0"
@@ -150,17 +153,17 @@ def listing(db: Db, devices: Collection[int] | None = None) -> list[Row]:
 
 
 def of_workspace(db: Db, workspace: int, before: int, limit: int) -> list[Row]:
-    """List those of its devices, the newest first.
+    """Return the letters of a workspace's devices, newest first.
 
-    What came from an IMEI that no device has may be anybody's: the hub's operator alone sees it,
-    also where there is one workspace.
+    A letter from an IMEI without a device could belong to anyone. So only the hub's operator sees
+    it, even if there is only one workspace.
     """
     which = " WHERE device.workspace = ? AND dead_letter.id < ?"
     return _listed(db, which, (workspace, before), limit)
 
 
 def is_of_workspace(db: Db, workspace: int, letter: int) -> bool:
-    """Return whether it came from one of its devices."""
+    """Return True if the letter came from a device of the workspace."""
     return bool(
         db.execute(
             "SELECT 1 FROM dead_letter JOIN device ON device.id = dead_letter.device"
@@ -193,7 +196,9 @@ def _listed(db: Db, which: str, of: Collection[Any], limit: int) -> list[Row]:
 
 
 def figures(db: Db) -> dict[str, int]:
-    """Return for the metrics what is kept, and since the database began."""
+    """Return the metrics: letters kept now, and letters received and dropped since the database was
+    created.
+    """
     ((kept,),) = db.execute("SELECT count(*) FROM dead_letter")
     rows = db.execute("SELECT came, dropped FROM dead_letter_tally")
     came, dropped = rows[0] if rows else (0, 0)

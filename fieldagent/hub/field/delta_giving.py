@@ -1,5 +1,6 @@
-"""Gives a kit another program: a delta goes to it as a Package for itself alone, by whatever way is
-there, and the command to take it waits on the kit until that is whole."""
+"""Sends a kit a program update. A delta goes to the kit as a Package for it alone, over any
+channel. The command to apply it waits on the kit until the delta is complete.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ UPDATE = BY_NAME["update"]
 
 
 class DeltaCost(NamedTuple):
-    """What the delta takes over satellite, beside the command."""
+    """Cost of the delta over satellite, without the command."""
 
     parts: int
     bytes: int
@@ -29,7 +30,7 @@ class DeltaCost(NamedTuple):
 
 
 def command_of(payload: bytes) -> RemoteCommand:
-    """Return the command, without its proof, to take what `payload` brings. Raises Refused."""
+    """Return the command to apply the update in `payload`, without its proof. Raises Refused."""
     if len(payload) > ITEM_BYTES_MAX:
         raise Refused(
             sentence(
@@ -43,8 +44,9 @@ def command_of(payload: bytes) -> RemoteCommand:
 
 
 def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -> Posting:
-    """Return the Package for that kit; `paid`: it may go over satellite. Raises Refused where the
-    kit could not take it."""
+    """Return the Package for that kit. `paid`: it may go over satellite. Raises Refused if the kit
+    cannot apply the update.
+    """
     ((name, workspace, member, disabled, version, installed),) = db.execute(
         "SELECT device.name, workspace, member, disabled, coalesce(contact.version, ''),"
         " coalesce(contact.installed, '') FROM device"
@@ -67,13 +69,14 @@ def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -
 
 
 def cost_of(db: Db, posting: Posting, now: float) -> DeltaCost | None:
-    """Return what it takes over satellite; None where the kit's modem cannot take it, or there is
-    none."""
+    """Return the parts, bytes and credits to send the delta by satellite. None if the kit has no
+    satellite modem or the modem cannot carry it.
+    """
     cost = next(each for each in costs(db, posting, now) if each["id"] == posting.device)
     over = cost["satellite"]
     return None if over is None else DeltaCost(over["parts"], over["bytes"], over["credits"])
 
 
 def send(db: Db, posting: Posting, grace: float, now: float) -> None:
-    """Have it go; the link has `grace` seconds before a satellite message is paid for."""
+    """Enter the delta. The link has `grace` seconds before a satellite message is paid for."""
     ledger.enter_all(db, [posting], now=now, grace=grace)

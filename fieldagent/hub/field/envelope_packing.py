@@ -1,6 +1,7 @@
-"""What waits for one device, told as the entries of an envelope: items, receipts, introductions.
+"""Packs everything that waits for one device as entries of an envelope: items, receipts,
+introductions.
 
-An envelope holds the items of one sender. Receipts and introductions ride in any.
+An envelope contains items of one sender. It can contain any receipts and introductions.
 """
 
 from __future__ import annotations
@@ -34,29 +35,29 @@ from fieldagent.wire.envelope import (
 from fieldagent.wire.incident_proof import prove
 
 LOOK_AT = 64
-"""Items looked at to fill one envelope."""
+"""Items considered for filling one envelope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One item that waits for a device."""
+    """An item that waits for a device."""
 
     item: int
     sender: int
     entry: Entry
-    """Under the number it has on air to this device."""
+    """Entry with the item's number on air for this device."""
     source: Source | None = None
-    """Which agent's item it is: a device may have heard it by radio."""
+    """Station and number of the agent's item, because the device may have heard it by radio."""
     unauthenticated: bool = False
     contact: Contact | None = None
-    """Of a pushed message, where that tells it."""
+    """Contact data in a pushed message."""
     seen_at: SeenAt | None = None
-    """Of an SOS that came over satellite and tells no position; anything else does without what
-    that costs."""
+    """Position from the operator, for an SOS over satellite without a position. Other items omit
+    it, because of its cost."""
 
     @property
     def entries(self) -> list[Entry]:
-        """Return the entries: the item, and beside it what its receiver is to know of it."""
+        """Return the entries: the item, followed by facts about it for its receiver."""
         facts: list[Content | None] = [self.source, self.contact, self.seen_at]
         beside = [each for each in facts if each is not None]
         if self.unauthenticated:
@@ -66,29 +67,29 @@ class Waiting:
 
 @dataclass(slots=True)
 class Load:
-    """The entries of one envelope, with what they are in the store."""
+    """Entries of one envelope, with their ids in the store."""
 
     origin: int = 0
     packed: bool = False
-    """Its texts take fewer bytes: its receiver reads those."""
+    """True if texts are compressed. Its receiver must understand that."""
     entries: list[Entry] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     receipts: list[int] = field(default_factory=list)
     commands: list[int] = field(default_factory=list)
-    """Their numbers."""
+    """Numbers of the commands."""
     introduced: list[tuple[int, bytes]] = field(default_factory=list)
     parcels: list[tuple[int, int]] = field(default_factory=list)
-    """Items for other devices, which it is to bring there."""
+    """Items to relay to other devices, as pairs of item and device."""
     carried: list[tuple[int, int]] = field(default_factory=list)
-    """Commands for others, by device and number."""
+    """Commands to relay to other devices, as pairs of device and number."""
 
     @property
     def urgent(self) -> bool:
-        """Return whether an SOS is among its entries."""
+        """Return True if an SOS is among its entries."""
         return any(entry.sos for entry in self.entries)
 
     def encode(self, key: bytes | None = None) -> bytes:
-        """Return it as an envelope, tagged where a `key` is given."""
+        """Return the envelope's bytes, with a tag if there is a `key`."""
         return encode(self.entries, origin=self.origin, key=key, packed=self.packed)
 
 
@@ -97,27 +98,27 @@ class WaitingReceipt:
     id: int
     entry: Entry
     urgent: bool
-    """Of an SOS."""
+    """True if it concerns an SOS."""
     member: int = THE_HUB
-    """Who must be known by name for it."""
+    """Member whose name the receiver needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Bytes that an envelope may have, without those of its tag."""
+    """Size limits of an envelope in bytes, without its tag."""
 
     capacity: int
     ordinary: int | None = None
-    """All that is no SOS stays within these, or in what the SOS's last credit leaves: the credits
-    that are kept for an SOS pay for nothing else."""
+    """Limit for everything that is not SOS. Such entries must fit within it, or within the rest of
+    the SOS's last credit, because credits kept for an SOS pay for nothing else."""
     tag: int = 0
 
     def first(self, item: Waiting) -> int:
-        """Return how many bytes there are for what goes first."""
+        """Return the bytes available for the first item."""
         return self.capacity if item.entry.sos else self.beside(Load())
 
     def beside(self, load: Load) -> int:
-        """Return how many bytes there are for what is no SOS."""
+        """Return the bytes available for entries that are not SOS."""
         if self.ordinary is None or self.ordinary >= self.capacity:
             return self.capacity
         paid = paid_with(len(load.encode()) + self.tag) - self.tag if load.entries else 0
@@ -127,9 +128,10 @@ class Space:
 def waiting(
     db: Db, device: int, now: float, *, due: str, parameters: Sequence[object] = (), limit: int
 ) -> list[Waiting]:
-    """Return what waits for `device` and has not expired, the most urgent first. `due` is a
-    condition of deliveries."""
-    # Of what waits, however much, only the items that are taken are looked up.
+    """Return the unexpired waiting items of `device`, most urgent first. `due` is an SQL condition
+    on deliveries.
+    """
+    # Look up only the selected items, however many wait.
     rows = db.execute(
         "SELECT item.id, first.sequence, item.sender, item.body, item.source_device,"
         " item.source_sequence, item.unauthenticated, item.contact,"
@@ -158,7 +160,7 @@ def waiting(
 
 
 def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
-    """Return the receipts owed to a device, the urgent ones first."""
+    """Return the receipts owed to a device, urgent ones first."""
     rows = db.execute(
         "SELECT id, sequence, member, at, digest, urgent, says, by_name, text, rung, about"
         " FROM receipt WHERE device = ? AND state = 'waiting'"
@@ -194,8 +196,9 @@ def fill(
     packed: bool = False,
     commands: Iterable[Entry] = (),
 ) -> Load:
-    """Take as many of each as fit, in their order; only items of the first's sender. A receipt that
-    does not fit keeps none back."""
+    """Add as many of each as fit, in order, but only items of the first item's sender. A receipt
+    that does not fit does not block the next ones.
+    """
     load = Load(packed=packed)
     for each in items:
         load.origin = load.origin or each.sender
@@ -220,11 +223,13 @@ def fill(
 
 
 UNNAMED = b""
-"""Stands for what a device was told of somebody who was deleted, until it is told otherwise."""
+"""Mark for a device that knows a deleted member's name, until it gets another name."""
 
 
 def forget_name(db: Db, member: int) -> None:
-    """Tell who knows them by name, with the next message, that there is none."""
+    """Mark a member as deleted for all devices that know the name. Their next message removes
+    it.
+    """
     db.execute("UPDATE introduced SET digest = ? WHERE member = ?", UNNAMED, member)
 
 
@@ -238,7 +243,9 @@ def _unnamed(db: Db, device: Device) -> list[int]:
 def _add(
     db: Db, device: Device, load: Load, member: int, added: list[Entry], capacity: int
 ) -> bool:
-    """Add entries, and before them who `member` is unless the device knows; False: no fit."""
+    """Add entries, with the introduction of `member` if the device does not know the name. Return
+    False if they do not fit.
+    """
     new = introduction(db, device, member, {known for known, _ in load.introduced})
     entries = [*load.entries, *(e for _, e in new), *added]
     if len(encode(entries, origin=load.origin, packed=load.packed)) > capacity:
@@ -251,8 +258,9 @@ def _add(
 def introduction(
     db: Db, device: Device, member: int, already: Collection[int] = ()
 ) -> list[tuple[tuple[int, bytes], Entry]]:
-    """Return who `member` is, as a mark for `mark_introduced` and an entry; empty when that is
-    known."""
+    """Return the introduction of a member, as a mark for `mark_introduced` and an entry. Empty if
+    the device knows the member.
+    """
     if member == THE_HUB or member in already:
         return []
     digest, entry = named(db, member, device.workspace)
@@ -263,28 +271,30 @@ def introduction(
 
 
 def named(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
-    """Return what names `member` to a device, and its digest, by which it is known who was told
-    it."""
+    """Return the entry that introduces `member` to a device, and its digest, which shows if a
+    device has it.
+    """
     entry = Entry(member, Introduction(identity_of(db, member, workspace)))
     return fingerprint(entry), entry
 
 
 def identity_of(db: Db, member: int, workspace: int) -> Identity:
-    """Return a member as payloads name them; `account` is the workspace."""
+    """Return a member as payloads name them. `account` is the workspace."""
     rows = db.execute("SELECT type, name, email FROM member WHERE id = ?", member)
     type_, name, email = rows[0] if rows else ("User", "", "")
     return Identity(str(member), name, type_, email or "", str(workspace))
 
 
 def journal_of(db: Db, device: int) -> int:
-    """Return the number of the device's journal, 0 where it has not told it."""
+    """Return the number of the device's journal; 0 if unknown."""
     rows = db.execute("SELECT journal FROM device WHERE id = ?", device)
     return int(rows[0][0]) if rows else 0
 
 
 def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> None:
-    """Note that the device has that journal: another was told nothing yet. `anew`: it lacks
-    names."""
+    """Record the device's journal. A new journal knows no names yet. `anew`: the device asks for
+    the names again.
+    """
     changed = db.execute(
         "UPDATE device SET journal = ? WHERE id = ? AND journal <> ? RETURNING id",
         journal,
@@ -296,8 +306,9 @@ def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> No
 
 
 def mark_introduced(db: Db, device: int, introduced: Iterable[tuple[int, bytes]]) -> None:
-    """Note which members have been introduced to a device, each by the digest of what names
-    them."""
+    """Record the members that have been introduced to a device, each with the digest of its
+    introduction.
+    """
     for member, digest in introduced:
         db.execute(
             "INSERT INTO introduced (device, member, digest) VALUES (?, ?, ?)"
@@ -309,7 +320,7 @@ def mark_introduced(db: Db, device: int, introduced: Iterable[tuple[int, bytes]]
 
 
 def mark_receipts_sent(db: Db, receipts: Sequence[int], now: float) -> None:
-    """Note that these receipts, by their ids, have left for the kit."""
+    """Record that these receipts have left for the kit."""
     for first in range(0, len(receipts), ROWS):
         among, some = one_of(db, receipts[first : first + ROWS])
         db.execute(f"UPDATE receipt SET state = 'sent', sent = ? WHERE id {among}", now, *some)

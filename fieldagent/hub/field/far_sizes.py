@@ -1,8 +1,8 @@
-"""Whether a push can reach kits by what their satellite modems take, told before it is entered.
+"""Checks, before a push is entered, if it fits the satellite modems of the kits.
 
-A 9602 or 9603 takes 270 bytes in a message, a 9704 100 000. What is too large for each kit of the
-addressees, and can reach it no other way, is refused with the reason. Where some can have it, it is
-entered, and the others wait for a link.
+A 9602 or 9603 accepts 270 bytes in a message, a 9704 100 000. The hub refuses a push with the
+reason if no addressed kit can get it. If some can, the hub enters it, and the others wait for a
+link.
 """
 
 from __future__ import annotations
@@ -33,18 +33,20 @@ class UnfitKit(NamedTuple):
     device: int
     name: str
     why: str
-    """After the kit's name, for people."""
+    """Reason, as a text after the kit's name, for people."""
 
 
 class FarKits(NamedTuple):
-    """What the satellite modems of a push's addressees make of it."""
+    """Addressed kits, by whether their satellite modem can carry the push."""
 
     cannot: tuple[UnfitKit, ...] = ()
     others: int = 0
-    """How many kits can have it."""
+    """Number of kits that can get it."""
 
     def refusal(self) -> str:
-        """Return why nobody can get it; empty where somebody may, or nobody is asked."""
+        """Return the reason why no kit can get the push. Empty if some can, or if there are no
+        kits.
+        """
         if self.others or not self.cannot:
             return ""
         return sentence(
@@ -56,7 +58,7 @@ class FarKits(NamedTuple):
 
 
 def far_kits(db: Db, posting: Posting, now: float) -> FarKits:
-    """Return which of the kits that a posting is for cannot get it. `now`: Unix time."""
+    """Return the addressed kits that cannot get the push. `now` is Unix time."""
     if not isinstance(posting.item, Data):
         return FarKits()
     whom, members = _whom(posting)
@@ -74,7 +76,7 @@ def far_kits(db: Db, posting: Posting, now: float) -> FarKits:
 
 
 def hold_back(db: Db, item: int, kits: FarKits) -> None:
-    """Have an item that was entered wait for a link, where a kit's modem does not take it."""
+    """Hold an entered item until a link exists, for kits whose modem cannot carry it."""
     for each in kits.cannot:
         wait_for_link(db, item, each.device, f"it {each.why}")
 
@@ -91,7 +93,9 @@ def _whom(posting: Posting) -> tuple[str, list[int]]:
 
 
 def _too_large(item: Data, account: Account) -> str:
-    """Return why a kit that is reached by satellite alone cannot get it; empty where it can."""
+    """Return the reason why a kit reached only by satellite cannot get the item; empty if it
+    can.
+    """
     try:
         parts = len(sizes(Waiting(0, 1, Entry(1, item)), [], account))
     except LocalProtocolError:

@@ -1,4 +1,4 @@
-"""The hub's end of the IP link: `GET /link`, one WebSocket for each agent."""
+"""The hub's end of the IP link: `GET /link`, one WebSocket per agent."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ REPLACED = LinkEnd(Close.REPLACED, "a newer link of this device took over", by_p
 BARRED = LinkEnd(Close.POLICY, "the device was disabled, or has another token", by_peer=False)
 REVOKED = LinkEnd(Close.REVOKED, "this kit is revoked", by_peer=False)
 STRANDED = LinkEnd(Close.TRY_AGAIN, "the hub cannot use its database now", by_peer=False)
-"""It is told no more than that: what the database is called is nobody's business in the field."""
+"""The text does not name the database, which is of no use in the field."""
 
 HELD = 20.0
-"""Seconds that an agent which finds the database gone waits here: to call again costs it a TLS
-handshake."""
+"""Seconds that an agent waits here while the database is unavailable, because a new call costs it a
+TLS handshake."""
 HELD_LOOK = 0.5
 VERSION_MAX = 40
 """Characters."""
@@ -46,22 +46,24 @@ VERSION_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What the links need of the hub."""
+    """Functions of the hub that the links need."""
 
     authenticate: Callable[[str], Awaitable[Device]]
-    """Whose token this is. Raises Unknown, Revoked, or StoreUnavailable."""
+    """Returns the device with this token. Raises Unknown, Revoked, or StoreUnavailable."""
     mailbox: Callable[[Device, str], Mailbox]
-    """Of a device, whose agent is of that version; empty is one that does not tell."""
+    """Returns the mailbox of a device, by its agent's version; empty if the agent does not report
+    it."""
     connected: Callable[[Device], AbstractAsyncContextManager[Lease]]
-    """Surrounds a link, and tells when it must end. Raises StoreUnavailable, StoreFull."""
+    """Context around a link; its lease shows when the link must end. Raises StoreUnavailable,
+    StoreFull."""
     stopping: trio.Event = field(default_factory=trio.Event)
-    """Set when no new link is to begin here."""
+    """Set when no new link may begin here."""
     wrong_token: Callable[[Request], Awaitable[Problem]] | None = None
-    """Counts one, and says what its sender is told."""
+    """Counts a wrong token, and returns the refusal for its sender."""
     note_end: Callable[[str, float, str], None] = lambda device, seconds, why: None
-    """Of a device's link, after so many seconds, and why."""
+    """Called at the end of a device's link, with its seconds and the reason."""
     note_bytes: Callable[[str, int], None] = lambda direction, size: None
-    """Of envelopes: sent and stored by the kit, or received."""
+    """Called for envelopes that were sent and stored by the kit, or received."""
 
     def route(self) -> Route:
         """Return the route at which kits open their links."""
@@ -79,7 +81,7 @@ class Links:
         return accept(request, serve, max_size=BODY_BYTES + OVERHEAD)
 
     async def _device(self, request: Request, token: str) -> Device:
-        """Whose link it is to be. One that comes while the database is away waits a while."""
+        """Return the device of a new link. It waits a while if the database is unavailable."""
         patience = trio.current_time() + HELD
         while True:
             try:
@@ -97,12 +99,12 @@ class Links:
                 await self.stopping.wait()
 
     async def serve(self, device: Device, token: str, version: str, socket: WebSocket) -> None:
-        """Hold the link of a device, whose agent is of that version, until it ends."""
+        """Serve the link of a device, whose agent has that version, until it ends."""
         post = _MailboxPost(self.mailbox(device, version), self.note_bytes)
         try:
             await self._serve_as_holder(device, token, post, socket)
         except* NOT_STORED:
-            # It went in the moment between the answer and the lease.
+            # The database became unavailable between the answer and the lease.
             with trio.move_on_after(GOODBYE):
                 await socket.close(STRANDED.code, STRANDED.reason)
 
@@ -131,7 +133,9 @@ class Links:
             nursery.cancel_scope.cancel()
 
     async def _farewell(self, token: str) -> LinkEnd:
-        """Return why a link must end: whoever may link no more would else come back for ever."""
+        """Return the reason for the end. A kit that may not link any more would otherwise come back
+        for ever.
+        """
         try:
             await self.authenticate(token)
         except Revoked:
@@ -144,7 +148,9 @@ class Links:
 
 
 async def _end_check(socket: WebSocket) -> None:
-    """Whoever asks has seen that a WebSocket passes, both ways; the kit's link goes on."""
+    """End the check. The client has seen that a WebSocket works in both directions; the kit's link
+    continues.
+    """
     with trio.move_on_after(GOODBYE):
         await socket.close(Close.CHECKED, "a link would be taken")
 
@@ -161,7 +167,7 @@ def _unauthorized(detail: str) -> Problem:
 
 
 async def _first_of(events: list[trio.Event], longest: float) -> None:
-    """Wait for one of them, or so many seconds."""
+    """Wait for the first of the events, at most `longest` seconds."""
 
     async def wait_for(event: trio.Event) -> None:
         await event.wait()
@@ -177,7 +183,7 @@ async def _first_of(events: list[trio.Event], longest: float) -> None:
 
 @contextmanager
 def _or_later() -> Iterator[None]:
-    """What cannot be stored now ends the link, and the agent brings it again."""
+    """End the link if something cannot be stored now. The agent sends it again."""
     try:
         yield
     except NOT_STORED:
@@ -186,7 +192,7 @@ def _or_later() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _MailboxPost:
-    """One device's mailbox, as an end of a link uses it."""
+    """One device's mailbox, as a link's end uses it."""
 
     mailbox: Mailbox
     note_bytes: Callable[[str, int], None]
@@ -196,7 +202,7 @@ class _MailboxPost:
             await self.mailbox.greeted(journal)
 
     async def next(self, *, urgent: bool) -> OutgoingMessage:
-        if urgent:  # a mailbox does not tell; what is in flight to an agent is little
+        if urgent:  # a mailbox does not distinguish; little is in flight to an agent
             await trio.sleep_forever()
         while True:
             news = self.mailbox.news()

@@ -1,4 +1,4 @@
-"""What the field sent and nobody could use is taken in, once a device is as it is to be."""
+"""Accepts dead letters of devices whose settings have been corrected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from fieldagent.hub.store.contract import Db
 
 
 def take_in(db: Db, mobile_originated: MobileOriginated, devices: Collection[int]) -> int:
-    """Take dead letters in, each once, of those devices that are in use; how many."""
+    """Accept the dead letters of those devices that are in use, each once, and return their
+    number.
+    """
     taken = 0
     for device in devices:
         try:

@@ -1,7 +1,7 @@
-"""What kits send most of the time, taken in together: items over IP that are about no SOS.
+"""Frequent messages of kits, stored together: items over IP that do not concern an SOS.
 
-Many kits' messages share one commit, and as many statements as one kit's alone. All else that a
-kit may say goes through `mobile_originated`, a message at a time.
+Messages of many kits share one commit, with as many statements as for one kit. All other messages
+go through `mobile_originated`, one at a time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry, Envelope, Source, fingerprint
 
 TOGETHER = 500
-"""Messages by as many statements as one: SQLite takes 32 766 parameters in each."""
+"""Messages per set of statements, because SQLite allows 32 766 parameters in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class KitItems:
-    """One message of a kit's own items, by its link."""
+    """A message with a kit's own items, over its link."""
 
     device: Device
     entries: list[Entry]
@@ -38,15 +38,16 @@ class KitItems:
 
 @dataclass(slots=True)
 class TakenIn:
-    """What one message turned out to hold."""
+    """Result of one message."""
 
     items: int = 0
     duplicates: int = 0
 
 
 def only_items(device: Device, envelope: Envelope) -> KitItems | None:
-    """Return the message of this kit's link as one to be taken in with others; None where it holds
-    anything else."""
+    """Return the message if it can be stored together with others; None if it contains anything
+    else.
+    """
     own = envelope.origin in (0, device.id)
     if not own or envelope.not_understood or not all(map(_is_plain, envelope.entries)):
         return None
@@ -56,12 +57,12 @@ def only_items(device: Device, envelope: Envelope) -> KitItems | None:
 def _is_plain(entry: Entry) -> bool:
     content = entry.content
     plain = isinstance(content, Item) and not isinstance(content, IncidentWord | Parcel)
-    # Whom somebody names is looked for one by one.
+    # Named recipients and authors are looked up one by one.
     return plain and not entry.sos and entry.to is None and entry.author is None
 
 
 def posting_of(device: Device, entry: Entry, item: Item, expires: float) -> Posting:
-    """Return what a device sent as it is entered; an SOS does not expire."""
+    """Return a device's item as a posting. An SOS does not expire."""
     return Posting(
         device.workspace,
         device.member,
@@ -85,8 +86,9 @@ _Key = tuple[int, int, bytes]
 def take_in_all(
     db: Db, messages: Sequence[KitItems], now: float, grace: float, time_to_live: float
 ) -> list[TakenIn | None]:
-    """Enter the items that are new; None for messages of a device that was revoked a moment ago, of
-    which nothing is entered."""
+    """Enter the new items. Return None for messages of a device that was revoked a moment ago;
+    their items are not entered.
+    """
     revoked = revocation.among(db, {each.device.id for each in messages})
     good = [each for each in messages if each.device.id not in revoked]
     taken: list[TakenIn] = []
@@ -100,7 +102,7 @@ def take_in_all(
 def take_in(
     db: Db, messages: Sequence[KitItems], *, now: float, grace: float, time_to_live: float
 ) -> list[TakenIn]:
-    """Enter the items that are new, in the order of each kit."""
+    """Enter the new items, in the order of each kit."""
     keys = [
         [(each.device.id, entry.sequence, fingerprint(entry)) for entry in each.entries]
         for each in messages
@@ -116,7 +118,7 @@ def take_in(
             if key not in new:
                 result.duplicates += 1
                 continue
-            new.remove(key)  # what came twice is known by the second time
+            new.remove(key)  # a second occurrence then counts as a duplicate
             result.items += 1
             content = entry.content
             assert isinstance(content, Item)
@@ -138,7 +140,7 @@ def take_in(
 
 
 def _new(db: Db, keys: Sequence[_Key], now: float) -> set[_Key]:
-    """Return those that have not come before. From now on they have."""
+    """Return the keys that are new, and record them."""
     rows = [(device, 0, sequence, digest, now, 0) for device, sequence, digest in keys]
     arrivals = insert(
         db, "arrived", _ARRIVED, rows, "device, sequence, digest", conflict="DO NOTHING"

@@ -1,6 +1,7 @@
-"""What is looked for among the kits now and then: those that were to be heard of, or to be at a
-place by a time, how far an update or a new radio-key of many has come, SOS that nobody is there to
-see or that came without a word, and hours in which nobody is on watch."""
+"""Periodic checks on kits: overdue check-ins, late arrivals on a route, the progress of updates and
+of a new radio key, SOS that no dispatcher can see or that have no item, and hours without a
+watch.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from fieldagent.store.group import NOT_STORED
 log = logging.getLogger(__name__)
 
 EVERY = 15.0
-"""Seconds between two looks at the least: what is late is not so by a second."""
+"""Shortest time in seconds between two checks. Delays of some seconds do not matter."""
 WATCHED = (
     (check_in.next_late, check_in.look),
     (routes.next_due, routes.look),
@@ -29,13 +30,15 @@ WATCHED = (
     (shifts.next_due, shifts.look),
     (radio_key.next_due, radio_key.look),
 )
-"""When there is something, and what is done about it; that tells what to warn of."""
+"""For each check: a function for the time when it is due, and one that acts and returns log lines.
+"""
 
 
 async def run(store: Store, *, clock: Callable[[], float]) -> None:
-    """Look for ever at what falls due among the kits, and log what to warn of; while nothing can be
-    stored, it waits. Raises StoreFailed; what else is raised is raised once all have been looked
-    at: a fault in one keeps nobody from being missed by another."""
+    """Run the due checks for ever, and log their warnings. It waits while nothing can be stored.
+    Raises StoreFailed. Other errors are raised after all checks have run, so that a fault in one
+    check does not stop the others.
+    """
     while True:
         written = store.heard(ANYTHING)
         soonest = 0.0

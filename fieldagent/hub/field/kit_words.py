@@ -1,5 +1,6 @@
-"""What a kit says to the hub itself, beside what it sends to people: how far an item has come
-there, what it could not read, what it answers, by when it checks in."""
+"""Messages of a kit to the hub itself: how far an item has come there, unreadable messages, answers
+to commands, and check-in requests.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ log = logging.getLogger(__name__)
 
 
 def take_open(db: Db, word: IncidentWord, brought: KitMessage) -> None:
-    """Raise the open incident that a kit names where the hub does not know it: it was lost, and
-    rings again."""
+    """Raise the open incident that a kit names if the hub does not know it. It was lost and rings
+    again.
+    """
     if brought.doubt or brought.relaying is not None:
         return
     device = brought.device
@@ -38,14 +40,15 @@ def take_open(db: Db, word: IncidentWord, brought: KitMessage) -> None:
 
 
 def take_journal_number(db: Db, entry: Entry, number: JournalNumber, brought: KitMessage) -> None:
-    """Note with which journal a kit goes on, as its own way alone tells."""
+    """Record the kit's current journal, which only its own channel reports."""
     if brought.relaying is None:
         note_journal(db, brought.device.id, entry.sequence, anew=number.asks)
 
 
 def take_report(db: Db, entry: Entry, report: Report, brought: KitMessage) -> None:
-    """Send the fragments that it lacks again. A recording of one says nothing new: what it asks
-    for costs only once."""
+    """Send the missing fragments again. A replayed recording is ignored, so it cannot cause costs
+    twice.
+    """
     if not mark_arrived(db, entry, brought):
         brought.duplicates += 1
     elif not send_fragments_again(db, brought.device.id, entry.sequence, report, brought.now):
@@ -53,7 +56,7 @@ def take_report(db: Db, entry: Entry, report: Report, brought: KitMessage) -> No
 
 
 def take_check_in(db: Db, entry: Entry, asked: CheckIn, brought: KitMessage) -> None:
-    """Ask for it, and tell its kit that the hub has it: somebody relies on that."""
+    """Record the kit's check-in request, and send a receipt, because people rely on it."""
     device, digest = brought.device.id, digest_of(entry)
     if brought.doubt:
         brought.troubles.append(brought.doubt)
@@ -67,7 +70,7 @@ def take_check_in(db: Db, entry: Entry, asked: CheckIn, brought: KitMessage) -> 
 
 
 def take_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessage) -> None:
-    """Note what a kit answers to a command, which only its own link or modem brings."""
+    """Record a kit's answer to a command. Only its own link or modem may deliver it."""
     if brought.doubt or brought.relaying is not None:
         brought.troubles.append("an answer to a command, which another device brought")
     elif not mark_arrived(db, entry, brought):
@@ -81,7 +84,7 @@ def take_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessage
 
 
 def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str) -> None:
-    """Note it with the command that it answers; `came_by` is how it came, in words."""
+    """Record the answer with its command. `came_by` names the bearer, for people."""
     device = brought.device.id
     if commands.note_answer(db, device, answer, came_by, brought.now):
         radio_key.note_answer(db, device, answer, brought.now)
@@ -91,7 +94,9 @@ def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str
 
 
 def take_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
-    """Note that the device has stored what was given this number, or how far that has come."""
+    """Record that the device has stored the item of this number, or the stage that it has reached
+    there.
+    """
     if receipt.rung is not Rung.STORED:
         _take_rung(db, entry, receipt, brought)
         return
@@ -116,8 +121,9 @@ def take_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) ->
 
 
 def take_unreadable(db: Db, entry: Entry, said: Unreadable, brought: KitMessage) -> None:
-    """Send a message again that came to the device's modem and could not be read, for noise. A
-    recording of that says nothing new."""
+    """Send a message again that the device's modem could not read because of noise. A replayed
+    recording is ignored.
+    """
     name = brought.device.name
     if not mark_arrived(db, entry, brought):
         brought.duplicates += 1
@@ -132,8 +138,9 @@ def take_unreadable(db: Db, entry: Entry, said: Unreadable, brought: KitMessage)
 
 
 def _take_rung(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
-    """A kit tells how far an item has come there: one that it has from the hub, or heard by radio
-    from the station `receipt.by`."""
+    """Record the stage that an item has reached at a kit. The kit has it from the hub, or heard it
+    by radio from the station `receipt.by`.
+    """
     if receipt.by:
         rows = db.execute(
             "SELECT id, body FROM item WHERE workspace = ? AND source_device = ?"
@@ -147,7 +154,7 @@ def _take_rung(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> N
             *(brought.device.id, entry.sequence),
         )
     if receipt.by and not rows:
-        # Heard by radio of a kit that has not brought it here: its sender is told by radio.
+        # No kit has relayed this radio item to the hub, so its sender learns the stage by radio.
         return
     for item, body in rows:
         if receipt.digest == digest_of(replace(stored_entry(body), sequence=entry.sequence)):
@@ -158,8 +165,9 @@ def _take_rung(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> N
 
 
 def _renumber_if_restored(db: Db, entry: Entry, brought: KitMessage) -> bool:
-    """Return whether the number is one that the hub has yet to give. Where that is proved, its
-    database was restored: numbers are left out (`records.numbering`)."""
+    """Return True if the hub has not used this number yet. If the sender is authenticated, the
+    database was restored, and numbers are skipped (`records.numbering`).
+    """
     device = brought.device.id
     higher = "SELECT 1 FROM device WHERE id = ? AND next_sequence <= ?"
     if not db.execute(higher, device, entry.sequence):

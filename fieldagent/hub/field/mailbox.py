@@ -1,4 +1,4 @@
-"""A device's mailbox as its IP link sees it (`hub.Mailbox`)."""
+"""Mailbox of a device for its IP link (`hub.Mailbox`)."""
 
 from __future__ import annotations
 
@@ -47,19 +47,20 @@ from fieldagent.wire.kit_note import Directory, Earshot, HasDirectory, KitReport
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN = 300.0
-"""Seconds between two looks at what a kit is to bring to others: some is due by time alone."""
+"""Seconds between two checks for items that a kit must relay, because some become due by time
+alone."""
 LOG_REST = 1.0
-"""Seconds from one look at what kits sent to everybody to the next, where something came: what
-comes meanwhile goes together."""
+"""Seconds between two reads of the workspace's log after something arrived, so that later items go
+together."""
 RECEIPTS = 32
-"""Receipts that ride in one envelope at most."""
+"""Largest number of receipts in one envelope."""
 
 
 class IpMailbox:
-    """One link's view: what it has loaded is not loaded again before it is settled.
+    """View of one link: a loaded item is not loaded again before it is settled.
 
-    An item the satellite operator has taken counts as waiting: over IP it costs next to nothing to
-    make sure, and the agent recognises it.
+    An item that the satellite operator has accepted still counts as waiting. Over IP a repeat costs
+    almost nothing, and the agent recognises it.
     """
 
     def __init__(
@@ -82,16 +83,16 @@ class IpMailbox:
         self._next_number = 1
         self._journal = 0
         self._offered: set[Offer] = set()
-        """Over this link."""
+        """Offers sent over this link."""
         self._directory_there: int | None = None
-        """Which directory the kit has; None while it has not told."""
+        """Version of the kit's directory; None until the kit reports it."""
         self._log_rest = log_rest
         self._rests_until = -inf
-        """Until then it looks at nothing that came to the workspace's log."""
+        """Time until which it does not read the workspace's log."""
         self._hears_log = True
         self._rebuilding = Rebuilding(store, device, keeping)
         self._brings_to: list[int] = []
-        """Devices that the kit hears by radio, as it told over this link."""
+        """Devices in the kit's radio range, as reported over this link."""
 
     async def greeted(self, journal: int) -> None:
         self._journal = journal
@@ -129,7 +130,7 @@ class IpMailbox:
             if is_behind and not await self._store.read_together(_have_sos, self.device.id):
                 continue
             load = await self._store.read(lambda db: self._fill(db, capacity))
-            # What is urgent goes first of all that there is; an SOS waits for no such look.
+            # Urgent items come first among all, but an SOS does not wait for the log.
             if load.urgent or not is_behind:
                 break
         if not load.entries:
@@ -139,14 +140,16 @@ class IpMailbox:
         return OutgoingMessage(number, load.encode())
 
     async def _catch_up(self) -> bool:
-        """Have the device given some of its workspace's log; return whether there is more."""
+        """Create some of the device's rows from its workspace's log. Return True if there are
+        more.
+        """
         if not await self._store.read_together(workspace_log.are_behind, self.device.id):
             return False
         began, here = trio.current_time(), (self.device.id, self._clock())
         try:
             has_more = await self._store.commit_together(workspace_log.catch_up, here)
         except StoreFull:
-            has_more = False  # what it was given before still goes, an SOS before all
+            has_more = False  # items from before are still sent, SOS first
         self._rests_until = -inf if has_more else began + self._log_rest
         return has_more
 
@@ -229,7 +232,7 @@ class IpMailbox:
             await self._store.commit(lambda db: self._note_earshot(db, report))
         elif isinstance(report, HasDirectory):
             self._directory_there = report.version
-            # Whoever waits for what the kit is to be told looks now.
+            # Wake the task that waits for notes to the kit.
             await self._store.commit(lambda db: db.announce(kit_report.topic(self.device.id)))
         elif isinstance(report, KitCondition):
             now = self._clock()
@@ -251,14 +254,14 @@ class IpMailbox:
         announce_mail(db, self.device.id)
 
     def _new_directory(self, db: Db) -> Directory | None:
-        """Return the workspace's, where the kit has another."""
+        """Return the workspace's directory; None if the kit has this version."""
         workspace = self.device.workspace
         if people.version(db, workspace) == self._directory_there:
             return None
         return people.directory_for(db, workspace, self.device.member)
 
     def _note(self, db: Db, report: KitReport) -> list[str]:
-        """Return what to warn of."""
+        """Return the warnings to log."""
         now = self._clock()
         kit_report.note(db, self.device.id, report, now)
         if report.program is None:
@@ -269,7 +272,7 @@ class IpMailbox:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What a device has on disk, under the journal of that number."""
+    """Load that a device has on disk, under the journal of that number."""
 
     device: int
     journal: int
@@ -278,14 +281,14 @@ class _Stored:
 
 
 def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
-    """Settle what many devices have confirmed at one moment."""
+    """Settle the confirmations of many devices at once."""
     now = max(each.at for each in stored)
     pairs = [(item, each.device) for each in stored for item in each.load.items]
     confirm_all(db, pairs, Bearer.IP, now)
     for each in stored:
         commands.note_stored(db, each.device, each.load.commands)
         if each.load.introduced and journal_of(db, each.device) == each.journal:
-            # A newer link may be of another journal, which was told nothing.
+            # A newer link may have another journal, which does not know the names.
             mark_introduced(db, each.device, each.load.introduced)
         earshot.note_given(db, each.device, each.journal, each.load.parcels, now)
         commands.note_carried(db, each.device, each.journal, each.load.carried, now)
@@ -294,7 +297,7 @@ def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
 
 
 def _have_sos(db: Db, devices: Sequence[int]) -> list[bool]:
-    """Return of each of these devices whether an SOS waits for it."""
+    """Return for each device True if an SOS waits for it."""
     among, numbers = one_of(db, set(devices))
     rows = db.execute(
         f"SELECT DISTINCT device FROM delivery WHERE device {among} AND state IN {WAITS}"
@@ -306,7 +309,7 @@ def _have_sos(db: Db, devices: Sequence[int]) -> list[bool]:
 
 
 def _offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:
-    """Return what each is to be told of."""
+    """Return the offers for each device."""
     kinds: list[dict[int, Offer]] = [
         {**kit_report.offers(db, devices)},
         {**update_offers.offers(db, devices)},

@@ -1,6 +1,7 @@
-"""Where an agent's message comes in: decoded, made whole, freed of duplicates, and entered.
+"""Entry point for messages of agents: they are decoded, reassembled, freed of duplicates, and
+entered.
 
-All of it happens in one transaction, so that it may be acknowledged once `take_in` returns.
+All of that is one transaction, so a message can be acknowledged once `take_in` returns.
 """
 
 from __future__ import annotations
@@ -114,8 +115,12 @@ FAILED_KEPT = 64
 
 
 class MobileOriginated:
-    """`keys` gives the keys that may have tagged a device's satellite messages: none, no tag.
-    `take_tracker` takes in where a workspace's tracker was; returns whether an entry says so."""
+    """Receiver of messages from agents.
+
+    `keys` returns the keys that may have tagged a device's satellite messages; empty if it uses no
+    tag. `take_tracker` stores the position of a workspace's tracker, and returns True if the entry
+    contains one.
+    """
 
     def __init__(
         self,
@@ -134,15 +139,16 @@ class MobileOriginated:
         self._time_to_live = time_to_live
         self._take_tracker = take_tracker
         self._failed: deque[tuple[int, bytes]] = deque(maxlen=FAILED_KEPT)
-        """What failed to be taken in last, by device and digest."""
+        """The last failed messages, by device and digest."""
         self.mismatches = 0
-        """Confirmations that counted for nothing, since the hub started."""
+        """Number of ignored confirmations since the hub started."""
 
     async def take_in_from(
         self, imei: str, body: bytes, estimate: Estimate | None = None, *, unusable: str = ""
     ) -> None:
-        """Take in what an operator's gateway brings, of whatever IMEI: implements
-        `operator.TakeIn`."""
+        """Process a message from an operator's gateway, with any IMEI. Implements
+        `operator.TakeIn`.
+        """
         while not unusable:
             try:
                 device = await self._store.read(lambda db: device_of_imei(db, imei))
@@ -158,7 +164,7 @@ class MobileOriginated:
         log.error("%d bytes from %s are kept: %s", len(body), imei or "no IMEI", unusable)
 
     def _keep_strangers(self, db: Db, imei: str, body: bytes) -> bool:
-        """False where somebody has the IMEI by now."""
+        """Keep a message from an unknown IMEI. Return False if a device has the IMEI meanwhile."""
         try:
             device_of_imei(db, imei)
         except Unknown:
@@ -170,11 +176,12 @@ class MobileOriginated:
     async def take_in(
         self, device: Device, body: bytes, bearer: Bearer, estimate: Estimate | None = None
     ) -> None:
-        """Take in a message. Whatever of it cannot be used is kept as a dead letter. `estimate` is
-        where the operator saw it come from.
+        """Process a message, and keep unusable parts as a dead letter. `estimate`: position of the
+        sender according to the operator.
 
-        What fails by a mistake of ours raises once, and is brought again. Then it is kept too, or
-        it would be brought for ever."""
+        If a bug in the hub makes it fail, the first time raises, so that the message comes again.
+        The second time the message is kept too, because it would otherwise come for ever.
+        """
         try:
             await self._take_in(device, body, bearer, estimate)
         except NOT_STORED:
@@ -191,7 +198,9 @@ class MobileOriginated:
     async def _take_in(
         self, device: Device, body: bytes, bearer: Bearer, estimate: Estimate | None
     ) -> None:
-        """Over IP the link has proved who sends, by SMS the frame; over satellite the tag does."""
+        """Process a message. The sender is authenticated by the link over IP, by the frame over
+        SMS, and by the tag over satellite.
+        """
         keys = await self._keys(device) if bearer is Bearer.SATELLITE else ()
         try:
             envelope = decode(body, keys=keys)
@@ -214,7 +223,7 @@ class MobileOriginated:
         unchecked = bearer is Bearer.SATELLITE and envelope.tagged and not keys
 
         def take(db: Db) -> KitMessage:
-            # A transaction may be carried out anew: each time it begins with nothing.
+            # A transaction can run again, so each run begins with an empty result.
             proved = bearer is not Bearer.SATELLITE or bool(keys)
             brought = KitMessage(device, bearer, self._clock(), estimate=estimate, proved=proved)
             self._take(db, envelope, brought)
@@ -248,7 +257,7 @@ class MobileOriginated:
         dead_letters.keep(db, body, reason, imei=imei, device=device.id, bearer=bearer, now=now)
 
     def replay(self, db: Db, device: Device, keys: Sequence[bytes]) -> int:
-        """Take in the dead letters of a device that can be used by now, each once; how many."""
+        """Process the usable dead letters of a device, each once, and return their number."""
         return sum(
             self._replay_one(db, device, letter, keys if letter.bearer is Bearer.SATELLITE else ())
             for letter in dead_letters.of_device(db, device)
@@ -264,7 +273,7 @@ class MobileOriginated:
             return False
         proved = letter.bearer is not Bearer.SATELLITE or bool(keys)
         brought = KitMessage(device, letter.bearer, self._clock(), proved=proved)
-        # What fails by a mistake of ours undoes nothing else.
+        # A failure by a bug in the hub must not undo other letters.
         db.execute("SAVEPOINT dead_letter")
         try:
             self._take(db, envelope, brought)
@@ -317,7 +326,7 @@ class MobileOriginated:
         if isinstance(content, _OF_THE_AIR):
             brought.troubles.append("a word of the air, which nobody says to the hub")
             return
-        # Whatever has no handling of its own goes to people, so a kind that comes later does too.
+        # An entry without a case here goes to people, so future kinds do too.
         match content:
             case IncidentWord(says=Said.OPEN):
                 take_open(db, content, brought)
@@ -343,9 +352,9 @@ class MobileOriginated:
                 self._take_item(db, entry, content, brought)
 
     def _take_item(self, db: Db, entry: Entry, content: Item, brought: KitMessage) -> None:
-        """Enter what goes to people, once."""
+        """Enter an item for people, once."""
         device = brought.device
-        # What is doubted is nothing new where the kit itself has said the same.
+        # A doubtful entry is not new if the kit itself has sent the same.
         if (brought.doubt and was_there(db, entry, brought)) or not mark_arrived(
             db, entry, brought
         ):
@@ -367,20 +376,22 @@ class MobileOriginated:
             nobody = outward.enter(db, item, recipient.address, brought.now)
         if nobody:
             note_rung(db, item, THE_HUB, Rung.NOBODY, nobody, brought.now)
-        # Where a person of the kit's is, who has a radio of their own, the kit need not be.
+        # The position of a person with a radio of their own is not that of the kit.
         if isinstance(content, Location) and not (brought.doubt or posting.carried):
             places.note(db, device, content, entry.time, brought.now)
         if entry.sos and not brought.doubt and not _tells_itself(brought):
             digest = digest_of(entry)
             owe_receipt(db, device.id, entry.sequence, digest, THE_HUB, brought.now, urgent=True)
         if brought.relaying is not None:
-            # Who carried it has it.
+            # The relaying kit has the item already.
             confirm(db, item, brought.relaying.id, brought.bearer, brought.now)
             if entry.sos and not brought.doubt:
                 _note_carrier(db, entry, brought)
 
     def _take_parcel(self, db: Db, parcel: Parcel, brought: KitMessage) -> None:
-        """What a kit says by a neighbour's link proves itself: it counts as if by its own."""
+        """Process a parcel, in which a kit's message over a neighbour's link is authenticated. It
+        counts as if sent over the kit's own link.
+        """
         device = brought.device
         if parcel.station:
             brought.troubles.append(f"a parcel for {parcel.station}, which goes down and not up")
@@ -392,7 +403,7 @@ class MobileOriginated:
             return
         by_radio = brought.bearer if brought.relaying is None else Bearer.RADIO
         said = KitMessage(device, by_radio, brought.now)
-        # Whoever carried it may bring it again when nobody has heard of the kit any more.
+        # A carrier can deliver the parcel again later, when the kit is no longer in contact.
         if mark_arrived(db, Entry(0, parcel), said):
             check_in.heard(db, device.id, brought.now)
         for entry in envelope.entries:
@@ -408,7 +419,7 @@ class MobileOriginated:
 
     def _posting(self, db: Db, entry: Entry, item: Item, brought: KitMessage) -> Posting:
         device = brought.device
-        # Whoever brings it: no other kit can have said it.
+        # The proof is valid whichever kit relays it, because no other kit can create it.
         proved = isinstance(item, IncidentWord) and is_proved(item, proof_keys_of(db, device.id))
         return replace(
             posting_of(device, entry, item, brought.now + self._time_to_live),
@@ -436,7 +447,7 @@ class MobileOriginated:
         for fragment in whole.fragments:
             mark_arrived(db, fragment, brought)
         if brought.revoked is not None and not any(entry.sos for entry in whole.entries):
-            # The last fragment alone could not be taken in later.
+            # The last fragment alone could not be processed later.
             self._bury(db, brought.device, whole.envelope, Bearer.IP, brought.doubt)
             brought.buried.append(brought.doubt)
             return
@@ -444,7 +455,8 @@ class MobileOriginated:
             self._take_entry(db, entry, brought)
         if whole.not_understood and not brought.doubt:
             reason = "; ".join(whole.not_understood)
-            # As over IP: the fragments have proved whose it is, and it bears no tag itself.
+            # Keep it as from IP: the fragments have authenticated the sender, and the envelope
+            # itself has no tag.
             self._bury(db, brought.device, whole.envelope, Bearer.IP, reason)
             brought.buried.append(reason)
 
@@ -456,7 +468,9 @@ def _tell(device: Device, items: int, duplicates: int, bearer: Bearer) -> None:
 
 
 def _in_words(error: RemoteProtocolError) -> tuple[str, str]:
-    """Return what is wrong with a key, if that is it; and why the message is kept."""
+    """Return the trouble with the key, if that is the cause, and the reason why the message is
+    kept.
+    """
     if not isinstance(error, Unauthenticated):
         return "", f"it cannot be read: {error}"
     trouble = NOT_TAGGED if error.missing else OTHER_KEY
@@ -464,7 +478,7 @@ def _in_words(error: RemoteProtocolError) -> tuple[str, str]:
 
 
 def _note_key(db: Db, device: Device, trouble: str) -> None:
-    """For `fieldagent hub device list`; in the log where it is news."""
+    """Store the trouble with a key for `fieldagent hub device list`, and log it if it is new."""
     if (
         db.execute(
             "UPDATE device SET key_trouble = ? WHERE id = ? AND key_trouble <> ? RETURNING id",
@@ -478,15 +492,17 @@ def _note_key(db: Db, device: Device, trouble: str) -> None:
 
 
 def _estimate_beside(item: Item, brought: KitMessage) -> Estimate | None:
-    """Return where its sender was, when it does not say so itself and sent it over its own
-    modem."""
+    """Return the operator's position of the sender, if the item has none and the sender used its
+    own modem.
+    """
     has_position = isinstance(item, Location | Waypoint)
     return None if has_position or brought.relaying is not None else brought.estimate
 
 
 def addressed(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
-    """Return it with who is named in it, as the workspace knows them; and whom that was found to
-    be."""
+    """Return the posting with its named author and recipient resolved in the workspace, and the
+    recipient.
+    """
     author = posting.author
     if isinstance(author, str):
         author = people.resolve(db, posting.workspace, f"user:{author}").member
@@ -508,8 +524,9 @@ def addressed(db: Db, posting: Posting) -> tuple[Posting, people.Recipient]:
 
 
 def _not_theirs(entry: Entry, brought: KitMessage) -> str:
-    """Return why it does not count as said by the kit in whose name it came, in words; nothing
-    where it does. An SOS counts whatever the doubt, and what proves itself is looked at later."""
+    """Return the reason why the entry does not count as the kit's own, or an empty string. An SOS
+    counts despite any doubt. An entry with its own proof is checked later.
+    """
     content = entry.content
     if brought.revoked is not None and not (entry.sos or isinstance(content, Fragment)):
         return brought.doubt
@@ -525,12 +542,14 @@ def _is_about_sos(entry: Entry) -> bool:
 
 
 def _tells_itself(brought: KitMessage) -> bool:
-    """Over IP and by SMS an acknowledgement tells its kit that the hub has it."""
+    """Return True if an acknowledgement shows the kit that the hub has the item, as over its own IP
+    link or SMS.
+    """
     return brought.bearer is not Bearer.SATELLITE and brought.relaying is None
 
 
 def _note_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
-    """What is said of an incident goes down by the kit that brought it up."""
+    """Record the relaying kit as a carrier: it also gets the updates of the incident."""
     if brought.relaying is None:
         return
     incident = sos.of_kit(db, brought.device.id, entry.sequence - entry.back)
@@ -539,7 +558,9 @@ def _note_carrier(db: Db, entry: Entry, brought: KitMessage) -> None:
 
 
 def _say_again(db: Db, device: int, entry: Entry, now: float) -> None:
-    """Its kit goes on with an item of an incident that a person has."""
+    """Send the incident's result again, because its kit still sends items of an incident that a
+    person has.
+    """
     incident = sos.of_kit(db, device, entry.sequence - entry.back)
     if incident is not None and incident.state != sos.SosState.OPEN:
         say_again(db, incident, now)

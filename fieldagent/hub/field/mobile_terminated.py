@@ -1,7 +1,7 @@
-"""Items on their way to devices as MT messages: packed, persisted, claimed, and settled.
+"""Items to devices as MT messages: packed, stored, claimed, and settled.
 
-A message is on disk before the operator is called. Whatever becomes of a call, the same bytes go
-again until the operator has taken them: the numbers in them make a second delivery harmless.
+A message is on disk before the operator is called. Whatever the result of a call, the same bytes
+are sent again until the operator has accepted them. Their numbers make a second delivery harmless.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ from fieldagent.wire.fragments import ASK_AFTER, ASK_LAST, ASK_RARER, split
 from fieldagent.wire.tag import TAG_BYTES
 
 PICTURE_PARTS = 8
-"""Messages that a picture may take: a hundred for one thumbnail is nobody's wish."""
+"""Largest number of messages for a picture, because a thumbnail is not worth a hundred."""
 
 
 NO_CREDITS = "no credits left today"
 
 
 def most_parts(item: object) -> float:
-    """Return how many messages an item may take."""
+    """Return the largest number of messages for an item."""
     is_picture = isinstance(item, Data) and picture_type(item.payload) is not None
     return PICTURE_PARTS if is_picture else inf
 
 
 def wait_for_link(db: Db, item: int, device: int, why: str) -> None:
-    """Have an item that is too large for a device's modem wait for another way; `why`: for
-    people."""
+    """Make an item that is too large for a device's modem wait for another channel. `why` is a text
+    for people.
+    """
     reason = f"too large for its satellite modem: {why}"
     db.execute(
         "UPDATE delivery SET satellite_from = NULL, reason = ? WHERE item = ? AND device = ?",
@@ -66,11 +67,11 @@ def wait_for_link(db: Db, item: int, device: int, why: str) -> None:
     )
 
 
-# What is due becomes messages.
+# Pack due items into messages.
 
 
 def pack(db: Db, now: float) -> int:
-    """Turn what may be sent over satellite now into messages; how many those are."""
+    """Pack everything that may go over satellite now, and return the number of messages."""
     return sum(
         _pack_commands(db, account, now) + _pack_for(db, account, now)
         for account in due(db, now, lock=True)
@@ -78,15 +79,16 @@ def pack(db: Db, now: float) -> int:
 
 
 REACHED = "imei IS NOT NULL AND operator IS NOT NULL AND disabled IS NULL"
-"""Of a device: by satellite."""
+"""SQL condition on a device: it is reachable by satellite."""
 
 
 _DUE = "delivery.state = 'waiting' AND delivery.satellite_from <= ? AND delivery.not_before <= ?"
 
 
 def due(db: Db, now: float, *, lock: bool) -> list[Account]:
-    """Return the devices for which something is due; with `lock`, only those that no other process
-    packs for at this moment."""
+    """Return the devices with something due. With `lock`, leave out devices for which another
+    process packs now.
+    """
     rows = db.execute(
         f"SELECT {ACCOUNT} FROM device"
         f" WHERE {REACHED}"
@@ -105,7 +107,7 @@ def due(db: Db, now: float, *, lock: bool) -> list[Account]:
 
 
 def _pack_commands(db: Db, account: Account, now: float) -> int:
-    """Each by itself: a credit pays for one."""
+    """Pack each command as a message of its own, because one credit pays for one."""
     id_ = account.device.id
     ((linked,),) = db.execute(f"SELECT {IS_LINKED} FROM device WHERE id = ?", now, id_)
     packed = 0
@@ -131,7 +133,7 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     space = _space(db, account, now, urgent=urgent)
     load = fill(db, device, items, receipts, space, packed=True)
     if items and not load.items and _alone(items[0]) <= space.first(items[0]):
-        # It fits, but not beside the name of its sender, which goes ahead.
+        # The item fits, but not together with its sender's name. Send the name first.
         _introduce(db, account, items[0], now)
         space = _space(db, account, now, urgent=urgent)
         load = fill(db, device, items, receipts, space, packed=True)
@@ -148,21 +150,21 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
 
 
 def _space(db: Db, account: Account, now: float, *, urgent: bool) -> Space:
-    """Return what the credits that are left today are enough for."""
+    """Return the space that today's remaining credits pay for."""
     ordinary = _capacity(account, allowance(db, account, now, urgent=False))
     capacity = _capacity(account, allowance(db, account, now, urgent=True)) if urgent else ordinary
     return Space(capacity, ordinary, _tag_bytes(account))
 
 
 def _capacity(account: Account, allowed: int | None) -> int:
-    """Bytes of a message, without its tag, for so many credits."""
+    """Return the bytes of a message, without its tag, for so many credits."""
     most = account.mt_bytes
     paid = most if allowed is None else min(most, allowed * CREDIT_BYTES)
     return paid - _tag_bytes(account)
 
 
 def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int:
-    """One message for each fragment, and before them one that says who the sender is."""
+    """Pack one message per fragment, after one that introduces the sender."""
     device, urgent = account.device, large.entry.sos
     allowed = allowance(db, account, now, urgent=urgent)
     try:
@@ -172,7 +174,7 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
                 f"a picture may take {PICTURE_PARTS} messages, not {len(bodies)}"
             )
     except LocalProtocolError as error:
-        # The device's modem is another than when it was pushed, or it may come over a link.
+        # The device's modem has changed since the push, or the item can go over a link.
         wait_for_link(db, large.item, device.id, str(error))
         return 0
     new = introduction(db, device, large.sender)
@@ -188,7 +190,9 @@ def _pack_fragments(db: Db, account: Account, large: Waiting, now: float) -> int
 
 
 def sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
-    """Return the bytes of each message that it takes by itself; `names` say who its sender is."""
+    """Return the bytes of each message that the item takes by itself. `names` introduce its
+    sender.
+    """
     key = account.key
     together = encode([*names, *item.entries], origin=item.sender, key=key, packed=True)
     if len(together) <= account.mt_bytes:
@@ -201,7 +205,7 @@ def sizes(item: Waiting, names: Sequence[Entry], account: Account) -> list[int]:
 
 
 def _alone(item: Waiting) -> int:
-    """Bytes of a message that holds nothing else, without its tag."""
+    """Return the bytes of a message that contains only this item, without its tag."""
     return len(encode(item.entries, origin=item.sender, packed=True))
 
 
@@ -210,7 +214,7 @@ def _tag_bytes(account: Account) -> int:
 
 
 def _introduce(db: Db, account: Account, item: Waiting, now: float) -> None:
-    """A message that says who the sender is, where the device does not know."""
+    """Store a message that introduces the sender, if the device does not know them."""
     device = account.device
     for mark, entry in introduction(db, device, item.sender):
         body = encode([entry], origin=item.sender, key=account.key)
@@ -219,13 +223,15 @@ def _introduce(db: Db, account: Account, item: Waiting, now: float) -> None:
 
 
 def _cut(large: Waiting, key: bytes | None, most: int) -> list[Fragment]:
-    """The same at every call, so that a fragment sent later fits those sent before."""
+    """Return the fragments of an item. They are the same at every call, so that later ones match
+    earlier ones.
+    """
     whole = encode(large.entries, origin=large.sender)
     return split(whole, most - (0 if key is None else TAG_BYTES + 1))
 
 
 def _fragments(large: Waiting, key: bytes | None, most: int) -> list[bytes]:
-    """A message with each of them."""
+    """Return a message for each fragment."""
     return [_fragment(large, fragment, key) for fragment in _cut(large, key, most)]
 
 
@@ -234,9 +240,9 @@ def _fragment(large: Waiting, fragment: Fragment, key: bytes | None) -> bytes:
 
 
 def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now: float) -> bool:
-    """Send fragments again: the device lacks fragments of an item: each becomes a message once
-    more, unless it waits as one, as long as today's credits last. False where the report is of
-    another item that had this number."""
+    """Send the fragments again that the device is missing, except those still waiting, as far as
+    today's credits last. Return False if the report is about another item that had this number.
+    """
     rows = db.execute(
         f"SELECT delivery.item, {ACCOUNT} FROM delivery JOIN device ON device.id = delivery.device"
         " WHERE delivery.device = ? AND delivery.sequence = ? AND delivery.state = 'sent'",
@@ -261,24 +267,24 @@ def send_fragments_again(db: Db, device: int, sequence: int, report: Report, now
             if each.index not in report.arrived and (item, each.index) not in waits:
                 pieces, urgent = [(item, each.index, report.count)], large.entry.sos
                 body = _fragment(large, each, account.key)
-                # It asks again for what is missing.
+                # The device asks again for anything still missing.
                 if _affords(db, account, body, now, urgent=urgent):
                     _persist(db, device, body, pieces, urgent, now)
     return True
 
 
 def _pieces_that_wait(db: Db, device: int) -> set[tuple[int, int]]:
-    """Return what no operator has taken yet, by item and position."""
+    """Return the fragments that no operator has accepted yet, as pairs of item and position."""
     rows = db.execute("SELECT pieces FROM mobile_terminated WHERE device = ?", device)
     return {(item, position) for (listed,) in rows for item, position, _ in json.loads(listed)}
 
 
 def ask_for_fragments(db: Db, now: float) -> int:
-    """Ask devices for what is missing of items whose fragments have stopped to come; return how
-    many were asked.
+    """Ask devices for missing fragments of items whose fragments have stopped arriving. Return the
+    number of devices asked.
 
-    Each question costs, and what a device withdrew never comes: they become ever rarer, and end.
-    One that today's credits are not enough for waits.
+    Each question costs credits, and a withdrawn item never arrives. So the questions become less
+    and less frequent, and end. A question waits if today's credits are not sufficient.
     """
     rows = db.execute(
         f"SELECT slice.sequence, slice.count, {ACCOUNT} FROM slice"
@@ -323,7 +329,9 @@ def _persist(
     *,
     receipts: Sequence[int] = (),
 ) -> None:
-    """`pieces` are item, position and count of fragments for each item in the message."""
+    """Store a message. `pieces` contains item, position and count of fragments for each item in
+    it.
+    """
     db.execute(
         "INSERT INTO mobile_terminated (device, body, pieces, urgent, state, created, receipts)"
         " VALUES (?, ?, ?, ?, 'ready', ?, ?)",
@@ -348,7 +356,9 @@ def _mark_packed(db: Db, device: int, items: Iterable[int]) -> None:
 
 
 def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | None:
-    """Return the credits left today, less what waits to be called in; None without a budget."""
+    """Return the credits left today, without those for messages waiting for the operator. None
+    without a budget.
+    """
     if account.budget is None:
         return None
     id_ = account.device.id
@@ -362,13 +372,13 @@ def allowance(db: Db, account: Account, now: float, *, urgent: bool) -> int | No
 
 
 def _affords(db: Db, account: Account, body: bytes, now: float, *, urgent: bool = False) -> bool:
-    """Return whether today's credits are enough for one more message."""
+    """Return True if today's credits are sufficient for one more message."""
     allowed = allowance(db, account, now, urgent=urgent)
     return allowed is None or credits_for(len(body)) <= allowed
 
 
 def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float) -> None:
-    """What is due is looked at again when the next day begins."""
+    """Make due items wait until the next day begins."""
     for each in items:
         db.execute(
             "UPDATE delivery SET not_before = ?, reason = ? WHERE item = ? AND device = ?",
@@ -380,5 +390,5 @@ def _wait_for_credits(db: Db, device: int, items: Sequence[Waiting], now: float)
 
 
 def _midnight(now: float) -> float:
-    """Return when the next day begins, with its credits."""
+    """Return the start of the next day, with its new credits."""
     return now - now % 86_400 + 86_400

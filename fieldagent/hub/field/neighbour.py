@@ -1,4 +1,4 @@
-"""Whose items a kit brings that speaks for another, and whether it may."""
+"""Checks if a kit may relay for another kit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from fieldagent.hub.store.contract import Db
 
 
 def neighbour_of(db: Db, relaying: Device, number: int) -> Device | None:
-    """Return the device, in use or revoked, whose items another of its workspace brings; None where
-    it has none of that number."""
+    """Return the neighbour in the workspace, in use or revoked, whose items the kit relays. None if
+    that id does not exist there.
+    """
     rows = db.execute(
         "SELECT id, workspace, member, name, imei FROM device WHERE id = ? AND workspace = ?"
         f" AND {HEARD}",
@@ -20,7 +21,7 @@ def neighbour_of(db: Db, relaying: Device, number: int) -> Device | None:
 
 
 def doubt_of(db: Db, relaying: Device, neighbour: Device, proved: bool) -> str:
-    """Return why what `relaying` brings is not taken for the neighbour's; empty where it is."""
+    """Return the reason why relayed items do not count as the neighbour's own; empty if they do."""
     ((relay, tagged),) = db.execute(
         "SELECT relaying.relay, neighbour.air_key IS NOT NULL"
         " FROM device relaying, device neighbour"

@@ -1,4 +1,4 @@
-"""Calls to the satellite operators: MT messages are handed over, and modems rung again."""
+"""Calls to the satellite operators: handing over MT messages, and ringing modems again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 NoteCall = Callable[[str, str, int], None]
-"""The operator, how a call of it ended, and of how many bytes it was."""
+"""Called after each call, with the operator, the result and the bytes."""
 
 
 async def run(
@@ -78,7 +78,8 @@ class _Found(NamedTuple):
     calls: bool
     rings: bool
     soonest: float
-    """When there may be something by itself; what is there now is past."""
+    """Time when something becomes due without a new message. Earlier times are covered by the other
+    members."""
 
 
 def _look(db: Db, now: float) -> _Found:
@@ -94,8 +95,9 @@ async def carry_out(
     note_fault: Note = log_fault,
     note_call: NoteCall = lambda operator, result, size: None,
 ) -> None:
-    """Make the call. Where the hub is killed before its end is written down, the same bytes go
-    again."""
+    """Make the call. If the hub is killed before the result is stored, the same bytes are sent
+    again.
+    """
     try:
         operator = operators.get(call.operator)
         if operator is None:
@@ -110,7 +112,7 @@ async def carry_out(
         if alarm := await persist(store, lambda db: settle(db, call, verdict, clock())):
             log.error("%s", alarm)
     except StoreUnavailable:
-        pass  # the store tells that itself
+        pass  # the store logs that itself
     except StoreFull as trouble:
         log.error("%s", trouble)
     except StoreFailed:
@@ -122,8 +124,9 @@ async def carry_out(
 async def ring_again(
     store: Store, operators: Mapping[str, Operator], ring: RingAlert, note_fault: Note = log_fault
 ) -> None:
-    """Have the operator ring a modem once more, or no more where it refuses. What fails is logged
-    or noted; StoreFailed alone is raised."""
+    """Ask the operator to ring a modem again; end the ring alerts if it refuses. Other failures are
+    logged or noted; only StoreFailed is raised.
+    """
     what = f"{ring.name}, for which the operator keeps {counted(ring.waiting, 'MT message')}"
     try:
         if (operator := operators.get(ring.operator)) is None:
@@ -153,7 +156,7 @@ async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> 
                 call.imei, call.body, number=call.id, priority=call.urgent, modem=modem
             )
     except Exception as error:
-        # A mistake of ours, and nobody knows whether the operator has it.
+        # A bug in the hub: it is unknown if the operator has the message.
         note_fault(error, f"MT message {call.id}")
         reason = f"the call failed in the hub, whose log tells more: {brief(error)}"
         return Verdict(Outcome.DOUBTFUL, no_answer(reason))

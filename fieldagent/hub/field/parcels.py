@@ -1,5 +1,6 @@
-"""What the hub has for a kit that only another kit hears: a parcel for each item, which that one
-brings down by radio. What comes back proves itself, too."""
+"""Parcels for kits without a link. Each contains an item, which another kit relays by radio. The
+answers are authenticated too.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +17,29 @@ from fieldagent.wire.envelope import Entry
 from fieldagent.wire.parcel import BODY_MAX, DOWN, wrap
 
 LOOK_AT = 16
-"""Items of a device that are looked at for one envelope."""
+"""Items of a device considered for one envelope."""
 MINUTES = 1440
-"""For how long a carrier tries where the item does not expire."""
+"""Minutes for which a carrier tries if the item does not expire."""
 
 
 class Due(NamedTuple):
     item: int
     device: int
     entry: Entry
-    """The parcel."""
+    """Entry with the parcel."""
 
 
 class DueCommand(NamedTuple):
     device: int
     number: int
     entry: Entry
-    """The parcel."""
+    """Entry with the parcel."""
 
 
 def due(
     db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
 ) -> list[Due]:
-    """Return what a linked kit is to bring to those that it hears, and is not among `but`."""
+    """Return the items that a linked kit must relay to kits in its range, except those in `but`."""
     if not earshot.may_bring(db, carrier.id):
         return []
     parcels = []
@@ -58,8 +59,9 @@ def due(
 def due_commands(
     db: Db, carrier: Device, journal: int, now: float, but: Collection[tuple[int, int]]
 ) -> list[DueCommand]:
-    """Return the commands that a linked kit is to bring so, but those of `but`, by device and
-    number."""
+    """Return the commands that a linked kit must relay, except those in `but` (device and
+    number).
+    """
     if not earshot.may_bring(db, carrier.id):
         return []
     parcels = []
@@ -75,7 +77,7 @@ def due_commands(
 
 
 def _parcel(db: Db, device: Device, each: Waiting, secret: bytes, now: float) -> Entry | None:
-    """None where it is too large for the air."""
+    """Return the parcel for an item; None if it is too large for radio."""
     named = [entry for _, entry in introduction(db, device, each.sender)]
     body = wrap([*named, *each.entries], secret, DOWN, origin=each.sender)
     if len(body) > BODY_MAX:

@@ -1,14 +1,14 @@
-"""A new radio-key for all kits of a workspace, in the three steps of a change by hand
-(docs/radio.md): heard beside the old one, sent with, alone.
+"""Change of the radio key for all kits of a workspace, in the three steps of a manual change
+(docs/radio.md): receive with both keys, send with the new one, use only the new one.
 
-1. All kits in use are asked for a step before any is asked for the next; who is left out by name is
-   waited for no more. So everybody hears everybody throughout.
-2. Each is asked by a command of its own, which holds the key sealed for that kit alone. Its answer
-   says that it has taken the step.
-3. Whoever was away, or is new, is asked for the step at which the others are.
-4. A satellite message is paid for where that was agreed to, once a step. Who did not answer is
-   asked anew over IP.
-5. A revoked kit is out of use: it is asked for nothing, and is never told the key.
+1. The hub asks all kits in use for a step before it asks any kit for the next one. It does not
+   wait for kits that were left out by name. So all kits hear each other throughout.
+2. Each kit is asked by its own command, which contains the key sealed for that kit alone. Its
+   answer confirms the step.
+3. A kit that was away, or is new, is asked for the current step of the others.
+4. A satellite message is paid for only with consent, once per step. A kit that did not answer
+   is asked again over IP.
+5. A revoked kit is disabled: it is asked for nothing and never gets the key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LAST = 3
 GRACE = 900.0
 """Seconds that a link has before a satellite message is paid for."""
 AGAIN = 6 * 3600.0
-"""Seconds until a kit is asked anew that has refused, or failed."""
+"""Seconds until a kit that refused or failed is asked again."""
 
 
 class RadioKeyChange(NamedTuple):
@@ -47,40 +47,40 @@ class RadioKeyChange(NamedTuple):
     step: int
     began: float
     stepped: float
-    """Since when all are asked for this step."""
+    """Unix time since when all kits are asked for this step."""
     ended: float | None
-    """Since when all have it alone."""
+    """Unix time since when all kits use only this key."""
     bearer: str
-    """As of `GivenCommand`."""
+    """Bearer as in `GivenCommand`."""
 
 
 class AskedKit(NamedTuple):
     device: int
     name: str
     step: int
-    """That it has told it is at."""
+    """The step that the kit has confirmed."""
     asked: int
-    """The last step that it was asked for."""
+    """The last step for which it was asked."""
     number: int
-    """Of that command."""
+    """Number of that command."""
     given_at: float
     outcome: int | None
-    """None while it has not answered that."""
+    """Outcome of that command; None until it is answered."""
     said: str
     left_out: int
     at: float | None
-    """When it answered last."""
+    """Unix time of its last answer."""
     linked: int
 
     def due(self, step: int) -> float:
-        """Return when it is to be asked for that step (Unix time)."""
+        """Return the Unix time when the kit must be asked for that step."""
         if self.asked < step:
             return 0.0
         return self.given_at + (commands.LIFE if self.outcome is None else AGAIN)
 
 
 def change_of(db: Db, workspace: int, *, lock: bool = False) -> RadioKeyChange | None:
-    """Return the last change of a workspace, under way or over."""
+    """Return the last change of a workspace, active or finished; None if there was none."""
     rows = db.execute(
         "SELECT workspace, key, step, began, stepped, ended, bearer FROM radio_key"
         " WHERE workspace = ?" + (db.for_update() if lock else ""),
@@ -96,11 +96,11 @@ IS_ASKED = (
     "device.disabled IS NULL AND (device.air_key IS NOT NULL OR device.link_token IS NOT NULL)"
     " AND NOT EXISTS (SELECT 1 FROM tracker WHERE tracker.device = device.id)"
 )
-"""Of a device: it is a kit in use, which shares a secret with the hub."""
+"""SQL condition on a device: a kit in use that shares a secret with the hub."""
 
 
 def kits_of(db: Db, workspace: int, now: float) -> list[AskedKit]:
-    """Return those that are to have the key."""
+    """Return the kits that must get the key."""
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(kit.step, 0), coalesce(kit.asked, 0),"
         " coalesce(kit.number, 0), coalesce(kit.given, 0), kit.outcome, coalesce(kit.said, ''),"
@@ -113,21 +113,22 @@ def kits_of(db: Db, workspace: int, now: float) -> list[AskedKit]:
 
 
 class KeyPrice(NamedTuple):
-    """What it takes over satellite to ask kits, as their links are now."""
+    """Cost of asking kits over satellite, with the current links."""
 
     kits: int
     linked: int
     by_satellite: int
     credits: int
-    """Of all steps that are left, with the answers; 0 where bytes are paid for."""
+    """Credits of all remaining steps with the answers. 0 if the modem is billed by bytes."""
     operators: frozenset[str]
 
 
 def price(
     db: Db, workspace: int, bearer: str, *, steps: int, but: Collection[int], now: float
 ) -> KeyPrice:
-    """Return what a change of key costs. Raises Refused where there is nobody to be asked, or a
-    modem takes no such message."""
+    """Return the cost of a change of key. Raises Refused if there is no kit to ask, or if a modem
+    cannot carry the message.
+    """
     kits = [each for each in kits_of(db, workspace, now) if each.device not in but]
     if not kits:
         raise Refused("no kit of this workspace is in use")
@@ -155,8 +156,9 @@ def begin(
     by: str = audit.ADMINISTRATION,
     now: float,
 ) -> None:
-    """Have all kits of a workspace change to that key. A change that is under way is over: who has
-    its key hears all three. Raises Refused where no kit is in use."""
+    """Change all kits of a workspace to this key. An active change ends; kits with its key then
+    receive with all three keys. Raises Refused if no kit is in use.
+    """
     if not kits_of(db, workspace, now):
         raise Refused("no kit of this workspace is in use")
     db.execute(
@@ -177,8 +179,9 @@ def begin(
 
 
 def leave_out(db: Db, device: int, *, by: str = audit.ADMINISTRATION, now: float) -> None:
-    """Wait for this kit no more: once it comes, it is asked for the step of the others. Raises
-    Refused where no key is being changed."""
+    """Stop waiting for this kit. When it comes back, it is asked for the current step. Raises
+    Refused if no change is active.
+    """
     workspace = _under_way(db, device).workspace
     _leave_out(db, device)
     directory.note_of_device(db, device, by, "radio-key leave out", str(device), now)
@@ -194,8 +197,9 @@ def _leave_out(db: Db, device: int) -> None:
 
 
 def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
-    """Ask a kit anew, also one whose card was put back to before. Raises Refused where there was no
-    change, or it is out of use."""
+    """Ask a kit again, for example after its card was restored. Raises Refused if there was no
+    change, or if the kit is disabled.
+    """
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     change = change_of(db, workspace, lock=True)
     kit = next((each for each in kits_of(db, workspace, now) if each.device == device), None)
@@ -218,7 +222,7 @@ def _under_way(db: Db, device: int) -> RadioKeyChange:
 
 
 def go_on(db: Db, workspace: int, now: float) -> None:
-    """Take the next step where all have taken the last, and ask whoever is behind."""
+    """Take the next step if all kits have taken the last one, and ask kits that are behind."""
     change = change_of(db, workspace, lock=True)
     if change is None:
         return
@@ -264,7 +268,7 @@ def _ask(db: Db, change: RadioKeyChange, kit: AskedKit, bearer: str, now: float)
 
 
 def note_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
-    """Write down what a kit answered, where it was asked for a step, and go on."""
+    """Store a kit's answer if it was asked for a step, and continue the change."""
     done = answer.outcome is CommandOutcome.DONE
     rows = db.execute(
         "UPDATE radio_key_kit SET outcome = ?, said = ?, at = ?,"
@@ -278,12 +282,12 @@ def note_answer(db: Db, device: int, answer: CommandAnswer, now: float) -> None:
 
 
 def next_due(db: Db) -> float:
-    """Return when `look` may find something (Unix time)."""
+    """Return the Unix time when `look` may find something."""
     return min((_due(db, each) for each in _all(db)), default=inf)
 
 
 def look(db: Db, now: float) -> list[str]:
-    """Go on with all changes; there is nothing to warn of."""
+    """Continue all changes. There are no warnings to return."""
     for workspace in _all(db):
         if _due(db, workspace) <= now:
             go_on(db, workspace, now)
@@ -301,7 +305,7 @@ def _due(db: Db, workspace: int) -> float:
     kits = kits_of(db, workspace, 0.0)
     awaited = [each.step for each in kits if not each.left_out]
     if change.ended is None and min(awaited, default=LAST) >= change.step:
-        return 0.0  # who was waited for is out of use meanwhile
+        return 0.0  # the kit that was waited for is disabled now
     behind = [each.due(change.step) for each in kits if each.step < change.step]
     return min(behind, default=inf)
 
@@ -310,7 +314,7 @@ STATES = {None: "asked", CommandOutcome.REFUSED: "refused", CommandOutcome.FAILE
 
 
 def state_of(kit: AskedKit, step: int) -> str:
-    """Return how a kit stands, for people."""
+    """Return the state of a kit for people."""
     if kit.step >= step:
         return "done"
     if kit.left_out:
@@ -319,8 +323,9 @@ def state_of(kit: AskedKit, step: int) -> str:
 
 
 def standing(db: Db, workspace: int, now: float) -> dict[str, Any] | None:
-    """Return who has the key, and at which step all are, without the key; None where none was
-    changed. Times are Unix seconds."""
+    """Return the step of the change and the state of each kit, without the key. None if there was
+    no change. Times are Unix seconds.
+    """
     change = change_of(db, workspace)
     if change is None:
         return None
@@ -348,7 +353,7 @@ def _shown(kit: AskedKit, step: int) -> dict[str, Any]:
 
 
 def figures(db: Db) -> dict[str, float]:
-    """Return how many kits are behind, of all workspaces."""
+    """Return the number of kits that are behind, over all workspaces."""
     ((lacking,),) = db.execute(
         "SELECT count(*) FROM radio_key JOIN device ON device.workspace = radio_key.workspace"
         " LEFT JOIN radio_key_kit kit ON kit.device = device.id"
@@ -358,7 +363,7 @@ def figures(db: Db) -> dict[str, float]:
 
 
 def of_devices(db: Db, workspace: int) -> dict[int, str]:
-    """Return by device at which step of the last change it is, in words; empty without one."""
+    """Return for each device its step of the last change, as a text; empty without a change."""
     change = change_of(db, workspace)
     if change is None:
         return {}

@@ -1,13 +1,14 @@
-"""What a database that was restored from an older copy gets back over one kit's link.
+"""Recovery of a restored database over one kit's link.
 
-1. The kit's Holding names the last that it sent and got. Where that is not known here, the
-   database is an older one: numbers are left out, and each kit is asked, this one at once.
-2. It is asked what it has, and for what of that is missing, page by page.
-3. A kit proves what it sent itself. What only another has of it, or of a push, is marked as not
-   authenticated, until its own kit brings it.
-4. What comes is entered as it was: identity, times and number. No webhook is given it, nothing of
-   it is paid for, and a kit that had it before recognises it. An SOS that nobody has closed, as
-   far as its kit knows, is open again and rings.
+1. The kit's summary (`Holding`) names the last items that it sent and got. If the hub does not
+   know them, its database was restored: numbers are skipped, and every kit is asked, this one
+   at once.
+2. The kit is asked for a list of its items, and then for the missing ones, page by page.
+3. A kit proves the items that it sent itself. Another kit's copy of them, or of a push, is
+   marked as unauthenticated until the sending kit delivers it.
+4. An item is entered as it was: identity, times and number. It is not posted to webhooks,
+   nothing is paid for it, and a kit that had it before recognises it. An SOS that is not
+   closed, according to its kit, is open again and rings.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Seconds for which items are kept here, and after which one that has not left expires."""
+    """Seconds for which items are kept here, and after which an unsent item expires."""
 
     keep: float
     time_to_live: float
@@ -65,20 +66,20 @@ KEEPING = Keeping(30 * 86_400.0, 86_400.0)
 
 @dataclass(slots=True)
 class Rebuilding:
-    """One link's: what the kit was asked and has not answered."""
+    """Recovery over one link, with the unanswered question to the kit."""
 
     store: Store
     device: Device
     keeping: Keeping
     rows: dict[int, InventoryRow] = field(default_factory=dict)
-    """Those of the page under way that are missing here, by place."""
+    """Rows of the current page that are missing here, by place."""
     page: Inventory | None = None
     is_asked: bool = False
     _turn: trio.Lock = field(default_factory=trio.Lock)
-    """Nothing is asked while an answer is taken in."""
+    """Lock that prevents questions while an answer is processed."""
 
     async def question(self) -> Ask | Fetch | None:
-        """Return what the kit is to be asked now."""
+        """Return the next question to the kit, or None."""
         async with self._turn:
             return await self._question()
 
@@ -95,7 +96,7 @@ class Rebuilding:
         return Ask(progress.direction, progress.place)
 
     async def take(self, said: BackupNote, now: float) -> None:
-        """Take in what the kit says; what was not asked for counts for nothing."""
+        """Process the kit's answer; ignore one that was not asked for."""
         async with self._turn:
             await self._take(said, now)
 
@@ -132,7 +133,7 @@ class Rebuilding:
         page = self.page
         assert page is not None
         copies = [each for each in said.copies if each.place in self.rows]
-        # Who names nothing has nothing.
+        # An answer without copies means that the kit has none of them.
         copies = copies or [Copy(place, b"") for place in self.rows]
         left = self.rows.keys() - {each.place for each in copies}
 
@@ -163,7 +164,7 @@ class Rebuilding:
             log.warning("%s", words)
 
     def _meet(self, db: Db, said: Holding, now: float) -> bool:
-        """Return whether it shows that the database is an older one, which is news."""
+        """Return True if the summary shows for the first time that the database was restored."""
         device = self.device.id
         if said.hours * 3600 > self.keeping.keep or is_known(db, device, said):
             return False
@@ -187,13 +188,16 @@ def _digest(entry: Entry) -> bytes:
 
 
 def is_known(db: Db, device: int, said: Holding) -> bool:
-    """Return whether what the kit sent and got last is known here, or may have been forgotten."""
+    """Return True if the hub knows the last items that the kit sent and got, or may have deleted
+    them.
+    """
     return _is_here(db, device, said.sent) and _was_given(db, device, said.got)
 
 
 def _was_buried(db: Db, device: int, hours: int, now: float) -> bool:
-    """Return whether something of the device became a dead letter about so many hours ago, which
-    was acknowledged as well."""
+    """Return True if a message of the device became a dead letter about so many hours ago, because
+    that was acknowledged as well.
+    """
     around = (now - (hours + 2) * 3600, now - (hours - 1) * 3600)
     sql = "SELECT 1 FROM dead_letter WHERE device = ? AND received BETWEEN ? AND ? LIMIT 1"
     return bool(db.execute(sql, device, *around))
@@ -216,7 +220,7 @@ def _was_given(db: Db, device: int, got: Held) -> bool:
 
 
 def _given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
-    """Return the digests of items that a device was given, or is to be given, by their numbers."""
+    """Return the digests of items that a device got or will get, by their numbers."""
     among, these = one_of(db, numbers)
     rows = db.execute(
         "SELECT delivery.sequence, body FROM delivery JOIN item ON item.id = delivery.item"
@@ -227,13 +231,15 @@ def _given(db: Db, device: int, numbers: Sequence[int]) -> dict[int, bytes]:
 
 
 def missing_of(db: Db, device: Device, listed: Inventory, since: float) -> list[InventoryRow]:
-    """Return what of that is not here and was to be; what is older than `since` was forgotten."""
+    """Return the listed items that are missing here. Items older than `since` were deleted on
+    purpose.
+    """
     rows = [row for row in listed.rows if row.at > since]
     if not rows:
         return []
     if listed.direction is Direction.GOT:
         digests = _given(db, device.id, [row.number for row in rows])
-        # Whose account was deleted stays deleted.
+        # Items of deleted accounts stay deleted.
         there = {row.origin: is_member(db, device.workspace, row.origin) for row in rows}
         return [r for r in rows if there[r.origin] and digests.get(r.number) != r.digest]
     whose = {row.origin: _device(db, device, row.origin) for row in rows}
@@ -246,7 +252,7 @@ def missing_of(db: Db, device: Device, listed: Inventory, since: float) -> list[
             f" AND {DOUBTED} IN (0, 1) AND sequence {numbered}",
             *(*devices, *numbers),
         )
-        # What another has brought of this kit's own, that proves now.
+        # The kit now proves its own items that another kit had relayed.
         if not (doubtful and of == device.id)
     }
     return [
@@ -261,8 +267,9 @@ def _device(db: Db, device: Device, origin: int) -> Device | None:
 
 
 def _dropped(db: Db, device: int, listed: Inventory) -> int:
-    """Return how many numbers, at the most, the kit may have sent us since the copy and has nothing
-    of any more."""
+    """Return the largest possible number of items that the kit sent after the copy and no longer
+    has.
+    """
     first, end = listed.dropped
     rows = db.execute(
         f"SELECT max(sequence) FROM arrived WHERE device = ? AND {DOUBTED} = 0 AND sequence < ?",
@@ -273,7 +280,7 @@ def _dropped(db: Db, device: int, listed: Inventory) -> int:
 
 
 def take_back(db: Db, link: Rebuilding, copy: Copy, now: float) -> bool:
-    """Enter one item; return whether it is here by now."""
+    """Enter one item. Return True if it is here now."""
     if not copy.body:
         return False
     row = link.rows[copy.place]
@@ -320,7 +327,7 @@ def _take_sent(
 
 
 def _note_arrived(db: Db, device: int, entry: Entry, at: float, doubt: bool) -> bool:
-    """Return whether it had not come before."""
+    """Record the arrival of an entry. Return True if it is new."""
     columns = ("device", DOUBTED, "sequence", "digest", "at", "sos")
     row = (device, int(doubt), entry.sequence, fingerprint(entry), at, int(entry.sos))
     return bool(insert(db, "arrived", columns, [row], "sequence", conflict="DO NOTHING"))
@@ -335,7 +342,7 @@ def _take_got(
     row: InventoryRow,
     now: float,
 ) -> bool:
-    """Enter what the kit has from here: another kit's item, or one that was pushed."""
+    """Enter an item that the kit got from the hub: another kit's, or a push."""
     if not is_member(db, link.device.workspace, row.origin):
         return False
     source = next((each for each in beside if isinstance(each, Source)), None)
@@ -367,7 +374,7 @@ def _sent_by(
     item = _item_of(db, whose, own)
     if item is not None:
         return item
-    # Its own kit has not said so: that proves it, once it does.
+    # Its own kit has not sent it yet, which would prove it.
     if not _note_arrived(db, whose.id, own, row.at, doubt=True):
         return None
     posting = posting_of(whose, own, content, row.at + link.keeping.time_to_live)
@@ -377,7 +384,7 @@ def _sent_by(
 
 
 def _item_of(db: Db, whose: Device, entry: Entry) -> int | None:
-    """Return the item of that device, whoever it came by; None where it is not here."""
+    """Return the id of the device's item, whichever kit delivered it; None if it is missing."""
     for item, body in db.execute(
         "SELECT id, body FROM item WHERE workspace = ? AND source_device = ?"
         " AND source_sequence = ? ORDER BY id DESC",
@@ -389,7 +396,7 @@ def _item_of(db: Db, whose: Device, entry: Entry) -> int | None:
 
 
 def _pushed(db: Db, link: Rebuilding, entry: Entry, row: InventoryRow, now: float) -> int:
-    """Enter what was pushed; whom it was for beside this kit's user is lost."""
+    """Enter a push. Its recipients besides this kit's user are lost."""
     device, content = link.device, entry.content
     assert isinstance(content, Item)
     rows = db.execute(

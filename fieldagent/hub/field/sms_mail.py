@@ -1,15 +1,17 @@
-"""What kits and the hub write to each other by SMS, as the database has it.
+"""SMS between kits and the hub, as stored in the database.
 
-1. A frame counts where its tag is made with the key of the device that its name finds. The number
-   that it came from is where answers go: it is proved by nothing else, and a recording that comes
-   again changes it no more.
-2. What is acknowledged to a kit is on disk here; `owed` holds the tags that it has yet to be told.
-3. One message is under way to a kit. Its text goes again unchanged, `COPIES` times at most; then
-   what was in it waits until the kit writes again.
-4. A kit that was heard by SMS last is written to without being asked, as long as it is not heard
-   by another way. All of that stays within `kit-sms-per-day`.
-5. What takes more than two SMS goes by itself, behind all that takes fewer. What takes more than
-   `PARTS_DOWN`, or than the day has left, waits for another way, and its delivery says so.
+1. A frame counts if its tag was made with the key of the device that its name selects. Its
+   sender's number becomes the address for answers. Nothing else proves that number, and a
+   replayed frame cannot change it.
+2. An acknowledged item is on disk here. `owed` contains the tags that must still be
+   acknowledged to the kit.
+3. Only one message is under way to a kit. Its text is repeated unchanged, at most `COPIES`
+   times. After that its content waits until the kit writes again.
+4. A kit that was last heard by SMS gets messages without asking, until it is heard over another
+   channel. All of that stays within `kit-sms-per-day`.
+5. An item that needs more than two SMS goes by itself, after all shorter ones. An item that
+   needs more than `PARTS_DOWN`, or more than the day has left, waits for another channel. Its
+   delivery contains the reason.
 """
 
 from __future__ import annotations
@@ -42,28 +44,28 @@ from fieldagent.wire.sms_frame import PARTS_DOWN, SmsFrame, envelope_bytes_down
 log = logging.getLogger(__name__)
 
 OWED_MAX = 4
-"""Acknowledgements in one message: more are told in the next."""
+"""Largest number of acknowledgements in one message. Others go into the next."""
 SEEN = 64
-"""Tags of a kit by which a recording is known."""
+"""Number of a kit's last tags, by which a replay is recognised."""
 COPIES = 3
 CLAIM = 120.0
 ANSWER_WITHIN = 600.0
-"""Seconds in which a kit acknowledges; they double with each copy."""
+"""Seconds within which a kit acknowledges. They double with each copy."""
 LATER = 600.0
-"""Seconds after which it is looked again whether what waits fits an SMS by now."""
+"""Seconds until the hub checks again if a waiting item fits an SMS."""
 HEARD_WITHIN = 86_400.0
-"""Seconds after its last SMS in which a kit is written to without being asked."""
+"""Seconds after its last SMS within which a kit gets messages without asking."""
 RETRY = 30.0
-"""Seconds after a service did not take a message; they double, up to an hour."""
+"""Seconds after a failed message. They double, up to an hour."""
 RECEIPTS = 8
 FEW = 2
-"""SMS of a message with several things in it."""
+"""Largest number of SMS for a message with several items."""
 TOO_LONG = f"waits for another way: too long for SMS ({PARTS_DOWN} are the most)"
 SPENT = "waits for another way, or midnight UTC: kit-sms-per-day leaves fewer SMS than it takes"
 
 
 class SmsToKit(NamedTuple):
-    """One message that this process may hand to the service."""
+    """A message that this process may hand to the service."""
 
     device: int
     kind: str
@@ -74,7 +76,7 @@ class SmsToKit(NamedTuple):
 
 
 def device_of(db: Db, frame: SmsFrame) -> Device:
-    """Return whose frame it is, by name and tag. Raises Unknown."""
+    """Return the device of a frame, by its name and tag. Raises Unknown."""
     low = frame.name.hex()
     rows = db.execute(
         "SELECT id, link_token FROM device WHERE link_token >= ? AND link_token < ?"
@@ -88,8 +90,9 @@ def device_of(db: Db, frame: SmsFrame) -> Device:
 
 
 def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, now: float) -> None:
-    """Take in what a frame says beside its envelope, which is on disk by now; nothing of a device
-    that is revoked, to which no SMS goes."""
+    """Process the frame's facts besides its envelope, which is on disk already. Ignore a revoked
+    device, which gets no SMS.
+    """
     if revocation.since(db, device.id) is not None:
         return
     new = db.execute(
@@ -117,7 +120,7 @@ def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, 
 
 
 def _confirm(db: Db, device: Device, load: str, now: float) -> None:
-    """The kit has what went to it last."""
+    """Confirm the content of the last message to the kit."""
     contents = json.loads(load)
     confirm_all(db, [(item, device.id) for item in contents["items"]], Bearer.SMS, now)
     mark_receipts_sent(db, contents["receipts"], now)
@@ -144,7 +147,7 @@ _DUE = (
 
 
 def next_due(db: Db, now: float) -> float:
-    """Return when `claim` finds something."""
+    """Return the Unix time when `claim` will find something."""
     return earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
@@ -154,7 +157,7 @@ def next_due(db: Db, now: float) -> float:
 
 
 def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
-    """Return one message that is due, for this process alone; None where none is to go now."""
+    """Return one due message, claimed for this process; None if none may go now."""
     rows = db.execute(
         "SELECT device, number, kind, owed, tag, load, text, copies, attempts, day, today, at"
         f" FROM kit_sms WHERE not_before <= ? AND claimed_until <= ? AND {_DUE}"
@@ -176,7 +179,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
             )
         return None
     if load and not owed and copies >= COPIES:
-        # It waits with the rest until the kit is heard of.
+        # Its content waits with the rest until the kit is heard again.
         db.execute(
             "UPDATE kit_sms SET load = '', tag = '', text = '', copies = 0, at = ?"
             " WHERE device = ?",
@@ -203,7 +206,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
 
 
 def give_back(db: Db, due: SmsToKit | None) -> None:
-    """End the claim of one that is not sent now."""
+    """Release the claim of a message that is not sent now."""
     if due is not None:
         _count_back(db, due)
         db.execute(
@@ -214,7 +217,7 @@ def give_back(db: Db, due: SmsToKit | None) -> None:
 
 
 def _count_back(db: Db, due: SmsToKit) -> None:
-    """It has not gone: it is none of the SMS of the day in which it was claimed."""
+    """Subtract an unsent message from the count of its day."""
     db.execute(
         "UPDATE kit_sms SET today = today - ? WHERE device = ? AND claimed_until = ? AND day = ?",
         *(sms_alphabet.parts(due.text), due.device, due.claimed_until),
@@ -223,8 +226,9 @@ def _count_back(db: Db, due: SmsToKit) -> None:
 
 
 def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | None:
-    """Write down the next message, and return its text: what is owed, and what of the mail fits
-    beside it. None where there is neither. So many SMS are left today."""
+    """Store the next message, and return its text: owed acknowledgements, and waiting items that
+    fit. None if there are neither. `left` is the number of SMS left today.
+    """
     rows = db.execute("SELECT link_token FROM device WHERE id = ?", device.id)
     if not rows or not rows[0][0]:
         return None
@@ -252,8 +256,9 @@ def _make(db: Db, device: Device, owed: str, left: int, now: float) -> str | Non
 
 
 def _load(db: Db, device: Device, left: int, now: float) -> Load:
-    """Return what waits and fits a few SMS; if there is nothing, one longer word of an SOS, or one
-    longer item, which hold up nothing so."""
+    """Return the waiting entries that fit a few SMS. If there are none, return one longer incident
+    update or one longer item, which so delay nothing else.
+    """
     few = Space(envelope_bytes_down(FEW))
     most = Space(envelope_bytes_down(max(FEW, min(PARTS_DOWN, left))))
     short: list[Waiting] = []
@@ -271,13 +276,13 @@ def _load(db: Db, device: Device, left: int, now: float) -> Load:
 
 
 def _alone(db: Db, device: Device, item: Waiting, space: Space) -> Load:
-    """Return what an item is by itself; nothing where that does not fit."""
+    """Return an item by itself as a load; empty if it does not fit."""
     load = fill(db, device, [item], [], space)
     return load if load.items else Load()
 
 
 def _note_why(db: Db, device: Device, item: Waiting, reason: str) -> None:
-    """Tell its sender why it waits, or that it does so no more."""
+    """Store the reason why an item waits, for its sender, or clear it."""
     if reason and not _alone(db, device, item, Space(envelope_bytes_down(PARTS_DOWN))).items:
         reason = TOO_LONG
     db.execute(
@@ -288,8 +293,9 @@ def _note_why(db: Db, device: Device, item: Waiting, reason: str) -> None:
 
 
 def settle(db: Db, sent: SmsToKit, reason: str, now: float, *, untaken: bool = False) -> None:
-    """Record how it ended: the service took it, or did not for this reason. It counts for the day
-    unless it is certain to be `untaken`."""
+    """Record the result: accepted by the service, or failed for this reason. The message counts for
+    the day unless it is certainly `untaken`.
+    """
     rows = db.execute(
         "SELECT owed, load, copies FROM kit_sms WHERE device = ? AND claimed_until = ?",
         *(sent.device, sent.claimed_until),

@@ -1,8 +1,9 @@
-"""A new program for many kits, in waves: the next is told when all of one run it and are well, and
-nobody more once one of them falls back, refuses it, or does not come back in time.
+"""Update of many kits in waves. The next wave begins when all kits of the last one run the new
+version and work. The update stops if a kit rolls back, refuses it, or does not come back in
+time.
 
-A kit judges by itself whether the program does (docs/operating.md, "Update, and back"), and tells
-over its IP link. What is no kit of the present wave is not told of the offer.
+Each kit decides by itself if the program works (docs/operating.md, "Update, and back"), and reports
+it over its IP link. Only kits of the current wave get the offer.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from fieldagent.system.wording import counted
 from fieldagent.wire.kit_note import ZIPAPP, OfferReport, ProgramOffer
 
 STATES = ("waiting", "trial", "taken", "refused", "back")
-"""What a kit tells of an offer, as of settings. Before it does, it is `planned`, for a later wave,
-or `offered`; one that does not come back is `late`, one that cannot take it `left out`."""
+"""States of an offer that a kit reports, as for settings. Before that, the state is `planned` for a
+later wave, or `offered`. A kit that does not come back is `late`; one that cannot be updated is
+`left out`."""
 UNDER_WAY, DONE, STOPPED = "under way", "done", "stopped"
 
 
 class Candidate(NamedTuple):
-    """A kit that an offer may be for."""
+    """A kit for which an offer may be."""
 
     device: int
     name: str
     version: str
-    """Of its agent; empty where that never told."""
+    """Version of its agent; empty if it never reported one."""
     installed: str
     disabled: float | None
 
@@ -55,11 +57,13 @@ class _UnderWay(NamedTuple):
 
 
 def cannot(kit: Candidate) -> str:
-    """Return why a kit cannot take any; empty where it can, or is not known yet."""
+    """Return the reason why a kit cannot be updated; empty if it can, or if that is not known
+    yet.
+    """
     if kit.disabled is not None:
         return sentence("it is disabled")
     if kit.installed == "package":
-        # Which its own apt fetches, from where it is told to, and trusts by other keys.
+        # Such a kit updates with apt, from its own source and with other keys.
         return sentence("it was installed as a Debian package: `sudo fieldagent update` on the kit")
     if kit.installed not in ("", ZIPAPP):
         return sentence("it was not installed as a zipapp, which alone can be replaced")
@@ -69,7 +73,7 @@ def cannot(kit: Candidate) -> str:
 
 
 def candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
-    """Return all kits: those that are linked first, and of these the one that was heard of last."""
+    """Return all kits: linked ones first, and in each group the most recently heard first."""
     rows = db.execute(
         "SELECT device.id, device.name, coalesce(contact.version, ''),"
         " coalesce(contact.installed, ''), device.disabled FROM device"
@@ -84,7 +88,7 @@ def candidates(db: Db, workspace: int, now: float) -> list[Candidate]:
 class Planned(NamedTuple):
     device: int
     wave: int
-    """From 1; 0 of one that is left out, or runs it already."""
+    """Wave from 1. 0 if the kit is left out, or runs the version already."""
     state: str
     why: str = ""
 
@@ -114,14 +118,14 @@ def offer(
 
 
 def under_way(db: Db, workspace: int) -> int | None:
-    """Return the number of the offer that goes on in a workspace; None without one."""
+    """Return the number of the active offer in a workspace; None without one."""
     open_ = "SELECT number FROM update_offer WHERE workspace = ? AND state = ?"
     rows = db.execute(open_, workspace, UNDER_WAY)
     return int(rows[0][0]) if rows else None
 
 
 def stop(db: Db, workspace: int, now: float) -> int | None:
-    """Tell nobody more; return the number of what was offered, None where nothing was."""
+    """Stop the active offer. Return its number, or None without one."""
     rows = db.execute(
         "UPDATE update_offer SET state = ?, why = 'by hand' WHERE workspace = ? AND state = ?"
         " RETURNING number",
@@ -136,7 +140,7 @@ def stop(db: Db, workspace: int, now: float) -> int | None:
 
 
 def offers(db: Db, devices: Sequence[int]) -> dict[int, ProgramOffer]:
-    """Return those that these have not taken yet."""
+    """Return the active offers that these devices have not applied yet."""
     rows = db.execute(
         "SELECT kit.device, number, version, url FROM update_offer_kit AS kit"
         " JOIN update_offer ON number = kit.offer"
@@ -149,8 +153,9 @@ def offers(db: Db, devices: Sequence[int]) -> dict[int, ProgramOffer]:
 
 
 def note(db: Db, device: int, report: OfferReport, now: float) -> None:
-    """Keep what a kit reports of an offer, and since when it does; a state that is none of `STATES`
-    changes nothing."""
+    """Store a kit's report about an offer, and the time of its first report. A state outside
+    `STATES` changes nothing.
+    """
     if report.state in STATES:
         db.execute(
             "UPDATE update_offer_kit SET state = ?, why = ?, since = coalesce(since, ?)"
@@ -164,13 +169,13 @@ def note(db: Db, device: int, report: OfferReport, now: float) -> None:
 
 
 def next_due(db: Db) -> float:
-    """Return when `look` may find something: at once while one is under way."""
+    """Return the time when `look` may find something: at once while an offer is active."""
     rows = db.execute("SELECT 1 FROM update_offer WHERE state = ? LIMIT 1", UNDER_WAY)
     return 0.0 if rows else inf
 
 
 def look(db: Db, now: float) -> list[str]:
-    """Go on with those that are under way; what to warn of."""
+    """Continue the active offers, and return the warnings to log."""
     rows = db.execute(
         "SELECT number, workspace, version, wave, within FROM update_offer WHERE state = ?"
         f" ORDER BY number{db.skip_locked()}",
@@ -201,7 +206,7 @@ def _go_on(db: Db, offer: _UnderWay, now: float) -> str:
 
 
 def _of_wave(db: Db, offer: _UnderWay, now: float) -> list[_Row]:
-    """Its kits as they are now; none before the first."""
+    """Return the current state of the offer's kits up to this wave; empty before the first wave."""
     rows = db.execute(
         "SELECT kit.device, device.name, kit.state, kit.why, kit.since, contact.version,"
         " contact.installed, device.disabled FROM update_offer_kit AS kit"
@@ -217,7 +222,8 @@ def _as_it_is(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
     state, why = kit.state, kit.why
     if kit.state == "offered":
         version = kit.version or ""
-        # Only what was heard of how it is installed: a kit may just have its first link.
+        # Use the version only with a known kind of installation, because a kit may just have its
+        # first link.
         known = Candidate(
             kit.device, kit.name, version if kit.installed else "", kit.installed or "",
             kit.disabled,
@@ -227,7 +233,7 @@ def _as_it_is(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
         elif why := cannot(known):
             state = "left out"
     elif kit.state in ("waiting", "trial") and kit.disabled is not None:
-        # Nothing of it is heard any more, whatever becomes of the program there.
+        # A disabled kit is not heard any more, whatever the result there.
         state, why = "left out", sentence("it is disabled")
     elif kit.state in ("waiting", "trial") and now - (kit.since or now) > offer.within:
         state, why = "late", f"it has not come back within {offer.within / 60:g} min"
@@ -286,7 +292,7 @@ _LISTED = {
 
 
 def listing(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
-    """List the offers, the newest first."""
+    """Return the offers, newest first."""
     newest = "FROM update_offer WHERE workspace = ? ORDER BY number DESC LIMIT ?"
     return [
         each | {"made": float(each["made"]), "waves": each["waves"] or 0}
@@ -295,8 +301,9 @@ def listing(db: Db, workspace: int, limit: int) -> list[dict[str, Any]]:
 
 
 def kits(db: Db, workspace: int, number: int | None) -> list[dict[str, Any]]:
-    """Return the kits of that offer, or of the last, as they are told; none where there is no such
-    offer."""
+    """Return the kits of that offer, or of the last one, for people; empty if there is no such
+    offer.
+    """
     rows = db.execute(
         "SELECT number, version FROM update_offer WHERE workspace = ? AND number >= ?"
         " AND number <= ? ORDER BY number DESC LIMIT 1",

@@ -117,7 +117,7 @@ def due(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:
 
 
 def note_packed(db: Db, device: int, number: int) -> None:
-    """Note that the command is in a message to the satellite operator."""
+    """Record that the command is in a message to the satellite operator."""
     db.execute(
         "UPDATE command SET state = 'packed', reason = '' WHERE device = ? AND number = ?",
         *(device, number),
@@ -175,7 +175,7 @@ hub."""
 def note_carried(
     db: Db, carrier: int, journal: int, numbers: Collection[tuple[int, int]], now: float
 ) -> None:
-    """Note that a carrier has these commands on disk, as pairs of device and number."""
+    """Record that a carrier has these commands on disk, as pairs of device and number."""
     for device, number in numbers:
         db.execute(
             "UPDATE command SET carrier = ?, journal = ?, carried = ? WHERE device = ?"
@@ -185,7 +185,7 @@ def note_carried(
 
 
 def note_stored(db: Db, device: int, numbers: Collection[int]) -> None:
-    """Note that the kit has the commands on its disk."""
+    """Record that the kit has the commands on its disk."""
     if numbers:
         db.execute(
             "UPDATE command SET state = 'stored', reason = '' WHERE device = ?"

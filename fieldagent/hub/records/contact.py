@@ -13,7 +13,7 @@ SMS_NEWS = "kit sms"
 
 
 def note(db: Db, device: int, bearer: str, now: float) -> None:
-    """Note that a device was heard. A device that was deleted meanwhile is ignored."""
+    """Record that a device was heard. A device that was deleted meanwhile is ignored."""
     db.execute(
         "INSERT INTO contact (device, at, way) SELECT id, ?, ? FROM device WHERE id = ?"
         " ON CONFLICT (device) DO UPDATE SET at = excluded.at, way = excluded.way",
@@ -38,7 +38,7 @@ _ALL = "(device) DO UPDATE SET at = excluded.at, way = excluded.way, " + ", ".jo
 
 
 def note_all(db: Db, heard: Mapping[int, Position | None], bearer: str, now: float) -> None:
-    """Note that these devices were heard, and their positions if they reported any. An older
+    """Record that these devices were heard, and their positions if they reported any. An older
     position that arrives late does not replace a newer one.
     """
     rows = [

@@ -102,7 +102,7 @@ def due_parameters(carrier: int, journal: int, hops: int, now: float) -> Sequenc
 def note_given(
     db: Db, carrier: int, journal: int, items: Sequence[tuple[int, int]], now: float
 ) -> None:
-    """Note that a carrier has these items on disk, as pairs of item and device."""
+    """Record that a carrier has these items on disk, as pairs of item and device."""
     for item, device in items:
         db.execute(
             "INSERT INTO parcel (item, device, carrier, journal, given)"

@@ -551,7 +551,7 @@ def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], n
 
 
 def confirm(db: Db, item: int, device: int, bearer: Bearer, now: float) -> None:
-    """Note that the device has the item on disk. The delivery ends, and a sending agent gets a
+    """Record that the device has the item on disk. The delivery ends, and a sending agent gets a
     receipt.
     """
     confirm_all(db, [(item, device)], bearer, now)

@@ -65,7 +65,7 @@ class OperatorBook:
         )
 
     async def note(self, id_: str) -> None:
-        """Note that the message was accepted."""
+        """Record that the message was accepted."""
         now = self._clock()
 
         def store(db: Db) -> None:
@@ -142,7 +142,7 @@ class OperatorBook:
 
 
 def note_handed_over(db: Db, operator: str, id_: str, device: int, now: float) -> None:
-    """Note that the operator has accepted a message under this id."""
+    """Record that the operator has accepted a message under this id."""
     db.execute("DELETE FROM handed_over WHERE at < ?", now - KEPT)
     db.execute(
         "INSERT INTO handed_over (operator, id, device, at, state, ended)"

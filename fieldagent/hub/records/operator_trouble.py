@@ -34,7 +34,7 @@ OF_DEVICE = (
 
 
 def note_account(db: Db, operator: str, device: int, reason: str, now: float) -> str:
-    """Note that a call for this device failed because of the account, and raise the alarm of its
+    """Record that a call for this device failed because of the account, and raise the alarm of its
     workspace once. Return a log line, or an empty string.
     """
     ((name,),) = db.execute("SELECT name FROM device WHERE id = ?", device)
@@ -43,13 +43,13 @@ def note_account(db: Db, operator: str, device: int, reason: str, now: float) ->
 
 
 def note_account_works(db: Db, operator: str, now: float) -> None:
-    """Note that the account works: the operator has judged or accepted a message."""
+    """Record that the account works: the operator has judged or accepted a message."""
     _note_over(db, operator, "the operator takes messages again", now)
 
 
 def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) -> list[str]:
-    """Note that little is left of these plans of the account. Raise an alarm in each workspace with
-    a device there, once, until all plans have enough again. Return the log lines.
+    """Record that little is left of these plans of the account. Raise an alarm in each workspace
+    with a device there, once, until all plans have enough again. Return the log lines.
     """
     trouble = f"{operator} balance"
     if not short:

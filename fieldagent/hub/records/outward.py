@@ -94,7 +94,7 @@ def give_back(db: Db, those: Sequence[Outward]) -> None:
 
 
 def taken(db: Db, each: Outward, service: str, now: float) -> None:
-    """Note that a service has accepted the item. That does not mean that a person has it."""
+    """Record that a service has accepted the item. That does not mean that a person has it."""
     if _settle(db, each, "handed over", now) and not each.text:
         ledger.note_rung(db, each.item, THE_HUB, Rung.HANDED_OVER, service, now)
 
@@ -105,7 +105,7 @@ def again(db: Db, each: Outward, at: float) -> None:
 
 
 def given_up(db: Db, each: Outward, why: str, now: float) -> None:
-    """Note that the hub has given up, and why. The item's delivery status shows the reason."""
+    """Record that the hub has given up, and why. The item's delivery status shows the reason."""
     if _settle(db, each, "failed", now) and not each.text:
         ledger.note_rung(db, each.item, THE_HUB, Rung.NOBODY, why, now)
 

@@ -101,8 +101,8 @@ def _about(incident: sos.Sos, device: int) -> int:
 
 
 def note_carrier(db: Db, incident: sos.Sos, device: int, now: float) -> None:
-    """Note that a neighbour's device has relayed something of an incident. It then gets the earlier
-    updates of that incident to relay.
+    """Record that a neighbour's device has relayed something of an incident. It then gets the
+    earlier updates of that incident to relay.
     """
     if not sos.add_carrier(db, incident.id, device):
         return

@@ -80,7 +80,7 @@ def of(db: Db, device: int) -> Rebuild | None:
 
 
 def note_listed(db: Db, device: int, listed: int, gone: int) -> None:
-    """Note that the kit has listed `listed` more items, and that `gone` items are lost on both
+    """Record that the kit has listed `listed` more items, and that `gone` items are lost on both
     sides.
     """
     db.execute(

@@ -35,8 +35,8 @@ class RingAlert:
 
 
 def note_taken(db: Db, device: int, waiting: int, items: Sequence[int], now: float) -> None:
-    """Note that the gateway has accepted one more message and has rung the modem. `waiting` is the
-    new count. The ring alerts end when all `items` have expired.
+    """Record that the gateway has accepted one more message and has rung the modem. `waiting` is
+    the new count. The ring alerts end when all `items` have expired.
     """
     expiries = [
         expires
@@ -81,7 +81,7 @@ async def note_session_of(
 
 
 def note_confirmed(db: Db, among: str, devices: Sequence[Any], now: float) -> None:
-    """Note that these devices have stored something, perhaps over IP. End the ring alerts of
+    """Record that these devices have stored something, perhaps over IP. End the ring alerts of
     devices for which no message waits. `among` is the SQL that follows the column.
     """
     db.execute(

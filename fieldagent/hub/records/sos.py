@@ -219,13 +219,13 @@ def heard_at(db: Db, sos: int) -> list[int]:
 
 
 def note_stored(db: Db, item: int, member: int, now: float) -> None:
-    """Note that this member's agent has stored an item of an incident."""
+    """Record that this member's agent has stored an item of an incident."""
     for incident in of_item(db, item):
         note_event(db, incident.id, "heard by", now, member=member)
 
 
 def note_reached(db: Db, item: int, member: int, now: float) -> None:
-    """Note that this member's kit has received a text that a person here wrote about an
+    """Record that this member's kit has received a text that a person here wrote about an
     incident.
     """
     for (id_,) in db.execute(
@@ -236,7 +236,7 @@ def note_reached(db: Db, item: int, member: int, now: float) -> None:
 
 
 def note_called_off(db: Db, incident: Sos, member: int, now: float, *, proved: bool) -> None:
-    """Note that the kit has called off its incident. A person must check that, because it may be
+    """Record that the kit has called off its incident. A person must check that, because it may be
     under duress or by another person who has the kit.
     """
     doubt = "" if proved else "unauthenticated"
@@ -244,7 +244,7 @@ def note_called_off(db: Db, incident: Sos, member: int, now: float, *, proved: b
 
 
 def note_closed(db: Db, id_: int, now: float) -> None:
-    """Note that the kit knows that a person has closed the incident, which this database has
+    """Record that the kit knows that a person has closed the incident, which this database has
     lost.
     """
     db.execute(
@@ -339,7 +339,7 @@ def events_behind(db: Db, workspace: int, place: int, limit: int) -> list[tuple[
 
 
 def set_seen(db: Db, sos: int, who: Who, now: float) -> None:
-    """Note that a person has it: a member, or a contact by name only. That ends a request to take
+    """Record that a person has it: a member, or a contact by name only. That ends a request to take
     it over.
     """
     db.execute(
@@ -350,7 +350,7 @@ def set_seen(db: Db, sos: int, who: Who, now: float) -> None:
 
 
 def set_asked(db: Db, sos: int, member: int) -> None:
-    """Note that a member has been asked to take over an SOS."""
+    """Record that a member has been asked to take over an SOS."""
     db.execute("UPDATE sos SET asked = ? WHERE id = ?", member, sos)
 
 

@@ -1,4 +1,4 @@
-"""Makes and upgrades the tables of the hub in PostgreSQL."""
+"""Creates and upgrades the hub's tables in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ TYPES = {
     "blob": "BYTEA",
 }
 MIGRATING = 0x6669656C64
-"""The key of the advisory lock under which one process changes the schema."""
+"""Key of the advisory lock under which one process changes the schema."""
 
 ROOM = b"ALTER TABLE device SET (fillfactor = 50)"
-"""Each item counts on a number of each device that it is for: a row with room beside it is changed
-there, and its six indexes stay as they are (PostgreSQL's manual, Heap-Only Tuples)."""
+"""Leave space in each page of `device`, because each item increases a number of its devices.
+PostgreSQL then updates the row in place without touching its six indexes (PostgreSQL manual,
+Heap-Only Tuples)."""
 
 
 def require(connection: Connection) -> None:
-    """Check the version of the tables. Raises OtherVersion unless the tables are of this
-    version."""
+    """Check the version of the tables. Raises OtherVersion if it differs from this program's."""
     schema = hub_schema(TYPES)
     version = _version(connection)
     _steps(schema, version)
@@ -37,7 +37,7 @@ def require(connection: Connection) -> None:
 
 
 def _version(connection: Connection) -> int:
-    """0 where there are no tables."""
+    """Return the version of the tables, or 0 if there are no tables."""
     known = connection.execute("SELECT to_regclass('fieldagent_schema')").fetchone()
     if known is None or known[0] is None:
         return 0
@@ -53,8 +53,9 @@ def _steps(schema: Schema, version: int) -> str:
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the tables up within a transaction, by who may create tables. Raises OtherVersion for a
-    later one."""
+    """Create or upgrade the tables in a transaction. The user must have the right to create tables.
+    Raises OtherVersion if the tables have a later version.
+    """
     schema = hub_schema(TYPES)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
     if steps := _steps(schema, _version(connection)):

@@ -1,7 +1,8 @@
-"""What waits for webhooks, in the store: what is due, claimed for one process, and how it ended.
+"""Deliveries to webhooks in the store: find the due ones, claim them for one process, and record
+the results.
 
-A claim takes what one sender has for one webhook from the oldest on (`flow.Lane`), so that no other
-process posts anything of it meanwhile (`records.claims`).
+A claim takes the items of one sender for one webhook, oldest first (`flow.Lane`). So no other
+process posts any of them at the same time (`records.claims`).
 """
 
 from __future__ import annotations
@@ -32,46 +33,49 @@ from fieldagent.webhook.post import DEADLINE
 from fieldagent.webhook.schedule import RETRY_AFTER_MAX, SCHEDULE, SOS_SCHEDULE, delay
 
 CLAIM = 3 * DEADLINE
-"""Seconds after which what nobody has settled is posted again."""
+"""Seconds after which an unsettled post is repeated."""
 RUN_MOST = 100
-"""Posts in a run."""
+"""Largest number of posts in a run."""
 BATCHES_MOST = 10
-"""The same of batches: each claim waits for a commit, and there is but one run of a sender."""
+"""Largest number of batches in a run. A claim waits for a commit, and each sender has only one run.
+"""
 BATCH_BYTES = 1_000_000
-"""Of items, as they are stored, in one run."""
+"""Stored bytes of the items in one run."""
 PATIENCE = 5 * 86_400.0
 """Seconds without a success after which a webhook is disabled."""
 TRIES_LEAST = 4
-"""Tries of one item that failed, without which it is not: for some of those days nothing may have
-been tried, as nothing came or the hub was off, and one post that fails says little."""
+"""Failed tries of one item that are required to disable a webhook. Few posts may have been tried in
+that time, because no items came or the hub was off, and one failed post proves little."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookPost:
-    """What this process may post now: one item, or a batch."""
+    """A post that this process may make now: one item, or a batch."""
 
     webhook: Webhook
     items: tuple[int, ...]
     delivery: Delivery
-    """Of a batch, its body is the array."""
+    """For a batch, the body is the array."""
     claimed_until: float
-    """By this the claim is known as its own."""
+    """End of the claim, by which the process recognises its own claim."""
     raises: bool
-    """Whether it raises an incident, whose timeline tells who has taken it."""
+    """True if it raises an incident. The incident's timeline then shows which webhooks have
+    accepted it."""
     early: bool
-    """Whether it is a probe before its time, which does not count as one of its tries."""
+    """True for a probe before its time, which does not count as a try."""
 
 
 class End(NamedTuple):
-    """How a post ended, and what follows from that."""
+    """Result of a post, and its consequences."""
 
     post: WebhookPost
     result: HandoverResult
     now: float
     left: Sequence[WebhookPost] = ()
-    """What was claimed with it and is not posted now."""
+    """Posts claimed with it that are not made now."""
     up_again: bool = False
-    """The webhook was down: what waits for its time goes at once."""
+    """True if the webhook was down before. All posts that wait for their next try are then due at
+    once."""
 
 
 _FIRST = (
@@ -80,7 +84,8 @@ _FIRST = (
     " FROM webhook WHERE disabled IS NULL UNION ALL SELECT webhook, (SELECT min(d.sender)"
     " FROM webhook_delivery d WHERE d.webhook = whose.webhook AND d.state = 'waiting'"
     " AND d.sender > whose.sender) FROM whose WHERE sender IS NOT NULL),"
-    # Materialized: a later SQLite than 3.40 would look for it once for each row that waits.
+    # Materialized, because SQLite after 3.40 would otherwise repeat the search for each waiting
+    # row.
     " first (webhook, item) AS MATERIALIZED (SELECT webhook, (SELECT min(d.item)"
     " FROM webhook_delivery d WHERE d.webhook = whose.webhook AND d.sender = whose.sender"
     " AND d.state = 'waiting') FROM whose WHERE sender IS NOT NULL)"
@@ -88,19 +93,20 @@ _FIRST = (
     " CROSS JOIN webhook_delivery d WHERE d.webhook = first.webhook AND d.item = first.item"
     " ORDER BY d.sender >= 0, d.item"
 )
-"""The oldest that waits, of each sender and webhook, and each SOS, which goes first and has a
-`sender` of its own. It steps along the index from one to another: what waits behind the first,
-where a webhook was down for days, is not looked at."""
+"""SQL: the oldest waiting item of each sender and webhook. Each SOS has a `sender` of its own and
+comes first. The query jumps along the index and skips the items behind the first, of which a
+webhook that was down for days has many."""
 
 
 def look(db: Db) -> list[Lane]:
-    """Return the oldest delivery that waits of each sender and webhook, those of an SOS first."""
+    """Return the oldest waiting delivery of each sender and webhook, SOS first."""
     return [Lane(*row) for row in db.execute(_FIRST)]
 
 
 def failing(db: Db) -> dict[int, float]:
-    """Return the webhooks that have taken nothing since a failure, and until when each wants to be
-    left alone (Unix time)."""
+    """Return the webhooks without a success since a failure, and the Unix time until which each
+    wants no posts.
+    """
     rows = db.execute(
         "SELECT id, quiet_until FROM webhook WHERE failing_since IS NOT NULL AND disabled IS NULL"
     )
@@ -110,8 +116,9 @@ def failing(db: Db) -> dict[int, float]:
 def claim(
     db: Db, lanes: Iterable[Lane], now: float, *, desk: str = ""
 ) -> list[tuple[WebhookPost, ...]]:
-    """Return the run of each lane, for this process alone, without lanes that another process has
-    claimed meanwhile. `desk` is the console's address, for who is told of an SOS."""
+    """Claim and return the run of each lane, without lanes that another process has claimed
+    meanwhile. `desk` is the console's address, for receivers of an SOS.
+    """
     runs: list[tuple[WebhookPost, ...]] = []
     by_webhook: dict[int, list[Lane]] = {}
     for lane in lanes:
@@ -127,7 +134,7 @@ def _runs(
     db: Db, webhook: Webhook, lanes: Sequence[Lane], now: float, desk: str
 ) -> list[tuple[WebhookPost, ...]]:
     among, items = one_of(db, [lane.item for lane in lanes])
-    # Who holds the lock of the oldest has the lane.
+    # The process that locks the oldest item has the lane.
     heads = db.execute(
         f"SELECT item, sender, batch, not_before FROM webhook_delivery WHERE webhook = ?"
         f" AND item {among} AND state = 'waiting' AND claimed_until <= ?"
@@ -140,7 +147,7 @@ def _runs(
     early: set[int] = set()
     for head, sender, number, not_before in heads:
         members = _members(db, webhook, head, sender, number, now)
-        # One that was tried before goes again as it was, and by itself.
+        # A batch that was tried before is repeated unchanged and by itself.
         size = webhook.batch if not number else 0
         batches = (
             [members[at : at + size] for at in range(0, len(members), size)] if size else [members]
@@ -175,7 +182,7 @@ def _runs(
     steps = reached(db, [item for item, *_, telling, _ in rows if telling])
     writer = _Writer(db, webhook, now, desk, early, steps)
     posts = {row[0]: writer.post(row) for row in rows}
-    # Behind the oldest, which is locked, one may have been deleted meanwhile.
+    # Items behind the locked oldest one may have been deleted meanwhile.
     runs = [
         [[posts[item] for item in batch if item in posts] for batch in batches]
         for batches in claimed
@@ -186,8 +193,9 @@ def _runs(
 
 
 def _members(db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: float) -> list[int]:
-    """Return what goes with the oldest of a lane, in order: the very batch that it was in before,
-    or what waits behind it, of which there may be several batches."""
+    """Return the items that go with the oldest one of a lane, in order: its earlier batch, or the
+    items that wait behind it, which can fill several batches.
+    """
     rows = db.execute(
         "SELECT d.item, d.batch, d.not_before, d.claimed_until, length(item.body)"
         " FROM webhook_delivery d JOIN item ON item.id = d.item WHERE d.webhook = ?"
@@ -207,7 +215,7 @@ def _members(db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: 
 
 
 def _together(run: Sequence[WebhookPost]) -> WebhookPost:
-    """Make one post of a run. The same items have the same id whenever they go together."""
+    """Make one post of a run. A repeat with the same items has the same id."""
     first = run[0]
     ids = [each.delivery.request_id for each in run]
     id_ = ids[0] if len(ids) == 1 else str(uuid.uuid5(uuid.UUID(ids[0]), " ".join(ids)))
@@ -224,7 +232,7 @@ def _together(run: Sequence[WebhookPost]) -> WebhookPost:
 
 
 class _Writer:
-    """Writes what a webhook is posted."""
+    """Builds the posts for a webhook."""
 
     def __init__(
         self,
@@ -255,7 +263,7 @@ class _Writer:
             if raises and incident is not None:
                 link, _ = alarm_link.make(db, incident, webhook.called(), own_id, self._now)
             if webhook.after:
-                # An escalation is a message of its own: a pager takes the same id for the same
+                # An escalation needs an id of its own, because a pager treats equal ids as the same
                 # page.
                 request_id = own_id
         entry = stored_entry(body)
@@ -286,7 +294,7 @@ class _Writer:
     def _step(
         self, item: int, request_id: str, who: Identity, accepted: float, telling: int, tries: int
     ) -> WebhookPost:
-        """Write how far an item has come, by the id of the item that its event names."""
+        """Build the post of an item's delivery steps. Its event names the item by id."""
         steps = self._steps[item]
         at = max((step["at"] for step in steps), default=accepted)
         event = {
@@ -308,9 +316,9 @@ class _Writer:
 
 
 def settle(db: Db, ends: Sequence[End]) -> list[str]:
-    """Record how posts ended; what people should know of each, or nothing.
+    """Record the results of posts. Return a log line for each, or an empty string.
 
-    Where the claim has run out meanwhile, another's word counts.
+    If a claim has expired meanwhile, the result of the other process counts.
     """
     taken = [end for end in ends if end.result.outcome is HandoverOutcome.HANDED]
     for (webhook, claimed_until), same in groupby(sorted(taken, key=_claim_of), _claim_of):
@@ -329,7 +337,7 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[End]
     among, items = one_of(db, [item for end in ends for item in end.post.items])
     now = ends[0].now
     rows = db.execute(
-        # A step that came meanwhile is a post of its own.
+        # A step that arrived meanwhile needs a post of its own.
         "UPDATE webhook_delivery SET told = telling, batch = CASE WHEN steps > telling THEN 0"
         " ELSE batch END, state = CASE WHEN steps > telling THEN 'waiting' ELSE 'handed' END,"
         " attempts = CASE WHEN steps > telling THEN 0 ELSE attempts + 1 END,"
@@ -350,7 +358,8 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[End]
         webhook,
     )
     if any(end.up_again for end in ends):
-        # What was never tried waits for nobody but, of an SOS, for its time.
+        # Posts that were never tried are not delayed, except escalations, which wait for their
+        # time.
         db.execute(
             "UPDATE webhook_delivery SET not_before = 0 WHERE webhook = ? AND state = 'waiting'"
             " AND attempts > 0",
@@ -366,7 +375,7 @@ def _note_failed(db: Db, end: End) -> str:
     asked = min(result.retry_after, RETRY_AFTER_MAX)
     wait = delay(attempts, schedule=schedule, retry_after=asked, chance=random.random())
     gone = result.outcome is HandoverOutcome.GONE
-    # A probe takes no try away: the last is still to come, in its time.
+    # A probe does not use up a try: the last try is still to come at its own time.
     last = wait is None and not post.early
     dead = (last or result.outcome is HandoverOutcome.REFUSED) and not gone
     give_back(db, end.left)
@@ -374,12 +383,13 @@ def _note_failed(db: Db, end: End) -> str:
     values: list[str | float]
     apart = dead and len(post.items) > 1
     if apart:
-        # One of them may be what it does not take: each has a last try, as an array of its own.
+        # The receiver may reject only one of the items: give each a last try, in an array of its
+        # own.
         dead = False
         change = "batch = item, attempts = ?, not_before = ?"
         values = [attempts, now]
     elif post.early and not dead:
-        # A probe: its own time stays, unless the receiver asks for more.
+        # A probe keeps its own time, unless the receiver asks for more.
         change = "not_before = CASE WHEN not_before < ? THEN ? ELSE not_before END"
         values = [now + asked, now + asked]
     else:
@@ -403,7 +413,7 @@ def _note_failed(db: Db, end: End) -> str:
     if gone or (now - since >= PATIENCE and attempts >= TRIES_LEAST):
         return _disable(db, webhook, result.reason, now)
     if dead:
-        # By the item's own id it is found again; an escalation was posted under another.
+        # Log the item's id, because an escalation was posted under another.
         ((request_id,),) = db.execute("SELECT request_id FROM item WHERE id = ?", post.items[0])
         return (
             f"webhook {webhook} did not take {request_id}: {result.reason};"
@@ -416,12 +426,12 @@ def _note_failed(db: Db, end: End) -> str:
         )
     if post.early:
         return ""
-    # One that is down is asked sooner, and given all that waits once it takes something.
+    # A webhook that is down is probed earlier, and gets all waiting posts after a success.
     return f"webhook {webhook}: {result.reason}; tried again within {wait:.0f} s"
 
 
 def give_back(db: Db, posts: Sequence[WebhookPost]) -> None:
-    """End the claim of what is not posted now: whoever looks next may claim it."""
+    """Release the claims of posts that are not made now."""
     for post in posts:
         among, items = one_of(db, post.items)
         db.execute(

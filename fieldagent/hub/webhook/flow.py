@@ -1,13 +1,13 @@
-"""How much a webhook is given at once; pure.
+"""Number of simultaneous posts to a webhook. Pure functions.
 
-A *lane* is what one sender has for one webhook, and an SOS is a lane of its own. A *run* is what
-one process posts of a lane, one post after another. Rules:
+A *lane* contains the items of one sender for one webhook; each SOS is a lane of its own. A *run*
+contains the posts that one process makes from a lane, one after another. Rules:
 
-1. Each post that is taken widens a webhook by one run, up to WIDTH_MOST; each failure halves it.
-2. Where FAILURES in a row ended none in a success, it is *down*: it is given one run each PROBE
-   seconds, and one of an SOS beside that. What waits for its own time goes as such a probe too.
-3. Whoever is up again gets all that waited for its time. An SOS that is due always goes, also to a
-   webhook that is down: up to SOS_MOST at once, those first that were never tried.
+1. Each accepted post widens a webhook by one run, up to WIDTH_MOST. Each failure halves it.
+2. After FAILURES in a row without a success, the webhook is *down*. It then gets one run per
+   PROBE seconds, and one SOS besides. A post that waits for its own time can be such a probe.
+3. When a webhook is up again, it gets all posts that waited for their time. A due SOS is always
+   posted, also to a webhook that is down: up to SOS_MOST at once, and untried ones first.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from math import inf
 from fieldagent.system.lazy_dataclass import dataclass
 
 WIDTH, WIDTH_MOST = 4, 32
-"""Runs under way to one webhook in one process, at first and at most."""
+"""Runs to one webhook in one process: at the start, and at most."""
 AT_ONCE = 128
-"""Runs under way in one process, those of SOS not counted."""
+"""Largest number of simultaneous runs in one process, without SOS."""
 SOS_MOST = 64
-"""Of SOS, under way to one webhook in one process: each takes a connection, and those that failed
-together fall due together."""
+"""Largest number of simultaneous SOS posts to one webhook in one process. Each needs a connection,
+and posts that failed together are due together again."""
 FAILURES = 2
 PROBE = 15.0
-"""Seconds from a failure to the next probe, at least; twice that at most."""
+"""Shortest time in seconds from a failure to the next probe. The longest is twice that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The oldest delivery of a sender that waits for a webhook."""
+    """The oldest waiting delivery of a sender for a webhook."""
 
     webhook: int
     item: int
@@ -43,13 +43,13 @@ class Lane:
 
     @property
     def sos(self) -> bool:
-        """Return whether it is of an SOS, which has a lane of its own."""
+        """Return True if it belongs to an SOS, which has a lane of its own."""
         return self.sender < 0
 
 
 @dataclass(slots=True)
 class Flow:
-    """To one webhook."""
+    """State of the posts to one webhook."""
 
     width: int = WIDTH
     under_way: int = 0
@@ -59,38 +59,38 @@ class Flow:
 
     @property
     def down(self) -> bool:
-        """Return whether its receiver is taken for away."""
+        """Return True if its receiver is considered unreachable."""
         return self.failures >= FAILURES
 
     def handed(self) -> bool:
-        """Note a success; return whether it ends a time of being down."""
+        """Record a success. Return True if the webhook was down before."""
         was_down = self.down
         self.failures, self.width = 0, min(self.width + 1, WIDTH_MOST)
         return was_down
 
     def failed(self, now: float, chance: float) -> None:
-        """Note a failure. `chance` is in [0, 1)."""
+        """Record a failure. `chance` is in [0, 1)."""
         self.failures, self.width = self.failures + 1, max(self.width // 2, 1)
         self.probe_at = now + PROBE * (1 + chance)
 
 
 @dataclass(slots=True)
 class Flows:
-    """To all webhooks, from one process."""
+    """State of the posts to all webhooks from one process."""
 
     of: dict[int, Flow] = field(default_factory=dict)
 
     def to(self, webhook: int) -> Flow:
-        """Return the flow to a webhook, a new one where there was none."""
+        """Return the flow to a webhook; create one if it is new."""
         return self.of.setdefault(webhook, Flow())
 
     def choose(
         self, lanes: Iterable[Lane], now: float, failing: Mapping[int, float]
     ) -> tuple[list[Lane], float]:
-        """Return the lanes to be claimed now, those of SOS first, and when others fall due.
+        """Return the lanes to claim now, SOS first, and the time when others are due.
 
-        `failing` are webhooks that have taken nothing since a failure, and until when each wants to
-        be left alone.
+        `failing` maps webhooks without a success since a failure to the time until which each wants
+        no posts.
         """
         by_webhook: dict[int, list[Lane]] = {}
         for lane in lanes:
@@ -101,7 +101,7 @@ class Flows:
         chosen: list[Lane] = []
         soonest = inf
         free = AT_ONCE - sum(flow.under_way for flow in self.of.values())
-        # Who has least under way comes first: each has its turn.
+        # The webhook with the fewest runs comes first, so that each has its turn.
         for webhook in sorted(by_webhook, key=self._under_way):
             ready_lanes, next_due = self._of_one(webhook, by_webhook[webhook], now, failing)
             urgent = [lane for lane in ready_lanes if lane.sos]
@@ -112,14 +112,14 @@ class Flows:
         return sorted(chosen, key=lambda lane: not lane.sos), soonest
 
     def _under_way(self, webhook: int) -> int:
-        # Without making its flow: one that is not there yet may begin as down.
+        # Do not create a flow here: a new flow may have to start as down.
         return self.of[webhook].under_way if webhook in self.of else 0
 
     def _of_one(
         self, webhook: int, lanes: list[Lane], now: float, failing: Mapping[int, float]
     ) -> tuple[list[Lane], float]:
         if webhook in failing and webhook not in self.of:
-            # It was down before this process came: it is asked at once.
+            # It was down before this process started: probe it at once.
             self.of[webhook] = Flow(width=1, failures=FAILURES)
         flow = self.to(webhook)
         open_ = [lane for lane in lanes if lane.claimed_until <= now]

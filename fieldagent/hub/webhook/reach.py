@@ -1,7 +1,7 @@
-"""Where the hub may connect for others: not to itself, and not into the networks behind it.
+"""Connections to URLs of workspaces, but not to the hub itself or the networks behind it.
 
-A workspace's webhook names any URL it likes. Its name is looked up once, every address is checked,
-and a checked address is the one that is connected to: what the name says a moment later is nothing.
+A workspace's webhook can name any URL. The hub looks the name up once, checks every address, and
+connects to a checked address. A later change of the name has no effect.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from fieldagent.hub.webhook.special_purpose import MULTICAST, NETWORKS
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 NEXT = 0.25
-"""Seconds after which the next address of a name is tried beside the one before."""
+"""Seconds after which the next address of a name is tried in parallel."""
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """RFC 6052 2.1."""
 _UNICAST: dict[int, Network] = {
     4: ipaddress.IPv4Network("0.0.0.0/0"),
     6: ipaddress.IPv6Network("2000::/3"),
 }
-"""What IANA has given out for the public internet (RFC 4291 2.4)."""
+"""Networks that IANA has assigned for the public internet (RFC 4291 2.4)."""
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 """RFC 4291 2.5.5.1."""
 
 
 def is_public(address: str, allowed: Sequence[Network] = ()) -> bool:
-    """Return whether it is in the public internet, or in one of the `allowed` networks."""
+    """Return True if the address is public, or in one of the `allowed` networks."""
     parsed_address = ipaddress.ip_address(address.partition("%")[0])
     return all(_is_public(each, allowed) for each in _meant(parsed_address))
 
@@ -46,7 +46,7 @@ def _is_public(address: Address, allowed: Sequence[Network]) -> bool:
 
 
 def _meant(address: Address) -> list[Address]:
-    """The address, or the IPv4 addresses that an IPv6 one leads to."""
+    """Return the address, or the IPv4 addresses to which an IPv6 address leads."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     if address.ipv4_mapped is not None:
@@ -62,7 +62,9 @@ def _meant(address: Address) -> list[Address]:
 
 
 def open_public(allowed: Sequence[Network] = ()) -> Opener:
-    """Connect like `trio.open_tcp_stream`, or raise RequestFailed for what leads elsewhere."""
+    """Return a function that connects like `trio.open_tcp_stream`, but raises RequestFailed for an
+    address that is not public.
+    """
 
     async def open_stream(host: str, port: int) -> trio.SocketStream:
         entries = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -80,9 +82,10 @@ def open_public(allowed: Sequence[Network] = ()) -> Opener:
 
 
 async def _first_that_answers(addresses: Sequence[str], port: int) -> trio.SocketStream:
-    """Connect to one of them, and to the next as well where the one before fails, or has not
-    answered within `NEXT` seconds (RFC 8305, 5): a way that swallows everything, as one of IPv6
-    may, must not take all of a post's time. Raises OSError where none answers."""
+    """Connect to one of the addresses. Try the next one too if the one before fails or has not
+    answered within `NEXT` seconds (RFC 8305, 5). So a route that drops everything, for example
+    over IPv6, cannot use up the time of a post. Raises OSError if none answers.
+    """
     streams: list[trio.SocketStream] = []
     failures: list[OSError] = []
 

@@ -1,10 +1,10 @@
-"""Networks that IANA has set aside: its special-purpose address registries, whole.
+"""Networks in IANA's special-purpose address registries, complete.
 
 Sources: https://www.iana.org/assignments/iana-ipv4-special-registry and
 https://www.iana.org/assignments/iana-ipv6-special-registry (RFC 6890, 8190), both as last updated
-on 2025-10-09. A row within another, such as 192.0.0.9/32, is not named again, and none is left out
-for being globally reachable: nobody has a webhook there. What leads on to an IPv4 address is judged
-by that (`reach.py`). The standard library's `is_global` knows some of them, and which depends on
+on 2025-10-09. A row within another, such as 192.0.0.9/32, is not repeated. Globally reachable rows
+are included, because webhooks do not run there. An address that leads to an IPv4 address is judged
+by that (`reach.py`). The standard library's `is_global` covers some of these networks, depending on
 Python's version.
 """
 
@@ -28,7 +28,7 @@ NETWORKS: tuple[Network, ...] = tuple(
             "192.0.2.0/24",  # documentation
             "192.31.196.0/24",  # AS112-v4
             "192.52.193.0/24",  # AMT
-            "192.88.99.0/24",  # 6to4 relays, which are no more
+            "192.88.99.0/24",  # 6to4 relays, no longer in use
             "192.168.0.0/16",  # private use
             "192.175.48.0/24",  # direct delegation of AS112
             "198.18.0.0/15",  # benchmarks
@@ -39,7 +39,7 @@ NETWORKS: tuple[Network, ...] = tuple(
             "::1/128",  # loopback
             "::ffff:0:0/96",  # IPv4-mapped
             "64:ff9b::/96",  # NAT64, RFC 6052
-            "64:ff9b:1::/48",  # NAT64 of a site's own, RFC 8215
+            "64:ff9b:1::/48",  # NAT64 local to a site, RFC 8215
             "100::/64",  # discard only
             "100:0:0:1::/64",  # dummy prefix
             "2001::/23",  # IETF protocol assignments, with Teredo, ORCHID and drone identities
@@ -57,4 +57,4 @@ MULTICAST: tuple[Network, ...] = (
     ipaddress.IPv4Network("224.0.0.0/4"),
     ipaddress.IPv6Network("ff00::/8"),
 )
-"""Registries of their own: RFC 5771 and 4291 2.7."""
+"""Networks with separate registries: RFC 5771 and 4291 2.7."""

@@ -1,4 +1,4 @@
-"""A workspace's webhook, as it stands in its row."""
+"""A workspace's webhook, as stored in its row."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ class Webhook:
     headers: Mapping[str, str] = field(default_factory=dict)
     failing_since: float | None = None
     after: int = 0
-    """Minutes for which nobody answered an SOS, of which alone it is told; 0: of all, at once."""
+    """Minutes after which an unanswered SOS is posted, and nothing else. 0: everything is posted at
+    once."""
 
     batch: int = 0
-    """Items in one post at most, which is an array then; 0: each item is a post of its own."""
+    """Largest number of items in a post, which is then an array. 0: each item is a post of its own.
+    """
     steps: bool = False
-    """Whether it is told how far each item comes, too."""
+    """True if the delivery steps of items are posted too."""
 
     def called(self) -> str:
-        """Return what people know it by."""
+        """Return the name of the webhook for people."""
         return f"webhook {self.id} ({urlsplit(self.url).hostname})"
 
     def extra(self) -> tuple[tuple[str, str], ...]:
-        """Return the headers that go along with every post."""
+        """Return the additional headers of every post."""
         extra = tuple(self.headers.items())
         if self.username is None:
             return extra

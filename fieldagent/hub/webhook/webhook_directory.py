@@ -1,6 +1,6 @@
-"""Which webhooks a workspace has, and what they did not take.
+"""Webhooks of a workspace, and their dead letters.
 
-Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
+Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fieldagent.webhook.signature import PREFIX, read_secrets
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
-"""Of a header, RFC 9110 5.1 and 5.5, in ASCII."""
+"""Value of a header (RFC 9110 5.1 and 5.5), in ASCII."""
 _VISIBLE = re.compile(r"[!-~]+")
 _OURS = {
     "authorization",
@@ -42,9 +42,9 @@ _OURS = {
 
 
 AFTER_MAX = 10_080
-"""Minutes: a week."""
+"""Largest `after` in minutes: a week."""
 BATCH_MAX = 100
-"""Items in one array."""
+"""Largest number of items in one array."""
 
 
 def new(
@@ -59,8 +59,9 @@ def new(
     batch: int = 0,
     steps: bool = False,
 ) -> Webhook:
-    """Return one that is to be tried and added; with a secret of its own, where none is given.
-    Raises WrongProperty."""
+    """Return a new webhook, to be tested and added, with a new secret if `secret` is empty. Raises
+    WrongProperty.
+    """
     where = read_url(url)
     if not _VISIBLE.fullmatch(where) or urlsplit(where).username is not None:
         raise WrongProperty("must be a URL of visible ASCII, without a user or password in it")
@@ -73,14 +74,15 @@ def new(
 
 
 def new_secrets(text: str = "") -> tuple[str, ...]:
-    """Return those that are given, or one that is made now. Raises WrongProperty."""
+    """Return the secrets in `text`, or a new one. Raises WrongProperty."""
     made = f"{PREFIX}{base64.b64encode(secrets.token_bytes(32)).decode()}"
     return read_secrets(text) or (made,)
 
 
 def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMINISTRATION) -> int:
-    """Add a webhook, and return its number; `webhook.id` counts for nothing. Raises Refused for
-    headers of another kind."""
+    """Add a webhook and return its id; `webhook.id` is ignored. Raises Refused for invalid
+    headers.
+    """
     for name, value in webhook.headers.items():
         can_be = _NAME.fullmatch(name) and _VALUE.fullmatch(value)
         if not can_be or name.lower() in _OURS:
@@ -110,7 +112,7 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMIN
 
 
 def named(db: Db, workspace: int, webhook: int) -> Webhook:
-    """Return a webhook by its number. Raises Refused where the workspace has none of it."""
+    """Return a webhook by its id. Raises Refused if the workspace does not have it."""
     rows = db.execute(
         f"SELECT {COLUMNS} FROM webhook WHERE id = ? AND workspace = ?", webhook, workspace
     )
@@ -119,8 +121,9 @@ def named(db: Db, workspace: int, webhook: int) -> Webhook:
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
-    """Return the webhooks of a workspace by number, each with what waits for it and what is dead;
-    no secret is among it."""
+    """Return the webhooks of a workspace by id, each with its numbers of waiting and dead posts,
+    without secrets.
+    """
     names = (
         *("id", "url", "signed", "steps", "after", "batch", "failingSince"),
         *("disabled", "reason", "waiting", "dead"),
@@ -139,8 +142,9 @@ def listing(db: Db, workspace: int) -> list[Row]:
 
 
 def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Let a webhook be called again; what was tried in vain is tried anew at once. Raises Refused
-    where the workspace has none of that number."""
+    """Enable a webhook, and retry its failed posts at once. Raises Refused if the workspace does
+    not have it.
+    """
     _must_be(
         db.execute(
             "UPDATE webhook SET disabled = NULL, failing_since = NULL, quiet_until = 0,"
@@ -152,7 +156,8 @@ def enable(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINI
         webhook,
     )
     db.execute(
-        # What was never tried waits for nobody but, of an SOS, for its time.
+        # Posts that were never tried are not delayed, except escalations, which wait for their
+        # time.
         "UPDATE webhook_delivery SET not_before = 0, attempts = 0 WHERE webhook = ?"
         " AND state = 'waiting' AND attempts > 0",
         webhook,
@@ -171,9 +176,10 @@ def sign_with(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Sign what is posted from now on with these secrets, what waits as well. The newest one of
-    before signs beside them until the next change, so that a receiver may change at its time; with
-    `only` it does not. Raises Refused where the workspace has none of that number."""
+    """Sign all posts from now on with these secrets, also the waiting ones. The newest previous
+    secret also signs until the next change, so that the receiver can change at any time. With
+    `only` it does not. Raises Refused if the workspace does not have the webhook.
+    """
     before = named(db, workspace, webhook).secrets
     kept = () if only else tuple(each for each in before[:1] if each not in signing)
     text = " ".join((*signing, *kept))
@@ -182,26 +188,27 @@ def sign_with(
 
 
 def remove(db: Db, workspace: int, webhook: int, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Remove a webhook, with all that waits for it."""
+    """Remove a webhook, with everything that waits for it."""
     gone = "DELETE FROM webhook WHERE id = ? AND workspace = ? RETURNING id"
     _must_be(db.execute(gone, webhook, workspace), webhook)
     note(db, workspace, by, "webhook remove", str(webhook), now)
 
 
 END = 2**63 - 1
-"""Above the number of every item."""
+"""A number above the id of every item."""
 _OF_WORKSPACE = "SELECT id FROM webhook WHERE workspace = ?"
 
 
 def dead_letters(
     db: Db, workspace: int, before: int = END, limit: int = END
 ) -> tuple[list[Row], int | None]:
-    """Return what webhooks did not take, of items with numbers below `before`, the newest first:
-    `limit` of them, and the rest of what is of the last one's item. And the item before which
-    there are more, or None."""
+    """Return a page of dead posts of items with ids below `before`, newest first, and the item
+    before which the next page begins, or None. A page has `limit` posts, and the other posts of
+    its last item.
+    """
     letters: list[tuple[int, Row]] = []
     names = ("webhook", "requestId", "accepted", "attempts", "reason")
-    # One webhook after the other: each has an index of its own dead letters.
+    # Read one webhook at a time, because each has its own index range of dead posts.
     for (webhook,) in db.execute(_OF_WORKSPACE, workspace):
         rows = db.execute(
             "SELECT d.item, d.webhook, request_id, accepted, attempts, d.reason"
@@ -222,7 +229,7 @@ def dead_letters(
 def replay(
     db: Db, workspace: int, request_id: str | None, *, now: float, by: str = ADMINISTRATION
 ) -> int:
-    """Post a dead letter again, or (None) all of them; how many those are."""
+    """Post a dead letter again, or all of them with None. Return the number of posts."""
     one = "" if request_id is None else " AND item = (SELECT id FROM item WHERE request_id = ?)"
     rows = db.execute(
         "UPDATE webhook_delivery SET state = 'waiting', attempts = 0, not_before = 0"

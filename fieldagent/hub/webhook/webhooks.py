@@ -1,7 +1,7 @@
-"""What agents send, on its way to a workspace's webhooks.
+"""Posts of agents' items to a workspace's webhooks.
 
-In order for each sender; whoever is slow or broken holds up nobody else. `flow` says how much goes
-at once, `deliveries` what the store knows of it.
+Items of each sender are posted in order. A slow or broken webhook does not delay others. `flow`
+decides how many posts run at once; `deliveries` reads and writes the store.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from fieldagent.webhook.post import post
 log = logging.getLogger(__name__)
 
 TURN = 5.0
-"""Seconds after which a run begins no further post: others have their turn."""
+"""Seconds after which a run starts no more posts, so that other runs have their turn."""
 REMEDY = "correct the URL with `fieldagent hub webhook`"
 
 
@@ -62,7 +62,7 @@ async def run(
 
 
 NotePost = Callable[[WebhookPost, HandoverResult, float], None]
-"""How a post ended, after how many seconds."""
+"""Called after each post, with its result and its seconds."""
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class _Posts:
                 await idle.until_due(written, soonest - self.clock(), news=news)
 
     async def due(self) -> tuple[float, list[tuple[WebhookPost, ...]]]:
-        """Return when something falls due, and the runs that this process has claimed."""
+        """Return the time when the next post is due, and the runs that this process has claimed."""
         now = self.clock()
         lanes, down = await self.store.read(lambda db: (look(db), failing(db)))
         chosen, soonest = self.flows.choose(lanes, now, down)
@@ -123,8 +123,9 @@ class _Posts:
             flow.under_way += runs
 
     async def carry_out(self, posts: Sequence[WebhookPost]) -> None:
-        """Post one after another until one fails. Where the hub is killed before the end of a post
-        is written down, it is posted again under the same id."""
+        """Make the posts one after another until one fails. If the hub is killed before the result
+        is stored, the post is repeated with the same id.
+        """
         until = trio.current_time() + TURN
         try:
             async with trio.open_nursery() as nursery:
@@ -144,7 +145,7 @@ class _Posts:
             self.pause.cancel()
 
     def end(self, each: WebhookPost, result: HandoverResult, left: Sequence[WebhookPost]) -> End:
-        """Return what the end of a post is to the store; the flow to its webhook knows it then."""
+        """Return the result of a post for the store, and record it in the webhook's flow."""
         flow, now = self.flows.to(each.webhook.id), self.clock()
         if result.outcome is HandoverOutcome.HANDED:
             return End(each, result, now, up_again=flow.handed())
@@ -153,7 +154,7 @@ class _Posts:
 
     async def write_down(self, end: End) -> None:
         try:
-            # With what others have to write down at this moment.
+            # Store the result together with other results of this moment.
             text = await persist_together(self.store, settle, end)
         except StoreFailed:
             raise
@@ -180,7 +181,7 @@ class _Posts:
                 kept=self.kept,
             )
         except Exception as error:
-            # A mistake of ours: it is made again as if the receiver had not taken it.
+            # A bug in the hub counts as a failed post, so that it is repeated.
             self.note_fault(error, f"a post to webhook {webhook.id}")
             reason = f"the post failed in the hub, whose log tells more: {brief(error)}"
             result = HandoverResult(HandoverOutcome.FAILED, reason)
@@ -195,7 +196,7 @@ def _give_back_all(db: Db, runs: Sequence[Sequence[WebhookPost]]) -> None:
 async def test_call(
     webhook: Webhook, *, clock: Callable[[], float], open_stream: Opener
 ) -> HandoverResult:
-    """Post a message that says what it is."""
+    """Post a message that is marked as a test."""
     request_id = str(uuid.uuid4())
     now = datetime.fromtimestamp(clock(), UTC)
     hub = Identity("0", "fieldagent hub", "Integration")
