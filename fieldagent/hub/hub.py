@@ -1,4 +1,4 @@
-"""The hub: the nursery that ties store, push API, links, operator and webhooks together."""
+"""The hub: the nursery that runs the store, push API, links, operators and webhooks."""
 
 from __future__ import annotations
 
@@ -88,19 +88,19 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 20_000
-"""Links and calls at one moment, in one process."""
+"""Largest number of simultaneous links and calls in one process."""
 CONNECTIONS_OF_ONE = 256
-"""Calls of one address, or /64 of IPv6, at one moment."""
+"""Largest number of simultaneous calls from one address, or one /64 of IPv6."""
 BODIES = 67_108_864
-"""Bytes of bodies at one moment."""
+"""Total bytes of bodies at the same time."""
 
 HOUSEKEEPING = 300.0
-"""Seconds between two looks at what may be forgotten, while something is written."""
+"""Seconds between two rounds of housekeeping while there are writes."""
 AT_REST = 3600.0
-"""The same while nothing is."""
+"""Seconds between two rounds of housekeeping without writes."""
 
 SYNTHETIC_PART = "synthetic items"
-"""What people are told that part by."""
+"""Name of that part for people."""
 
 
 class Hub:
@@ -119,11 +119,11 @@ class Hub:
         self.kinds = operators(settings.operators)
         self.leases = lease.Leases(store, uuid.uuid4().hex[:12], clock=time.time)
         self.stopping = trio.Event()
-        """Set when no new work is to come here: probes are told so, and links turned away."""
+        """Set when the hub accepts no new work: probes report it, and new links are refused."""
         self.closing = trio.Event()
-        """Set when links are ended and nobody is let in any more."""
+        """Set when links are ended and no more calls are accepted."""
         self.failed: StoreFailed | None = None
-        """Why it stops by itself."""
+        """The failure that makes the hub stop."""
         self.supervisor = Supervisor(
             fatal=(StoreFailed,), outside=(StoreFull, StoreUnavailable), clock=time.time
         )
@@ -149,7 +149,7 @@ class Hub:
         self.access = AccessLog(
             _lines_of(settings, emit), figures, trusted=settings.trusted_proxies
         )
-        # What never runs is no part that people are told of.
+        # A part that never runs must not be reported to people.
         note = self.supervisor.notes(SYNTHETIC_PART) if self.sends_synthetic else log_fault
         self.synthetic = SyntheticItems(
             store, time.time, settings.item_time_to_live, note, self.synthetic_address
@@ -178,7 +178,7 @@ class Hub:
             self.routes.append(GuestLink(guest, store, time.time).route())
 
     def _routes(self, authentication: Authentication) -> list[Route]:
-        """All but the probes and the operators'."""
+        """Return all routes except probes and operators."""
         links = Links(
             self._authenticate,
             self._mailbox,
@@ -230,7 +230,7 @@ class Hub:
         self.access.figures.count("bridge_events", bridge=kind, became=became.value)
 
     def note_call(self, operator: str, result: str, size: int) -> None:
-        """Note a call of the satellite operator."""
+        """Count a call of the satellite operator."""
         self.access.figures.count("operator_calls", operator=operator, result=result)
         if result == Outcome.SENT.value:
             self._note_bytes("satellite", "sent", size)
@@ -238,7 +238,7 @@ class Hub:
     async def take_in_from(
         self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
     ) -> None:
-        """Take in what an operator's gateway brings: implements `operator.TakeIn`."""
+        """Process a message from an operator's gateway. Implements `operator.TakeIn`."""
         await self.mobile_originated.take_in_from(imei, body, estimate, unusable=unusable)
         self._note_bytes("satellite", "received", len(body))
 
@@ -254,18 +254,18 @@ class Hub:
 
     @property
     def sends_synthetic(self) -> bool:
-        """Return whether items of the hub's own are sent."""
+        """Return True if synthetic items are sent."""
         return self.settings.synthetic_item != "off"
 
     @property
     def synthetic_address(self) -> str:
-        """Return where others push, and these items too; empty where they have their own door."""
+        """Return the address to which synthetic items are pushed; empty for the loopback port."""
         way = self.settings.synthetic_item
         return "" if way in ("off", "on") else way
 
     @property
     def keeping(self) -> Keeping:
-        """Return how many seconds items are kept and offered."""
+        """Return the seconds for which items are kept, and for which they are delivered."""
         return Keeping(self.settings.keep_days * 86_400.0, self.settings.item_time_to_live)
 
     def _mailbox(self, device: Device, version: str) -> IpMailbox:
@@ -279,13 +279,13 @@ class Hub:
         )
 
     def callers(self) -> dict[str, Operator]:
-        """Return who takes MT messages, by operator: those that the settings set up."""
+        """Return the senders of MT messages, for the operators that are configured."""
         own = self.settings.operator_own
         by_name = {name: kind.caller(own) for name, kind in self.kinds.items()}
         return {name: caller for name, caller in by_name.items() if caller is not None}
 
     def lent(self, what: str, operator: str) -> OperatorHost:
-        """Return what an operator gets of the hub; `what` names it where it fails."""
+        """Return the hub's services for an operator. `what` names it in reports of failures."""
         return OperatorHost(
             self.take_in_from,
             partial(ring_alerts.note_session_of, self.store, clock=time.time),
@@ -296,7 +296,7 @@ class Hub:
         )
 
     def bridge_host(self, name: str) -> BridgeHost:
-        """Return what a bridge gets of the hub."""
+        """Return the hub's services for a bridge."""
 
         def note_events(became: Became, by: int = 1) -> None:
             self.access.figures.count("bridge_events", by, bridge=name, became=became.value)
@@ -308,19 +308,23 @@ class Hub:
         return BridgeHost(self.store, self.settings.bridge_own, time.time, note_events, note_link)
 
     def inward(self, what: str) -> Inward:
-        """Return what kinds of contact get of the hub for what comes back; `what` names them where
-        they fail."""
+        """Return the hub's services for replies of contacts. `what` names the part in reports of
+        failures.
+        """
         people = answers.ContactInbox(self.store, clock=time.time)
         inbox = kit_sms.KitSmsInbox(self.store, self.mobile_originated, people, clock=time.time)
         return Inward(self.reach.host, inbox, partial(self._note_inward, what))
 
     def _note_inward(self, what: str, error: BaseException, about: str) -> None:
-        """Whoever never fails is no part that people are told of."""
+        """Create the notes at the first failure, so that a part without failures is not
+        reported.
+        """
         self.supervisor.notes(what)(error, about)
 
     def judge(self) -> Judge:
-        """Return what admits calls: all routes of API, console, operators and contacts behind one
-        router, each call noted."""
+        """Return the admission of all calls: API, console, operators and contacts behind one
+        router, with each call noted.
+        """
         probes = self.health.routes(figures=self.settings.admin_listen is None)
         routes = [*self.routes, *probes]
         own = self.settings.operator_own
@@ -340,10 +344,10 @@ async def run(
     guest: Guest | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run until `asks` tell it to end, or until cancelled; started with the port of the hub. `emit`
-    takes the lines of the access log, where they are JSON; `guest` may sign in once by a link.
+    """Run until `asks` end it, or until cancelled; started with the port of the hub. `emit` gets
+    the lines of the access log if they are JSON. `guest` may sign in once by a link.
 
-    Raises ListenFailed, OSError (a certificate that cannot be read), StoreFailed.
+    Raises ListenFailed, OSError (an unreadable certificate), StoreFailed.
     """
     hub = Hub(settings, store, emit, guest)
     certificate = certificate_of(settings)
@@ -379,7 +383,9 @@ async def run(
 
 
 async def _obey(asks: Asks, hub: Hub, certificate: Certificate | None) -> None:
-    """SIGTERM and SIGINT stop it, the second at once; SIGHUP reads the certificate again."""
+    """Handle signals: SIGTERM and SIGINT stop the hub, the second one at once. SIGHUP reads the
+    certificate again.
+    """
     async for number in asks:
         if number != signal.SIGHUP:
             (hub.closing if hub.stopping.is_set() else hub.stopping).set()
@@ -390,7 +396,7 @@ async def _obey(asks: Asks, hub: Hub, certificate: Certificate | None) -> None:
 
 
 async def _drain(hub: Hub) -> None:
-    """From the moment at which nothing new is to come here, to the one at which nothing does."""
+    """Drain the hub after `stopping` is set, then set `closing`."""
     await hub.stopping.wait()
     notify("STOPPING=1")
     log.info("stopping: what waits is kept and goes on at the next start")
@@ -405,7 +411,7 @@ async def _serve(
     certificate: Certificate | None,
     task_status: trio.TaskStatus[int],
 ) -> None:
-    """Returns once `closing` is set and everyone who waited has an answer."""
+    """Serve until `closing` is set and every waiting caller has an answer."""
     devices = KnownDevices(hub.store, time.time)
     limits = Limits(
         connections=CONNECTIONS,
@@ -447,7 +453,7 @@ async def _serve(
 async def _serve_admin(
     hub: Hub, host: str, port: int, *, task_status: trio.TaskStatus[None]
 ) -> None:
-    """Health and figures, for those who look after the hub."""
+    """Serve health and metrics for the administrators of the hub."""
     listeners = open_listeners(port, [host], allow_remote=True)
     log.info("health and metrics are at http://%s:%d", host, port_of(listeners))
     await serve(
@@ -462,7 +468,7 @@ async def _serve_admin(
 
 @contextmanager
 def _mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
-    """Open where operators' gateways bring MO messages, as the settings say, by operator."""
+    """Open the listeners for MO messages of operators' gateways, as configured, by operator."""
     listeners: dict[str, MoListener] = {}
     try:
         for kind in hub.kinds.values():
@@ -476,7 +482,7 @@ def _mo_listeners(hub: Hub) -> Iterator[dict[str, MoListener]]:
 
 
 async def _take_mo(hub: Hub, name: str, listener: MoListener) -> None:
-    # It closes what it is given, and may have to be started again.
+    # Serving closes the sockets, but may have to start again.
     own = [each.dup() for each in listener.sockets]
     await listener.serve(own, hub.lent(hub.kinds[name].title, name))
 
@@ -545,14 +551,16 @@ def _lines_of(settings: HubSettings, emit: Callable[[str], None]) -> access_log.
 
 
 def certificate_of(settings: HubSettings) -> Certificate | None:
-    """Return where the certificate and its key are; None where the hub does no TLS itself."""
+    """Return the paths of the certificate and its key; None if the hub does not serve TLS
+    itself.
+    """
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return Certificate(settings.tls_certificate, settings.tls_key)
 
 
 async def _run_store(hub: Hub) -> None:
-    """A store that failed stops the hub in good order: everyone still gets an answer."""
+    """Run the store. If it fails, the hub stops in order: every caller still gets an answer."""
     hub.failed = await hub.store.run()
     log.critical("%s; nothing more is accepted", hub.failed)
     hub.stopping.set()
@@ -560,13 +568,13 @@ async def _run_store(hub: Hub) -> None:
 
 
 async def _patiently(hub: Hub, operation: Callable[[Db], Any]) -> None:
-    """A database that cannot be reached now is asked again at the next turn."""
+    """Commit once. If the database is unavailable, the next turn tries again."""
     with told_once():
         await hub.store.commit(operation)
 
 
 async def _in_slices(hub: Hub, some: Callable[[Db], int]) -> None:
-    """Until nothing is left to do: pushes and links go on between."""
+    """Commit repeatedly until nothing is left, so that pushes and links can proceed in between."""
     with told_once():
         while await hub.store.commit(some):
             pass
@@ -622,7 +630,7 @@ async def _count_queues(hub: Hub) -> None:
 
 
 async def _show_life(hub: Hub) -> None:
-    """Feed systemd's watchdog while the store takes transactions."""
+    """Feed systemd's watchdog while the store commits transactions."""
     interval = watchdog_interval()
     while interval is not None:
         await _patiently(hub, lambda db: None)
@@ -653,4 +661,4 @@ PARTS = {
     "SMS to kits": _write_to_kits,
     "the log of incidents": _log_incidents,
 }
-"""What runs beside the push API and the links, by the names that people are told."""
+"""Parts that run beside the push API and the links, by their names for people."""

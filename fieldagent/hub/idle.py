@@ -1,5 +1,6 @@
-"""How long a part rests that does what falls due: until the next falls due by itself, or until
-something is written that may fall due sooner. A hub where neither happens sleeps."""
+"""Waiting between two rounds of a part: until something falls due by time, or until a write may
+make something due earlier. A hub without either sleeps.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ import trio
 from fieldagent.system import waits
 
 BEAT = 5.0
-"""Seconds between two looks while others write all the time, and so how late one may be."""
+"""Seconds between two rounds while others write constantly, and so the largest delay."""
 NET = 60.0
-"""Seconds after which it is looked in any case: a clock may be set, a machine sleep, and a hub
-process die that has told nobody what it wrote."""
+"""Seconds after which a round runs in any case, because a clock may be set, a machine may sleep,
+and a process may die before it announces its write."""
 
 
 async def until_due(
@@ -22,9 +23,12 @@ async def until_due(
     beat: float | None = None,
     net: float | None = None,
 ) -> None:
-    """Wait until something is due. `written` is of `store.contract.ANYTHING`, from before the look
-    that found `seconds`, after which something falls due; below zero is for what falls due at a
-    moment that nobody knows. `news` end it at once."""
+    """Wait until something is due.
+
+    `written` is the event of `store.contract.ANYTHING` from before the read that found `seconds`.
+    After `seconds` something falls due; a negative value means an unknown time. `news` ends the
+    wait at once.
+    """
     began = trio.current_time()
     with waits.move_on_after(min(seconds, NET if net is None else net)):
         await written.wait()

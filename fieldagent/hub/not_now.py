@@ -1,6 +1,7 @@
-"""What callers of the hub's HTTP are told while nothing can be stored.
+"""Answers to HTTP callers while nothing can be stored.
 
-The log says what is wrong with the database. A stranger is told no name and no address of it.
+The log contains the trouble with the database. Anonymous callers get neither its name nor its
+address.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.sentence import sentence
 
 RETRY_AFTER = 5
-"""Seconds: the store tries to reach its database more often than that."""
+"""Seconds. The store tries to reach its database more often than that."""
 REASON = sentence("the hub cannot use its database now, its log says why")
 
 _AGAIN = (("Retry-After", str(RETRY_AFTER)),)
 
 
 def not_now(reason: str = REASON) -> Problem:
-    """Return the Problem 503 with Retry-After; `reason` is for strangers, and names nothing of the
-    database."""
+    """Return the Problem 503 with Retry-After. `reason` is for anonymous callers and must not
+    describe the database.
+    """
     return Problem(
         503,
         sentence("{reason}; try again in {seconds} s", reason=reason, seconds=RETRY_AFTER),
@@ -31,7 +33,7 @@ def not_now(reason: str = REASON) -> Problem:
 
 
 def patient(judge: Judge) -> Judge:
-    """Return the same routes, with an answer for whoever comes while the database is away."""
+    """Return the same routes, with an answer for calls while the database is unavailable."""
 
     async def judged(head: Request) -> Admission:
         with _told():

@@ -1,7 +1,7 @@
-"""The console: a page at the hub for who watches over kits, and answers an SOS.
+"""The console: a web page of the hub for people who watch over kits and answer an SOS.
 
-A user signs in with their password, and may change it there; one that an administrator made they
-must. The page is files; what it shows comes from the read API.
+A user signs in with their password and can change it there. A password made by an administrator
+must be changed. The page consists of files and gets its data from the read API.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ PAGES = (
 SUBJECTS = (
     *("devices", "radio", "users", "keys", "tokens", "webhooks", "contacts", "letters", "audit"),
 )
-"""What administrators see to, each on a page."""
+"""Subjects of administration, each on a page."""
 MEMBERS = ("username", "password", "workspace", "newPassword")
 PASSWORD_LEAST, PASSWORD_MOST = 10, 200
-"""Characters of a password that somebody chooses here."""
+"""Shortest and longest password, in characters, that a user can choose here."""
 
 
 class Console:
@@ -98,8 +98,9 @@ class Console:
         self._passkeys = passkeys.made(store, settings, clock)
 
     def routes(self) -> list[Route]:
-        """Return the routes of the console: its pages and files, the map, passkeys where the hub
-        has them, and signing in."""
+        """Return the routes of the console: pages, files, the map, passkeys if the hub has them,
+        and sign-in.
+        """
         settings, signed_in = self._settings, self._authentication.judge(Purpose.READ)
         tiles = settings.map_tiles and TileServer(
             settings.map_tiles, settings.map_attribution or ""
@@ -124,7 +125,7 @@ class Console:
         return PasskeyRoutes(self._passkeys, self._authentication, self._enter).routes()
 
     async def who(self, request: Request, caller: Caller) -> Response:
-        """Answer who is signed in, what they may do, and which operators the hub has."""
+        """Return the user who is signed in, their rights, and the operators of the hub."""
         return json_response(
             {
                 "id": str(caller.member),
@@ -139,8 +140,9 @@ class Console:
         )
 
     async def sign_in(self, request: Request) -> Response:
-        """Begin a session, and answer 204 with its cookie. Raises Problem 403 from another site,
-        and where a password for one sign-in comes without a new one."""
+        """Begin a session, and answer 204 with its cookie. Raises Problem 403 if the call comes
+        from another site, or if a one-time password comes without a new one.
+        """
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
         members = _members(request)
@@ -152,7 +154,8 @@ class Console:
 
         def begin(db: Db) -> str | Problem:
             if hashed is not None:
-                # What is returned undoes nothing: who is not let in has the password of before.
+                # A returned Problem does not roll back the transaction. So check the workspace
+                # before the password is changed.
                 where = self._workspace(db, member, members["workspace"])
                 if isinstance(where, Problem):
                     return where
@@ -168,7 +171,7 @@ class Console:
         return await self._entered(request, member, begin)
 
     async def _enter(self, request: Request, member: int, workspace: str) -> Response:
-        """Let in who has proved who they are by a passkey."""
+        """Begin a session for a member who was authenticated by a passkey."""
         await self._authentication.devices.load()
         return await self._entered(request, member, lambda db: self._begin(db, member, workspace))
 
@@ -179,7 +182,7 @@ class Console:
         return sessions.begin(db, member, where, self._clock())
 
     def _workspace(self, db: Db, member: int, wanted: str) -> int | Problem:
-        """Return where they sign in: in the one that they name, or the only one that is theirs."""
+        """Return the workspace of the sign-in: the named one, or the member's only one."""
         known = [str(each) for each in sessions.workspaces_of(db, member)]
         workspace = wanted or (known[0] if len(known) == 1 else "")
         if workspace in known:
@@ -202,20 +205,22 @@ class Console:
         return Response(204, headers=(self._cookie(token, sessions.LASTS), known))
 
     async def sign_out(self, request: Request) -> Response:
-        """End the session, if the console's own page asks, and take the cookie back."""
+        """End the session if the console's own page asks for it, and delete the cookie."""
         token = sessions.token_of(request)
         if token is not None and sessions.is_same_site(request):
             await self._store.commit(lambda db: sessions.end(db, token))
         return Response(204, headers=(self._cookie("", 0),))
 
     def _cookie(self, value: str, seconds: float) -> tuple[str, str]:
-        """Browsers that reach the hub by TLS alone send it in nothing else."""
+        """Return the cookie header. If the hub is reached by TLS, browsers send the cookie only
+        over TLS.
+        """
         secure = is_behind_tls(self._settings)
         return set_cookie(sessions.COOKIE, value, seconds, secure=secure)
 
 
 async def _chosen(password: str, before: str) -> str:
-    """Its hash. Raises Problem."""
+    """Return the hash of a chosen password. Raises Problem."""
     if not PASSWORD_LEAST <= len(password) <= PASSWORD_MOST or password == before:
         what = sentence(
             "must be another, of {least} to {most} characters",

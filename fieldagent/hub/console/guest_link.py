@@ -1,4 +1,4 @@
-"""A link that signs a person in at the console once, from this machine alone: the demo's."""
+"""A link for the demo that signs a person in at the console once, only from this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATH = "/console/enter/{token}"
 
 
 class Guest(NamedTuple):
-    """Who is let in, by which secret."""
+    """The guest's member and workspace, and the secret of the link."""
 
     token: str
     member: int
@@ -26,7 +26,7 @@ class Guest(NamedTuple):
 
 
 class GuestLink:
-    """`clock` is Unix time. A hub has one where whoever starts it gives it a guest."""
+    """Guest link of a hub that was started with a guest. `clock` returns Unix time."""
 
     def __init__(self, guest: Guest, store: Store, clock: Callable[[], float]) -> None:
         self._guest: Guest | None = guest
@@ -38,7 +38,9 @@ class GuestLink:
         return Route("GET", PATH, self.enter)
 
     async def enter(self, request: Request, token: str) -> Response:
-        """Open the console for a guest. HEAD, as of a preview, uses nothing up."""
+        """Open the console for a guest. A HEAD request, for example of a preview, does not use up
+        the link.
+        """
         guest, here = self._guest, is_in(request.peer, LOOPBACK_NETWORKS)
         proxied = any(name.startswith(("forwarded", "x-forwarded")) for name in request.headers)
         if guest is None:

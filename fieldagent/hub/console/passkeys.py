@@ -1,4 +1,4 @@
-"""The console's routes for passkeys, where the hub has a name and the library is there."""
+"""The console's routes for passkeys, if the hub has a name and the library is installed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ log = logging.getLogger(__name__)
 
 BROUGHT_BY = "pip install --target /usr/local/lib/fieldagent 'webauthn>=2.5,<3'"
 BODY = 8_192
-"""Bytes of an answer of a passkey: a key of RSA with an attestation is the largest."""
+"""Largest number of bytes of a passkey's answer. The largest one is an RSA key with an attestation.
+"""
 Enter = Callable[[Request, int, str], Awaitable[Response]]
 """Begins a session of the member in that workspace."""
 
 
 def made(store: Store, settings: HubSettings, clock: Callable[[], float]) -> Passkeys | None:
-    """Return what knows passkeys; None where no name is set, or the library is missing."""
+    """Return the passkeys of the console; None if no name is configured or the library is
+    missing.
+    """
     if settings.console_address is None:
         return None
     try:
@@ -53,8 +56,9 @@ class PasskeyRoutes:
         self._enter = enter
 
     def routes(self) -> list[Route]:
-        """Return the routes of passkeys: to sign in by one, open to all, and to keep them, for who
-        is signed in."""
+        """Return the routes of passkeys: sign-in for everyone, and management for signed-in
+        users.
+        """
         signed_in = self._authentication.judge(Purpose.READ)
         below = "/console/passkeys"
         return [
@@ -67,11 +71,11 @@ class PasskeyRoutes:
         ]
 
     async def ask(self, request: Request) -> Response:
-        """Answer with what a browser proves itself by (WebAuthn, 5.5)."""
+        """Return the options for authentication in a browser (WebAuthn, 5.5)."""
         return _as_json(await self._passkeys.sign_in_options())
 
     async def sign_in(self, request: Request) -> Response:
-        """Begin a session for who has proven to hold a passkey. Raises Problem 401, 403."""
+        """Begin a session for a user who has proved a passkey. Raises Problem 401, 403."""
         if not sessions.is_same_site(request):
             raise Problem(403, "sign in at the console itself: /console")
         document = _document(request)
@@ -79,17 +83,18 @@ class PasskeyRoutes:
         return await self._enter(request, member, str(document.get("workspace", "")))
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        """Answer with the caller's own passkeys."""
+        """Return the caller's own passkeys."""
         return json_response({"passkeys": await self._passkeys.listing(caller.member)})
 
     async def ask_new(self, request: Request, caller: Caller) -> Response:
-        """Answer with what a browser makes a passkey from (WebAuthn, 5.4)."""
+        """Return the options with which a browser creates a passkey (WebAuthn, 5.4)."""
         _by_the_console(caller)
         return _as_json(await self._passkeys.new_options(caller.member, caller.name))
 
     async def add(self, request: Request, caller: Caller) -> Response:
-        """Keep a passkey that a browser has made, and answer its number with 201. Raises Problem
-        422 without a name in one line."""
+        """Store a passkey that a browser has created, and return its id with 201. Raises Problem
+        422 without a name in one line.
+        """
         _by_the_console(caller)
         document = _document(request)
         name = str(document.get("name", ""))
@@ -99,7 +104,7 @@ class PasskeyRoutes:
         return json_response({"id": number}, 201)
 
     async def remove(self, request: Request, caller: Caller, number: str) -> Response:
-        """Remove a passkey of the caller's own. Raises Problem 404."""
+        """Remove one of the caller's own passkeys. Raises Problem 404."""
         _by_the_console(caller)
         if not number.isascii() or not number.isdigit():
             raise Problem(404, "you have no such passkey")
@@ -108,7 +113,9 @@ class PasskeyRoutes:
 
 
 def _by_the_console(caller: Caller) -> None:
-    """A key speaks for many: what it may is not to make itself a way in for a person."""
+    """Raise Problem unless the caller signed in at the console. A key of many callers must not
+    create a sign-in for a person.
+    """
     if caller.key_name != sessions.NAME:
         raise Problem(403, "passkeys are for who has signed in at the console")
 

@@ -1,4 +1,4 @@
-"""The console's routes for browsers that a dispatcher lets ring while their page is closed."""
+"""The console's routes for browsers that notify a dispatcher while the page is closed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _MEMBERS = ("endpoint", "p256dh", "auth")
 
 
 class PushRoutes:
-    """`clock` is Unix time; `subject` tells push services who runs the hub, and may be empty."""
+    """Routes for push subscriptions. `clock` returns Unix time. `subject` names the operator of the
+    hub for push services, and may be empty.
+    """
 
     def __init__(
         self, store: Store, authentication: Authentication, clock: Any, subject: str
@@ -35,7 +37,7 @@ class PushRoutes:
         self._subject = subject
 
     def routes(self) -> list[Route]:
-        """Return the routes of browsers that ring, for those who may answer an SOS."""
+        """Return the routes of push subscriptions, for users who may answer an SOS."""
         may_answer = self._authentication.judge(Purpose.ACKNOWLEDGE)
         return [
             Route("GET", PATH, self.key, judge=may_answer),
@@ -44,16 +46,18 @@ class PushRoutes:
         ]
 
     async def key(self, request: Request, caller: Caller) -> Response:
-        """Return the hub's public key, by which a browser knows who may push to it. Raises Problem
-        409."""
+        """Return the hub's public key, which restricts a subscription to this hub. Raises Problem
+        409.
+        """
         self._check_subject()
         web_push = _library()
         key = await self._store.commit(web_push.hub_key)
         return json_response({"key": web_push.public_text(key)})
 
     async def subscribe(self, request: Request, caller: Caller) -> Response:
-        """Keep a browser's push subscription as a contact of its dispatcher's, and answer its
-        number with 201. Raises Problem 409, 422."""
+        """Store a browser's push subscription as a contact of its dispatcher, and return its id
+        with 201. Raises Problem 409, 422.
+        """
         self._check_subject()
         members = _members(request, _MEMBERS, ("language",))
         language = members.pop("language", ENGLISH)
@@ -79,12 +83,14 @@ class PushRoutes:
         return json_response({"id": await self._store.commit(keep)}, 201)
 
     def _check_subject(self) -> None:
-        """Raises Problem 409 where a push service would refuse all that this hub posts."""
+        """Raise Problem 409 if the subject is missing, because a push service would refuse every
+        message of this hub.
+        """
         if not self._subject:
             raise Problem(409, NO_SUBJECT)
 
     async def unsubscribe(self, request: Request, caller: Caller) -> Response:
-        """Send no more to this browser."""
+        """Remove this browser's subscription."""
         endpoint = _members(request, _MEMBERS[:1])["endpoint"]
         await self._store.commit(
             lambda db: contacts.unsubscribe(db, caller.workspace, caller.member, endpoint)
@@ -93,7 +99,7 @@ class PushRoutes:
 
 
 def _library() -> Any:
-    """Raises Problem where the extra is missing."""
+    """Return the push module. Raises Problem if the extra is not installed."""
     try:
         from fieldagent.hub.escalation import web_push
     except ImportError:
@@ -104,7 +110,7 @@ def _library() -> Any:
 def _members(
     request: Request, names: tuple[str, ...], more: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Return those of the body; `more` may be missing."""
+    """Return these members of the body; those in `more` are optional."""
     try:
         body = load_document(required_body(request))
     except NotJson as error:

@@ -1,4 +1,4 @@
-"""`GET /api/fleet`: how all kits of a workspace are, for who may read."""
+"""`GET /api/fleet`: the condition of all kits of a workspace, for callers with read access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fieldagent.hub.store.contract import Store
 
 
 class FleetApi:
-    """`clock` is Unix time."""
+    """Route of the fleet. `clock` returns Unix time."""
 
     def __init__(
         self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
@@ -28,7 +28,7 @@ class FleetApi:
         return [Route("GET", "/api/fleet", self.fleet, judge=self._judge)]
 
     async def fleet(self, request: Request, caller: Caller) -> Response:
-        """Answer with the condition of each kit, and what is unlike the others."""
+        """Return the condition of each kit, and its differences from the others."""
         refuse_others(request, ())
         return json_response(
             await self._store.read(lambda db: view.view(db, caller.workspace, self._clock()))

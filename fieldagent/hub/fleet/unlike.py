@@ -1,12 +1,14 @@
-"""What is unlike the others of a fleet, and what is bad in any: of each kit's figures.
+"""Comparison of the kits of a fleet: differences from the others, and bad values.
 
-1. A fixed limit is bad in any fleet, of one kit as well.
-2. From three kits on that tell a figure, a number is unlike where it lies on the bad side of the
-   median by more than five times the spread (1.4826 times the median of the distances from it,
-   which is the standard deviation where numbers are spread normally), and by its floor at least.
-3. A version, or a system, is unlike where more than half of the kits have another one.
+1. A fixed limit applies in any fleet, even to a single kit.
+2. If at least three kits report a figure, a number differs if it is on the bad side of the
+   median by at least its floor, and by more than five times the spread. The spread is 1.4826
+   times the median distance from the median, which equals the standard deviation of a normal
+   distribution.
+3. A version or a system differs if more than half of the kits have another one.
 
-What is older than a day is neither judged nor compared, but disk, version and system: those stay.
+Figures older than a day are neither judged nor compared, except disk, version and system, which
+change slowly.
 """
 
 from __future__ import annotations
@@ -20,17 +22,17 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 FLEET_LEAST = 3
-"""Kits that tell a figure, for it to be compared."""
+"""Smallest number of kits that report a figure, for a comparison."""
 SPREADS = 5 * 1.4826
 
 DISK_LEAST, DEGREES_MOST, CLOCK_MOST, STARTS_MOST, DEAF_HOURS = 10, 80, 60, 5, 6
-"""Fixed limits: percent free, Celsius, seconds, starts of the agent in a day, and hours known of
-which each was without a bar."""
+"""Fixed limits: percent free, degrees Celsius, seconds, starts of the agent in a day, and known
+hours without a bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class KitFigures:
-    """Of one kit; None, or empty, of what is not known, or too old to count."""
+    """Figures of one kit; None or empty if unknown or too old."""
 
     version: str = ""
     system: str = ""
@@ -38,35 +40,35 @@ class KitFigures:
     """Percent."""
     degrees: int | None = None
     starts: int | None = None
-    """Of the agent, in a day."""
+    """Starts of the agent in a day."""
     clock: int | None = None
     """Seconds by which its clock is ahead."""
     clock_untold: bool = False
-    """Nobody has told it the time."""
+    """True if its clock has never been set."""
     satellite: float | None = None
-    """Median bars of the hours that are known."""
+    """Median bars of the known hours."""
     satellite_hours: int = 0
-    """How many those are."""
+    """Number of the known hours."""
     budget: int | None = None
     """Percent of the day's credits that are left."""
     weak_supply: str = ""
-    """`now`, or `before`: since the machine was started."""
+    """`now`, or `before` if it was since the machine started."""
     slowed: str = ""
-    """The same: by heat, or by the supply."""
+    """Same values: slowed by heat, or by the supply."""
     parts_down: int = 0
     trouble: bool = False
-    """The agent says that something is wrong with all of it."""
+    """True if the agent reports general trouble."""
     overdue: float | None = None
-    """Until when a word of it was due; None while it is in time."""
+    """Unix time when a check-in was due; None while it is in time."""
 
 
 class Unlike(NamedTuple):
     what: str
-    """One of TEXTS."""
+    """A key of TEXTS."""
     bad: bool
-    """It would be in any fleet."""
+    """True if it is bad in any fleet."""
     values: Mapping[str, Any]
-    """For the places in its text."""
+    """Values for the placeholders of its text."""
 
 
 TEXTS = {
@@ -93,18 +95,18 @@ TEXTS = {
     "version": "runs {own}; {n} of {all} run {most}",
     "system": "its system is {own}; {n} of {all} have {most}",
 }
-"""In the order in which they are told; the console has them in other languages."""
+"""Texts in the order of display. The console has them in other languages."""
 _RANKS = {what: rank for rank, what in enumerate(TEXTS)}
 
 
 class _Number(NamedTuple):
-    """How a number is judged."""
+    """Rules for judging a number."""
 
     of: Callable[[KitFigures], float | None]
     sign: int
-    """1: more is worse."""
+    """1 if more is worse, -1 if less is worse."""
     floor: float
-    """By which it differs from the median at the least."""
+    """Smallest difference from the median that counts."""
     is_bad: Callable[[KitFigures], bool]
 
 
@@ -138,7 +140,7 @@ NUMBERS = {
 
 
 def unlike(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
-    """Return of each kit what is bad and what is unlike the others, the bad first."""
+    """Return the bad values and the differences of each kit, bad ones first."""
     middles = {what: _middle_of(fleet, number) for what, number in NUMBERS.items()}
     versions = _majority(kit.version for kit in fleet)
     systems = _majority(kit.system for kit in fleet)
@@ -154,7 +156,7 @@ def unlike(fleet: Sequence[KitFigures]) -> list[list[Unlike]]:
 
 
 def _fixed(kit: KitFigures) -> Iterable[Unlike]:
-    """Yield what is judged by itself alone."""
+    """Yield the findings that need no comparison."""
     if kit.overdue is not None:
         yield Unlike("overdue", True, {"time": kit.overdue})
     if kit.trouble:
@@ -177,7 +179,7 @@ class _Middle(NamedTuple):
 
 
 def _middle_of(fleet: Sequence[KitFigures], number: _Number) -> _Middle | None:
-    """None where too few tell it."""
+    """Return the median and the spread; None if too few kits report the number."""
     known = [value for kit in fleet if (value := number.of(kit)) is not None]
     if len(known) < FLEET_LEAST:
         return None
@@ -210,7 +212,9 @@ class _Majority(NamedTuple):
 
 
 def _majority(texts: Iterable[str]) -> _Majority | None:
-    """Return what more than half have; None where there is none, or too few tell."""
+    """Return the text that more than half of the kits have; None if there is no such text, or too
+    few kits report one.
+    """
     known = [text for text in texts if text]
     if len(known) < FLEET_LEAST:
         return None

@@ -1,6 +1,6 @@
-"""The fleet: each kit of a workspace in a row of figures, those that are unlike the others first.
+"""The fleet: figures of each kit of a workspace, kits with differences first.
 
-It only looks. `view` is one operation for `Store.read` or `once`.
+It only reads. `view` is one operation for `Store.read` or `once`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from fieldagent.wire.kit_condition import CAPPED, SINCE_BOOT, THROTTLED, UNDER_V
 from fieldagent.wire.kit_status import CLOCKS, LINKS, STATES, KitStatus, span
 
 SHOWN_MAX = 5_000
-"""Kits that are compared and shown, the first that were added."""
+"""Largest number of kits compared and shown, the oldest in the directory."""
 FRESH = 86_400.0
-"""Seconds for which a figure that comes and goes counts."""
+"""Seconds for which a changing figure counts."""
 
 _KIT = {
     "id": "device.id",
@@ -52,18 +52,19 @@ _KITS = (
 
 
 class FleetRow(NamedTuple):
-    """A kit as the hub knows it, before it is compared."""
+    """A kit as known to the hub, before the comparison."""
 
     row: dict[str, Any]
-    """As the API tells it."""
+    """Row in the form of the API."""
     figures: KitFigures
     is_out: bool
-    """Disabled or revoked: it is compared with no other, and comes last."""
+    """True if it is disabled or revoked: it is not compared, and comes last."""
 
 
 def view(db: Db, workspace: int, now: float) -> dict[str, Any]:
-    """Return the kits for people and programs, those that are unlike the others first, and how many
-    there are beyond those that are looked at."""
+    """Return the kits for people and programs, those with differences first, and the number of kits
+    that were left out.
+    """
     rows = select(db, _KIT, _KITS, now, day_of(now), workspace, SHOWN_MAX)
     ((count,),) = db.execute("SELECT count(*) FROM device WHERE workspace = ?", workspace)
     kits = [_kit(row, now) for row in rows]
@@ -81,7 +82,7 @@ def _rank(kit: FleetRow, those: Sequence[Unlike]) -> tuple[Any, ...]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """So that kit 9 comes before kit 10."""
+    """Return a sort key that puts kit 9 before kit 10."""
     parts = re.split(r"([0-9]{1,18})", name.casefold())
     return [(int(part), "") if at % 2 else (0, part) for at, part in enumerate(parts)]
 

@@ -1,12 +1,12 @@
-"""Whether a kit has come into a fence, or gone out of it: decided from its positions alone.
+"""Decides from positions if a kit has entered or left a fence.
 
-1. Positions are judged in the order of their own times. One that is older than the newest known
-   decides nothing: it came late.
-2. A position is inside where it is so by more than its accuracy, outside where it is so by more
-   than that and `EDGE`. Between, it is unclear, and nothing changes: a kit that stands on the edge
-   does not come and go.
-3. The first clear position decides where the kit is, and is no event. A later one that is clear and
-   on the other side is one.
+1. Positions are judged in the order of their own times. A position older than the newest known
+   one arrived late and is ignored.
+2. A position is inside if it is so by more than its accuracy. It is outside if it is so by more
+   than its accuracy and `EDGE`. In between it is unclear and changes nothing, so a kit on the
+   edge does not cause repeated alarms.
+3. The first clear position sets the side of the kit without an event. A later clear position on
+   the other side is an event.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from fieldagent.hub.places.shape import Shape, beyond
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EDGE = 30.0
-"""Metres beyond the edge within which a kit that was inside has not left: receivers err so far."""
+"""Metres outside the edge within which a kit has not left, because receivers are inaccurate."""
 
 
 class DatedPlace(NamedTuple):
     latitude: float
     longitude: float
     at: float
-    """When the kit was there, by its own word: Unix time."""
+    """Unix time of the position according to the kit."""
     accuracy: float = 0.0
-    """Metres by which it may be wrong, where that is known."""
+    """Metres by which it may be wrong; 0 if unknown."""
 
 
 class FenceSide(NamedTuple):
-    """Where a kit stands to a fence, as far as its positions tell."""
+    """Side of a fence on which a kit is, according to its positions."""
 
     inside: bool | None = None
-    """By the newest clear position; None: there was none."""
+    """Side of the newest clear position; None if there was none."""
     clear: float = 0.0
-    """The time of that one."""
+    """Time of the newest clear position."""
     newest: float = 0.0
-    """The time of the newest position, clear or not."""
+    """Time of the newest position, clear or not."""
 
 
 class Crossing(NamedTuple):
-    """Two positions of a kit, one after the other, on either side of an edge."""
+    """Two positions of a kit on different sides of an edge."""
 
     entered: bool
     at: float
-    """The time of the later one."""
+    """Time of the later position."""
     before: float
-    """The time of the earlier one, the last that was clear."""
+    """Time of the earlier position, the last clear one."""
     unclear_between: bool
-    """Whether a position between was too near the edge to tell."""
+    """True if a position in between was too near the edge."""
 
 
 def side_of(shape: Shape, position: DatedPlace) -> bool | None:
-    """Return whether a position is inside; None where it is too near the edge to tell."""
+    """Return True if a position is inside, False if outside, None if it is too near the edge."""
     off = beyond(shape, position.latitude, position.longitude)
     if off < -position.accuracy:
         return True
@@ -61,7 +61,7 @@ def side_of(shape: Shape, position: DatedPlace) -> bool | None:
 def judge(
     shape: Shape, standing: FenceSide, position: DatedPlace
 ) -> tuple[FenceSide, Crossing | None]:
-    """Return how the kit stands after a position, and what that shows."""
+    """Return the new side of the kit after a position, and the crossing if there was one."""
     if position.at <= standing.newest:
         return standing, None
     inside = side_of(shape, position)

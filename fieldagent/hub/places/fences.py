@@ -1,11 +1,11 @@
-"""Fences: shapes of a workspace, whose edge is watched. A kit that crosses it is an alarm.
+"""Fences: shapes of a workspace with a watched edge. A kit that crosses the edge raises an alarm.
 
-What is known are positions, so that is what an alarm tells: two of one kit, on either side of the
-edge. When it crossed in between, nobody knows. While an alarm about a fence and a kit is not
-closed, what that kit does there next joins it.
+The hub knows only positions, so an alarm names two positions of a kit on different sides of the
+edge. The time of the crossing between them is unknown. While the alarm about a fence and a kit is
+not closed, further crossings of that kit join it.
 
 Each function is one operation for `Store.commit`, `read` or `once`, or part of one. Raises Refused
-in words. Times are Unix seconds.
+with the reason. Times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 ALARM = "fence"
-"""The kind of such an alarm, among the SOS."""
+"""Kind of such an alarm among the SOS."""
 TELLS = ("both", "enter", "leave")
-"""What a fence may tell."""
+"""Crossings that a fence can report."""
 MAX = 200
-"""Fences of a workspace: each position is judged by all that are for its kit."""
+"""Largest number of fences in a workspace, because each position is checked against all fences for
+its kit."""
 LATE = 600.0
-"""Seconds after which it is told when a position came."""
+"""Seconds of delay after which the alarm also contains the arrival time of the position."""
 
 
 class KitPosition(NamedTuple):
@@ -63,7 +64,7 @@ class Fence(NamedTuple):
 
 
 class WhichKits(NamedTuple):
-    """For which kits a fence is: those that are named, and a group's, by number or name."""
+    """Kits for which a fence is: named ones, and those of a group, by id or name."""
 
     devices: Sequence[str] = ()
     group: str = ""
@@ -80,8 +81,9 @@ def add(
     *,
     by: str = ADMINISTRATION,
 ) -> int:
-    """Add a fence and judge it by where kits were last, of which nothing is told; return its
-    number. Raises Refused."""
+    """Add a fence, and set the sides of kits by their last positions without an alarm. Return the
+    fence's id. Raises Refused.
+    """
     check_name(name)
     known = [row["name"] for row in listing(db, workspace)]
     if name in known:
@@ -126,8 +128,9 @@ def _standing_now(db: Db, workspace: int, fence: int, drawn: Shape) -> list[tupl
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
-    """Return all of a workspace, with their shapes, and the kits that each is for by number and
-    name: None for all, or those of `group`."""
+    """Return all fences of a workspace with their shapes and kits (id and name). `devices` is None
+    if the fence is for all kits, or for those of `group`.
+    """
     kits: dict[int, list[Row]] = {}
     for fence, device, name in db.execute(
         "SELECT fence, device, device.name FROM fence_kit JOIN device ON device.id = device"
@@ -154,7 +157,7 @@ def listing(db: Db, workspace: int) -> list[Row]:
 
 
 def remove(db: Db, workspace: int, fence: int, now: float, *, by: str = ADMINISTRATION) -> None:
-    """Remove a fence; what it has told stays. Raises Refused."""
+    """Remove a fence. Its past alarms remain. Raises Refused."""
     gone = db.execute(
         "DELETE FROM fence WHERE id = ? AND workspace = ? RETURNING name", fence, workspace
     )
@@ -181,8 +184,9 @@ _FOR = (
 
 
 def judge(db: Db, positions: Sequence[KitPosition], now: float) -> None:
-    """Judge what positions show, each kit's in the order of their times, and raise the alarms. Rows
-    are locked in the order of kits, so that of several hubs one judges a kit at a time."""
+    """Judge positions, in the order of each kit's times, and raise the alarms. Rows are locked in
+    the order of kits, so only one hub process judges a kit at a time.
+    """
     among, devices = one_of(db, sorted({each.device for each in positions}))
     those: dict[int, list[Fence]] = {}
     for id_, device, name, drawn, tells in db.execute(
@@ -227,7 +231,7 @@ def _verb(crossed: Crossing) -> str:
 def _tell(
     db: Db, fence: Fence, seen: KitPosition, crossed: Crossing, alarm: int | None, now: float
 ) -> int:
-    """Raise an alarm about it, or let it join the one that nobody has closed; return that."""
+    """Raise an alarm about the crossing, or add it to the open alarm. Return the alarm's id."""
     said = Message(in_words(fence.name, seen, crossed, now))
     posting = Posting(seen.workspace, seen.member, said, int(now), SOS_PRIORITY, sos=True)
     incident = None if alarm is None else sos.named(db, seen.workspace, alarm, locked=True)
@@ -238,7 +242,7 @@ def _tell(
 
 
 def in_words(name: str, seen: KitPosition, crossed: Crossing, now: float) -> str:
-    """Return what is known: of the two positions when and on which side they were."""
+    """Return the known facts as a text: times and sides of both positions."""
     now_side, other_side = ("inside", "outside") if crossed.entered else ("outside", "inside")
     place = f"{seen.position.latitude:.5f} {seen.position.longitude:.5f}"
     before = "the one before"

@@ -1,4 +1,4 @@
-"""What follows from where kits were, in the transaction that takes their positions in."""
+"""Consequences of new positions, in the transaction that stores them."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from fieldagent.package.package import Location, PositionSource
 
 
 def kit_position(device: Device, place: Location, said: float, now: float) -> KitPosition:
-    """Return where a kit was, as a position says that it sent at `said` (Unix time). Its own time
-    counts, and one in the future as now."""
+    """Return a kit's position from a location sent at `said` (Unix time). The location's own time
+    counts, and a future time counts as now.
+    """
     at = said if place.timestamp is None else place.timestamp.timestamp()
     position = DatedPlace(place.latitude, place.longitude, min(at, now))
     return KitPosition(device.id, device.workspace, device.member, device.name, position)
 
 
 def says_where(place: Location) -> bool:
-    """Return whether it says where its kit was then: an SOS may repeat an earlier one."""
+    """Return True if the location shows where its kit was at that time. An SOS may repeat an
+    earlier location.
+    """
     return place.source is not PositionSource.LAST
 
 
 def note(db: Db, device: Device, place: Location, said: int, now: float) -> None:
-    """Write down where a kit was, as a position says that it sent at `said` (Unix time), and what
-    follows from that."""
+    """Store a kit's location, sent at `said` (Unix time), and check fences and routes."""
     contact.note_position(db, device.id, place, said, now)
     if says_where(place):
         take(db, [kit_position(device, place, said, now)], now)
 
 
 def take(db: Db, positions: Sequence[KitPosition], now: float) -> None:
-    """Judge fences and routes by new positions of kits, each kit's in the order of their own
-    times."""
+    """Check fences and routes against new positions, in the order of each kit's own times."""
     if not positions or not _anything_is_watched(db, positions):
         return
     ordered = sorted(positions, key=lambda each: (each.device, each.position.at))
@@ -45,7 +46,9 @@ def take(db: Db, positions: Sequence[KitPosition], now: float) -> None:
 
 
 def _anything_is_watched(db: Db, positions: Sequence[KitPosition]) -> bool:
-    """One look, as most positions are of no fence and no route."""
+    """Return True if a fence or a route may apply. One query, because most positions have
+    neither.
+    """
     workspaces, those = one_of(db, sorted({each.workspace for each in positions}))
     among, devices = one_of(db, sorted({each.device for each in positions}))
     return bool(

@@ -1,14 +1,14 @@
-"""Routes with a time: a kit is to be at a place by then, or it is overdue.
+"""Routes with a time: a kit must be at a place by then, or it is overdue.
 
-1. It has arrived once a position is within the place whose own time is after the route was
-   added, whenever that position came.
-2. Where none has come by the time and the margin behind it, that is an alarm, once. A hub that was
-   down then raises it at its start.
-3. It ends by arrival, also after the alarm, or by a person, who says why.
+1. The kit has arrived once it has a position within the place whose own time is after the route
+   was added. The arrival time of the position does not matter.
+2. If there is no such position by the time plus the margin, that raises one alarm. A hub that
+   was down raises it at its start.
+3. A route ends by arrival, also after the alarm, or by a person, who must give a reason.
 
-A check-in asks whether anything is heard of a kit (`field.check_in`); this asks where it is.
-Each function is one operation for `Store.commit`, `read` or `once`, or part of one. Raises Refused
-in words. Times are Unix seconds.
+A check-in asks if a kit is heard at all (`field.check_in`). A route asks where it is. Each function
+is one operation for `Store.commit`, `read` or `once`, or part of one. Raises Refused with the
+reason. Times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 
 ALARM = "overdue"
-"""The kind of such an alarm, among the SOS: that of a check-in."""
+"""Kind of such an alarm among the SOS, the same as for a check-in."""
 MARGIN = 1_800
-"""Seconds after the time until it is an alarm, unless told otherwise."""
+"""Default margin: seconds after the due time until the alarm."""
 MAX = 1_000
-"""Routes of a workspace that have not ended."""
+"""Largest number of active routes in a workspace."""
 LISTED = 200
-"""The newest of those that have."""
+"""Number of ended routes listed, the newest."""
 AT_ONCE = 500
 
 
 class RoutePlan(NamedTuple):
     device: int
     name: str
-    """Of the place, for people."""
+    """Name of the place, for people."""
     place: Circle
     due: float
     margin: int = MARGIN
 
 
 def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINISTRATION) -> int:
-    """Let a kit be expected at a place; return the number of the route. Raises Refused."""
+    """Add a route for a kit, and return its id. Raises Refused."""
     check_name(plan.name)
     if plan.due <= now:
         moment = moment_in_words(plan.due, now)
@@ -85,8 +85,9 @@ def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINI
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
-    """Return those that have not ended, and the newest that have, the newest first. `state` is
-    `under way`, `overdue`, `arrived` or `ended`."""
+    """Return the active routes and the newest ended ones, newest first. `state` is `under way`,
+    `overdue`, `arrived` or `ended`.
+    """
     columns = (
         "SELECT route.id, route.device, device.name, route.name, shape, due, margin, route.created,"
         " arrived, alarm, ended, ended_by, why FROM route JOIN device ON device.id = route.device"
@@ -121,8 +122,9 @@ def _told(row: Sequence[Any]) -> Row:
 
 
 def end(db: Db, workspace: int, route: int, who: Who, why: str, now: float) -> None:
-    """Let a person end it, who says why; an alarm about it stays for a person to close. Raises
-    Refused."""
+    """End a route by a person, with a reason. An alarm about it remains for a person to close.
+    Raises Refused.
+    """
     if not why.strip():
         raise Refused("say why it ends: whoever looks at it later has nothing else")
     rows = db.execute(
@@ -146,7 +148,9 @@ def end(db: Db, workspace: int, route: int, who: Who, why: str, now: float) -> N
 
 
 def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
-    """End what positions show to have arrived, each kit's in the order of their times."""
+    """End the routes whose kits have arrived, according to positions in the order of each kit's
+    times.
+    """
     among, devices = one_of(db, sorted({each.device for each in positions}))
     for id_, device, name, drawn, alarm, created in db.execute(
         "SELECT id, device, name, shape, alarm, created FROM route WHERE ended IS NULL"
@@ -173,13 +177,13 @@ def note_arrivals(db: Db, positions: Sequence[KitPosition], now: float) -> None:
 
 
 def next_due(db: Db) -> float:
-    """Return when `look` finds something."""
+    """Return the Unix time when `look` will find something."""
     sql = "SELECT min(due + margin) FROM route WHERE ended IS NULL AND alarm IS NULL"
     return earliest(db, sql)
 
 
 def look(db: Db, now: float) -> list[str]:
-    """Raise the alarm for what is overdue; what to log."""
+    """Raise the alarm for overdue routes, and return the log lines."""
     rows = db.execute(
         "SELECT r.id, r.workspace, r.device, member, device.name, r.name, due, margin, latitude,"
         " longitude, position_at FROM route r JOIN device ON device.id = r.device"
@@ -213,7 +217,7 @@ def _newest(place: Sequence[float | None], now: float) -> str:
 
 
 def forget(db: Db, before: float) -> int:
-    """Drop some that ended before; return how many."""
+    """Delete some routes that ended before `before`, and return their number."""
     gone = db.execute(
         "DELETE FROM route WHERE id IN (SELECT id FROM route WHERE ended < ? ORDER BY id LIMIT ?)"
         " RETURNING id",

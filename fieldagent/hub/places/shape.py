@@ -1,7 +1,6 @@
-"""Shapes on the earth: a circle, or a polygon as GeoJSON draws it (RFC 7946), also over the
-antimeridian. A polygon's sides are straight on a map of longitude and latitude, as the RFC has it.
-
-Distances are in metres, on a sphere: 0.5 % of them at most is wrong for that.
+"""Shapes on the earth: circles, and GeoJSON polygons (RFC 7946), also over the antimeridian. A
+polygon's sides are straight on a map of longitude and latitude, as the RFC requires. Distances
+are in metres on a sphere, with an error of at most 0.5 %.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from fieldagent.system.sentence import sentence
 log = logging.getLogger(__name__)
 
 _DEGREE = EARTH * radians(1)
-"""Metres of a degree of latitude."""
+"""Metres per degree of latitude."""
 POINTS_MAX = 500
 RADIUS_LEAST, RADIUS_MOST = 20.0, 1_000_000.0
-"""Metres of a circle's radius."""
+"""Limits of a circle's radius in metres."""
 
 Point = tuple[float, float]
 """Longitude and latitude in degrees, in GeoJSON's order."""
 
 
 class WrongShape(ValueError):
-    """The text says what is wrong, where, and what to do."""
+    """Invalid shape. The text contains the error, its place and the fix."""
 
 
 class Circle(NamedTuple):
@@ -43,15 +42,15 @@ class Circle(NamedTuple):
 
 class Polygon(NamedTuple):
     rings: tuple[tuple[Point, ...], ...]
-    """The outer one, then those of holes; each ends where it begins. Over the antimeridian
-    longitudes go on beyond 180 degrees."""
+    """The outer ring, then those of holes. Each ends at its first point. Over the antimeridian,
+    longitudes continue beyond 180 degrees."""
 
 
 Shape = Circle | Polygon
 
 
 def circle(latitude: float, longitude: float, radius: float) -> Circle:
-    """Return a circle, checked. Raises WrongShape."""
+    """Return a valid circle. Raises WrongShape."""
     _check(longitude, latitude, sentence("the centre"))
     if not RADIUS_LEAST <= radius <= RADIUS_MOST:
         raise WrongShape(
@@ -66,7 +65,7 @@ def circle(latitude: float, longitude: float, radius: float) -> Circle:
 
 
 def read_circle(text: str) -> Circle:
-    """Read `LAT,LON,METRES`. Raises WrongShape."""
+    """Return the circle of a text `LAT,LON,METRES`. Raises WrongShape."""
     try:
         latitude, longitude, radius = (float(each) for each in text.split(","))
     except ValueError:
@@ -80,7 +79,9 @@ def read_circle(text: str) -> Circle:
 
 
 def polygon(document: Any) -> Polygon:
-    """Read a GeoJSON Polygon, also as the one Feature of a file. Raises WrongShape."""
+    """Return the polygon of a GeoJSON document, which can be the only Feature of a file. Raises
+    WrongShape.
+    """
     geometry = _geometry(document)
     rings = geometry.get("coordinates")
     if not isinstance(rings, list) or not rings:
@@ -98,15 +99,16 @@ def polygon(document: Any) -> Polygon:
 
 
 def _laid_out(rings: Iterable[Sequence[Point]]) -> Polygon:
-    """Return rings with no side longer than half a turn, and the holes on the turn of the
-    outline."""
+    """Return a polygon without sides longer than 180 degrees of longitude, and with holes on the
+    same turn as the outline.
+    """
     outer, *holes = map(_unrolled, rings)
     middle = _middle(outer)
     return Polygon((outer, *(_beside(hole, middle) for hole in holes)))
 
 
 def as_json(shape: Shape) -> dict[str, Any]:
-    """Return it as the API tells it: `circle`, or `polygon` as GeoJSON."""
+    """Return the shape in the form of the API: `circle`, or `polygon` as GeoJSON."""
     if isinstance(shape, Circle):
         return {"circle": shape._asdict()}
     rings = [
@@ -116,7 +118,9 @@ def as_json(shape: Shape) -> dict[str, Any]:
 
 
 def from_json(drawing: dict[str, Any]) -> Shape:
-    """Return what `as_json` told. It was checked as it was drawn, and is read for each position."""
+    """Return the shape of a result of `as_json`, without checks. It was checked when it was drawn,
+    and is read for each position.
+    """
     if "circle" in drawing:
         return Circle(**drawing["circle"])
     return _laid_out(
@@ -126,8 +130,9 @@ def from_json(drawing: dict[str, Any]) -> Shape:
 
 
 def stored_shape(text: str) -> Shape | None:
-    """Return a shape as the database has it, in JSON; None where it is damaged there, which is
-    logged once: whoever else has a shape, or sends a position, is not to stand still for it."""
+    """Return the shape in a JSON text of the database. None if it is damaged, which is logged once,
+    so that it does not block other shapes and positions.
+    """
     with suppress(ValueError, TypeError, LookupError):
         return from_json(json.loads(text))
     _note_damaged(text)
@@ -135,13 +140,13 @@ def stored_shape(text: str) -> Shape | None:
 
 
 def members_of(text: str) -> dict[str, Any]:
-    """Return what `as_json` told, as the database has it; no member of what is damaged there."""
+    """Return the stored result of `as_json`; empty if it is damaged."""
     return json.loads(text) if stored_shape(text) is not None else {}
 
 
 @lru_cache(maxsize=100)
 def _note_damaged(text: str) -> None:
-    """Once for each."""
+    """Log the damage once per shape."""
     log.error(
         "a shape is damaged in the database, and nobody is watched by it (%d characters: %s):"
         " remove its fence or route, and draw it anew",
@@ -150,13 +155,13 @@ def _note_damaged(text: str) -> None:
 
 
 def beyond(shape: Shape, latitude: float, longitude: float) -> float:
-    """Return how many metres a place is outside the shape's edge; below 0 it is inside."""
+    """Return the metres by which a place is outside the shape's edge; negative inside."""
     if isinstance(shape, Circle):
         return distance(shape.latitude, shape.longitude, latitude, longitude) - shape.radius
     middle = _middle(shape.rings[0])
     longitude = middle + remainder(longitude - middle, 360.0)
     inside = sum(_holds(ring, longitude, latitude) for ring in shape.rings) % 2
-    # A polygon that is wider than half the earth has an edge that is nearer the other way round.
+    # If a polygon is wider than half the earth, its nearest edge can be in the other direction.
     off = min(
         _to_edge(ring, longitude + turn, latitude)
         for ring in shape.rings
@@ -166,7 +171,7 @@ def beyond(shape: Shape, latitude: float, longitude: float) -> float:
 
 
 def _geometry(document: Any) -> dict[str, Any]:
-    """Return the one geometry of a document, which is a Polygon."""
+    """Return the only geometry of a document, a Polygon. Raises WrongShape."""
     while isinstance(document, dict) and document.get("type") in ("Feature", "FeatureCollection"):
         if document["type"] == "Feature":
             document = document.get("geometry")
@@ -196,7 +201,7 @@ def _geometry(document: Any) -> dict[str, Any]:
 
 
 def _ring(ring: Any, number: int) -> list[Point]:
-    """Check one ring, and return its points as they are told."""
+    """Check a ring, and return its points unchanged. Raises WrongShape."""
     name = sentence("the outline") if number == 0 else sentence("hole {number}", number=number)
     if not isinstance(ring, list) or len(ring) < 4:
         raise WrongShape(
@@ -227,13 +232,15 @@ def _ring(ring: Any, number: int) -> list[Point]:
 
 
 def _unrolled(ring: Sequence[Point]) -> tuple[Point, ...]:
-    """Return a ring with longitudes that go on beyond 180 degrees, each side the short way."""
+    """Return a ring in which each side takes the shorter direction, with longitudes beyond 180
+    degrees if necessary.
+    """
     laid = [ring[0]]
     for longitude, latitude in ring[1:]:
         before = laid[-1][0]
         laid.append((before + remainder(longitude - before, 360.0), latitude))
     if abs(laid[-1][0] - laid[0][0]) <= 1:
-        laid[-1] = laid[0]  # it is that but for rounding
+        laid[-1] = laid[0]  # equal except for rounding
     return tuple(laid)
 
 
@@ -267,7 +274,9 @@ def _check(longitude: float, latitude: float, name: str) -> None:
 
 
 def _crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
-    """Return the first two sides that cross, by the numbers of their first points."""
+    """Return the first two sides that cross, by the numbers of their first points; None if the ring
+    does not cross itself.
+    """
     sides = [*pairwise(ring)]
     for one, (a, b) in enumerate(sides):
         for other in range(one + 2, len(sides)):
@@ -281,25 +290,25 @@ def _crossing(ring: Sequence[Point]) -> tuple[int, int] | None:
 
 
 def _side(a: Point, b: Point, c: Point) -> float:
-    """Return on which side of the line from `a` to `b` the point `c` lies, by the sign."""
+    """Return a value whose sign shows the side of the line from `a` to `b` on which `c` is."""
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
 def _middle(ring: Sequence[Point]) -> float:
-    """Return the longitude in the middle of it."""
+    """Return the longitude of the ring's middle."""
     east = [longitude for longitude, _ in ring]
     return (min(east) + max(east)) / 2
 
 
 def _beside(ring: tuple[Point, ...], middle: float) -> tuple[Point, ...]:
-    """Return a hole on the same turn as the outline that it is in."""
+    """Return a hole on the same turn of the earth as its outline."""
     own = _middle(ring)
     turn = middle + remainder(own - middle, 360.0) - own
     return tuple((longitude + turn, latitude) for longitude, latitude in ring)
 
 
 def _holds(ring: Sequence[Point], x: float, y: float) -> bool:
-    """Return whether a line from the point eastward crosses the ring an odd number of times."""
+    """Return True if a line from the point to the east crosses the ring an odd number of times."""
     odd = False
     for (x1, y1), (x2, y2) in pairwise(ring):
         if (y1 > y) != (y2 > y) and x < x1 + (y - y1) / (y2 - y1) * (x2 - x1):
@@ -308,7 +317,7 @@ def _holds(ring: Sequence[Point], x: float, y: float) -> bool:
 
 
 def _to_edge(ring: Sequence[Point], x: float, y: float) -> float:
-    """Return the metres to the nearest side, on a flat map that is true at the point."""
+    """Return the metres to the nearest side, on a flat map that is exact at the point."""
     scale = cos(radians(y))
     nearest = inf
     for (x1, y1), (x2, y2) in pairwise(ring):
@@ -321,5 +330,5 @@ def _to_edge(ring: Sequence[Point], x: float, y: float) -> float:
 
 
 def _on_earth(longitude: float) -> float:
-    """Return it from -180 to 180."""
+    """Return the longitude from -180 to 180."""
     return longitude if -180 <= longitude <= 180 else remainder(longitude, 360.0)

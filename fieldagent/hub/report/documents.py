@@ -1,4 +1,4 @@
-"""A kit's week as a file: a table, a track, or a page to print."""
+"""File formats of a kit's weekly report: a table, a track, or a page to print."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ COLUMNS = (
     *("what", "time", "kind", "state", "over", "came", "latitude", "longitude", "altitude"),
     *("speed", "course", "number", "unit", "mo", "mt", "here", "operator", "money", "text"),
 )
-"""`what` is position, from kit, to kit, incident or cost; times are UTC."""
+"""Columns of the table. `what` is position, from kit, to kit, incident or cost. Times are UTC."""
 
 
 def table(report: KitWeek) -> bytes:
-    """Return a row for each position, item, incident and day of cost (RFC 4180), in UTF-8 with a
-    mark at its head by which spreadsheets know that."""
+    """Return a CSV file (RFC 4180) with a row for each position, item, incident and day of costs.
+    It is UTF-8 with a byte order mark, so that spreadsheets detect the encoding.
+    """
     text = io.StringIO()
     rows = csv.DictWriter(text, COLUMNS)
     rows.writeheader()
@@ -99,4 +100,4 @@ FORMATS = {
     "kml": ReportFormat(tracks.CONTENT_TYPES["kml"], _track(tracks.kml)),
     "html": ReportFormat("text/html; charset=utf-8", print_page.page),
 }
-"""By the names that `--format` and `?format=` have for them."""
+"""Formats by their names in `--format` and `?format=`."""

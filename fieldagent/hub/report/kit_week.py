@@ -1,7 +1,7 @@
-"""What a kit did in a week, as the hub knows it: where it was, what it sent and was sent, its
-incidents, and what its satellite messages cost.
+"""A kit's week according to the hub: its positions, items to and from it, its incidents, and the
+costs of its satellite messages.
 
-It only looks. `find` is one operation for `Store.read` or `once`.
+It only reads. `find` is one operation for `Store.read` or `once`.
 """
 
 from __future__ import annotations
@@ -26,32 +26,33 @@ from fieldagent.package.tracks import Placed, legs
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ITEMS_MAX = 50_000
-"""Of either direction: a kit that tells where it is each 15 seconds of the week has 40 320."""
+"""Largest number of items per direction. A kit with a position each 15 seconds sends 40 320 in a
+week."""
 LOOKED_AT = 400_000
-"""Items that came from the kit since the week began: those of later weeks are among them, as what a
-kit recorded in that week may come late."""
+"""Largest number of items read that arrived since the week began. Items of later weeks are
+included, because a kit's items of that week can arrive late."""
 AT_ONCE = 500
 
 
 class SentItem(NamedTuple):
-    """Something that the kit said, and the hub has stored."""
+    """An item from the kit that the hub has stored."""
 
     kind: str
     at: float
-    """By the kit's word."""
+    """Time according to the kit."""
     came: float
     sos: bool
 
 
 class GivenItem(NamedTuple):
-    """Something that was to go to the kit."""
+    """An item for the kit."""
 
     kind: str
     at: float
     state: str
-    """Of its delivery: waiting, on its way, stored, expired, collapsed."""
+    """State of its delivery: waiting, on its way, stored, expired, collapsed."""
     over: str
-    """The bearer; empty where none has taken it."""
+    """Bearer; empty if none has accepted it."""
     reason: str
 
 
@@ -62,39 +63,40 @@ class KitWeek(NamedTuple):
     week: Week
     made: float
     track: list[Placed]
-    """Positions in the order of the kit's own times, but those of which nobody has proved that they
-    are its own."""
+    """Positions in the order of the kit's own times, without unauthenticated ones."""
     unproved: int
-    """Positions that were left out for that."""
+    """Number of unauthenticated positions that were left out."""
     pause: float
-    """Seconds without a position beyond which there is a gap."""
+    """Seconds without a position after which a gap begins."""
     sent: list[SentItem]
     deliveries: list[GivenItem]
     incidents: list[dict[str, Any]]
-    """As the desk tells them, with their timelines."""
+    """Incidents as the desk shows them, with their timelines."""
     costs: list[dict[str, Any]]
-    """By day, over satellite (`usage.row_of`)."""
+    """Satellite costs by day (`usage.row_of`)."""
     money: str
-    """What the days cost together, as the hub counts; empty without a price."""
+    """Total cost of the days by the hub's count; empty without a price."""
     whole: bool
-    """False where there was more than a report holds."""
+    """False if there was more than a report can contain."""
 
     def gaps(self) -> list[tuple[datetime, datetime]]:
-        """Return from when to when no position is known, between two that are."""
+        """Return the start and the end of each gap between two positions."""
         parts = legs(self.track, self.pause)
         return [(before[-1].moment, after[0].moment) for before, after in pairwise(parts)]
 
     def sent_counts(self) -> Counter[str]:
-        """Return how many of each kind the hub has stored; an SOS is a kind."""
+        """Return the number of stored items of each kind; SOS is a kind."""
         return Counter("SOS" if each.sos else each.kind for each in self.sent)
 
     def given_counts(self) -> Counter[tuple[str, str, str]]:
-        """Return how many there are of each kind, state and bearer."""
+        """Return the number of items of each kind, state and bearer."""
         return Counter((each.kind, each.state, each.over) for each in self.deliveries)
 
 
 def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: float) -> KitWeek:
-    """Look at the week of a kit of that workspace; `prices` are what a credit costs."""
+    """Read the week of a kit of that workspace. `prices` maps operators to their price per
+    credit.
+    """
     ((name, member, user, type_),) = db.execute(
         "SELECT device.name, member.id, member.name, type FROM device"
         " JOIN member ON member.id = device.member WHERE device.id = ? AND workspace = ?",
@@ -143,7 +145,9 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
 def _sent(
     db: Db, workspace: int, member: int, device: int, week: Week
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield what a kit said and came from that week on, but what the hub itself says of it."""
+    """Yield the items of a kit that arrived since the week began, without the hub's own texts about
+    it.
+    """
     place = 0
     while True:
         rows = db.execute(
@@ -161,7 +165,7 @@ def _sent(
 
 
 def _given(db: Db, workspace: int, device: int, week: Week, now: float) -> list[GivenItem]:
-    """Return what was to go to it, the oldest first."""
+    """Return the items for the kit, oldest first."""
     everything = Caller(0, "", workspace, frozenset(), 0, "Integration", "", "", False)
     deliveries: list[GivenItem] = []
     before: int | None = END
@@ -184,7 +188,7 @@ def _given(db: Db, workspace: int, device: int, week: Week, now: float) -> list[
 
 
 def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str, Any]]:
-    """Return those that were raised in that week, or not closed before it."""
+    """Return the incidents that were raised in that week, or were not closed before it."""
     rows = db.execute(
         "SELECT id FROM sos WHERE device = ? AND raised < ? AND (closed IS NULL OR closed >= ?)"
         " ORDER BY id",
@@ -199,7 +203,7 @@ def _incidents(db: Db, workspace: int, device: int, week: Week) -> list[dict[str
 
 
 def as_json(report: KitWeek) -> Mapping[str, Any]:
-    """Return all of it; times in Unix seconds."""
+    """Return the whole report for JSON. Times are Unix seconds."""
     return {
         "kit": {"id": report.device, "name": report.name, "user": report.user},
         "week": report.week.name,

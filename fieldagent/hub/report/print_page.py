@@ -1,4 +1,4 @@
-"""A kit's week as one page of HTML that needs nothing else, made to be printed."""
+"""A kit's week as a single, self-contained HTML page for printing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fieldagent.package.tracks import Placed, legs
 from fieldagent.package.writing import clock_time, minutes_in_words, write_timestamp
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""What the page needs: the styles in it, and nothing else."""
+"""Content security policy: the page needs only its inline styles."""
 WIDE, HIGH, BORDER = 640.0, 320.0, 8.0
-"""Of the sketch, in its own units."""
+"""Size of the sketch in SVG units."""
 
 _STYLE = """
 @page { size: A4; margin: 15mm }
@@ -35,7 +35,7 @@ polyline.gap { stroke: #777; stroke-width: 1; stroke-dasharray: 4 4 } circle { f
 
 
 def page(report: KitWeek) -> bytes:
-    """Return the page of a kit's week, in English, as UTF-8."""
+    """Return the page of a kit's week, in English and UTF-8."""
     first, last = report.week.days
     title = f"{report.name}, {report.week.name}"
     parts = [
@@ -62,7 +62,7 @@ def page(report: KitWeek) -> bytes:
 
 
 def end_of(incident: dict[str, Any]) -> str:
-    """Return by whom and why it was closed; empty of one that is not."""
+    """Return the person who closed the incident and the reason; empty if it is open."""
     ends = [step for step in incident["timeline"] if step["event"] == "closed"]
     if incident["closed"] is None or not ends:
         return ""
@@ -176,7 +176,7 @@ def _costs(report: KitWeek) -> list[str]:
 
 
 def _sketch(track: Sequence[Placed], pause: float) -> str:
-    """Return the track from above, north up; gaps are dotted."""
+    """Return the track as SVG from above, with north up and dotted gaps."""
     middle, east = track[0].place.latitude, track[0].place.longitude
     flat = {
         id(each): (
@@ -225,7 +225,7 @@ def _line(text: str) -> str:
 def _table(
     head: Sequence[str], rows: Sequence[Sequence[Any]], *, numbers: Sequence[int] = ()
 ) -> str:
-    """`numbers` are the columns that stand at the right."""
+    """Return an HTML table. `numbers` are the columns aligned to the right."""
 
     def line(cells: Sequence[Any], tag: str) -> str:
         marks = (' class="number"' if column in numbers else "" for column in range(len(cells)))

@@ -1,4 +1,4 @@
-"""A week as ISO 8601 counts them: from Monday, in UTC."""
+"""Weeks by ISO 8601: from Monday, in UTC."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from fieldagent.system.sentence import sentence
 
 _WEEK = re.compile(r"([0-9]{4})-W([0-9]{2})", re.ASCII)
 LEAST, USUAL = 900.0, 3.0
-"""A pause in a track is a gap where it is longer than so many seconds, and than so many times the
-usual one."""
+"""A pause in a track is a gap if it is longer than LEAST seconds and than USUAL times the median
+pause."""
 
 
 class WrongWeek(ValueError):
-    """The text says what is wrong, and what to do."""
+    """Invalid week. The text contains the error and the fix."""
 
 
 class Week(NamedTuple):
     name: str
-    """Such as 2026-W47."""
+    """Name such as 2026-W47."""
     begins: float
     ends: float
-    """Unix times; the second one is of the next week."""
+    """Unix times. `ends` belongs to the next week."""
 
     @property
     def days(self) -> tuple[str, str]:
-        """Return its first and its last day."""
+        """Return the first and the last day."""
         monday = datetime.fromtimestamp(self.begins, UTC).date()
         return monday.isoformat(), (monday + timedelta(days=6)).isoformat()
 
 
 def read_week(text: str) -> Week:
-    """Read a week such as 2026-W48. Raises WrongWeek."""
+    """Return the week named in a text such as 2026-W48. Raises WrongWeek."""
     match = _WEEK.fullmatch(text)
     try:
         if match is None:
@@ -52,7 +52,7 @@ def read_week(text: str) -> Week:
 
 
 def week_of(moment: float) -> Week:
-    """Return the week that has a Unix time."""
+    """Return the week of a Unix time."""
     day = datetime.fromtimestamp(moment, UTC).date()
     return _from(day - timedelta(days=day.weekday()))
 
@@ -60,12 +60,13 @@ def week_of(moment: float) -> Week:
 def _from(monday: date) -> Week:
     year, number, _ = monday.isocalendar()
     begins = datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
-    ends = begins + timedelta(days=7)  # that of 9999-W52 is behind all dates
+    ends = begins + timedelta(days=7)  # the end of 9999-W52 is after the last possible date
     return Week(f"{year}-W{number:02}", begins.timestamp(), ends.timestamp())
 
 
 def longest_pause(times: Sequence[float]) -> float:
-    """Return how many seconds may pass between two positions of a track, in their order, before
-    that is a gap: three times what is usual there, and 15 minutes at least."""
+    """Return the longest pause in seconds between two positions of a track that is not a gap: three
+    times the median pause, but at least 15 minutes.
+    """
     pauses = sorted(later - before for before, later in pairwise(times))
     return max(LEAST, USUAL * pauses[len(pauses) // 2]) if pauses else LEAST

@@ -1,8 +1,8 @@
-"""The access log: a line for each call that changes something, links or is refused, for the end of
-each link and for each post to a webhook; and what the figures say of calls.
+"""The access log: a line for each call that changes something, opens a link or is refused, for each
+end of a link, and for each post to a webhook. Also the metrics of calls.
 
-A line holds no header, no query and nothing of a body. Of those who are refused there are so many
-lines a minute at most, and then one that says how many there were.
+A line contains no header, no query and nothing of a body. The number of lines about refused calls
+per minute is limited; a final line then contains the number of the others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WHY = {
     503: "not now",
     507: "disk full",
 }
-"""What the figures call a refusal; any other status is `other`."""
+"""Names of refusals in the metrics. Any other status is `other`."""
 
 _CALLS = {
     "/api/package": "push",
@@ -67,7 +67,7 @@ _ADMINISTRATION = (
 
 
 def call_of(path: str, method: str) -> str:
-    """Return what the figures call a call."""
+    """Return the name of a call in the metrics."""
     if path.startswith(("/console", _LINKS)):
         return "console"
     if path.startswith("/operator/"):
@@ -81,8 +81,9 @@ def call_of(path: str, method: str) -> str:
 
 
 def _without_secret(path: str) -> str:
-    """The link of a contact is theirs alone, until it was used; so is the end of an operator's and
-    of the address of trackers."""
+    """Return the path without its secret: a contact's link is valid until it is used, and addresses
+    of operators and trackers end with a secret.
+    """
     if path.startswith(_TRACKERS) and path.count("/") > 2:
         return f"{path[: path.index('/', len(_TRACKERS))]}/…"
     if path.startswith("/operator/") and path.count("/") > 2:
@@ -101,12 +102,12 @@ def _shown(value: Any) -> str:
 
 
 def as_json(emit: Callable[[str], None], clock: Callable[[], float]) -> Write:
-    """Write a line as JSON. Each line is a JSON object, with its time in Unix seconds."""
+    """Return a writer of lines as JSON objects, with their time in Unix seconds."""
     return lambda line: emit(json.dumps({"at": round(clock(), 3), **line}, ensure_ascii=False))
 
 
 class AccessLog:
-    """`write` takes each line."""
+    """The access log. `write` gets each line."""
 
     def __init__(self, write: Write, figures: Figures, *, trusted: Sequence[Network] = ()) -> None:
         self._write = write
@@ -116,7 +117,7 @@ class AccessLog:
         self._refused = 0
 
     def watch(self, judge: Judge) -> Judge:
-        """Return the same routes, and each call is noted once it has its answer."""
+        """Return the same routes, with each call noted after its answer."""
 
         async def watched(head: Request) -> Admission:
             began = trio.current_time()
@@ -166,7 +167,7 @@ class AccessLog:
         self._write({**line, "why": why} if why else line)
 
     def _count_refusal(self) -> bool:
-        """Return whether it may have a line of its own."""
+        """Count a refusal. Return True if it may have a line of its own."""
         minute = int(trio.current_time() // 60)
         if minute != self._minute:
             if (more := self._refused - REFUSED_A_MINUTE) > 0:
@@ -176,7 +177,7 @@ class AccessLog:
         return self._refused <= REFUSED_A_MINUTE
 
     def note_link(self, device: str, seconds: float, why: str) -> None:
-        """Write the line of a link that has ended."""
+        """Write the line for the end of a link."""
         self._write(
             {"event": "link ended", "device": device, "seconds": round(seconds), "why": why}
         )
@@ -184,8 +185,9 @@ class AccessLog:
     def note_post(
         self, webhook: int, post: str, items: int, result: str, seconds: float, why: str
     ) -> None:
-        """Write the line of a post that has ended; `items` are in it, each its own or as a batch
-        of which `post` is the id."""
+        """Write the line for a post to a webhook with that number of items. For a batch, `post` is
+        its id.
+        """
         self.figures.count("webhook_posts", result=result)
         self.figures.measure("webhook_seconds", seconds)
         named = {"item": post} if items == 1 else {"batch": post, "items": items}

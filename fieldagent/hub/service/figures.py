@@ -1,4 +1,4 @@
-"""What one process of the hub has counted since it began. Every label has few values."""
+"""Counters of one hub process since its start. Every label has few values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire.outcome import Outcome
 
 BOUNDS = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
-"""Seconds. What is above the last is more than a caller waits for."""
+"""Upper bounds of the histogram buckets in seconds. The last is longer than a caller waits."""
 
 COUNTED = {
     "refusals": "Calls that were refused, by why.",
@@ -42,7 +42,8 @@ AT_ZERO = {
         for outcome in Outcome
     ],
 }
-"""Told before they happen: an alert rule sees no increase in what was not there before."""
+"""Series that start at 0, because an alert rule cannot detect an increase of a series that did not
+exist."""
 
 _Labels = tuple[tuple[str, str], ...]
 
@@ -62,7 +63,7 @@ class Figures:
         self._times: dict[str, dict[_Labels, _Histogram]] = {name: {} for name in MEASURED}
 
         self.bridged: set[str] = set()
-        """Bridges that are at their servers."""
+        """Bridges that are connected to their servers."""
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
         """Add to a counter of `/metrics`, by its name and labels."""
@@ -75,7 +76,7 @@ class Figures:
         histogram.seconds += seconds
 
     def families(self) -> Iterator[Family]:
-        """Yield what was counted and measured, as families of OpenMetrics."""
+        """Yield the counters and histograms as OpenMetrics families."""
         for name, about in COUNTED.items():
             samples = [Sample(count, dict(key)) for key, count in self._counts[name].items()]
             yield Family(name, "counter", about, samples, "bytes" if "bytes" in name else "")

@@ -1,4 +1,4 @@
-"""How the hub is: whether it lives, whether work may be sent to it, and its figures."""
+"""Health of the hub: liveness, readiness, and metrics."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.supervisor import Supervisor
 
 ANSWERS = 1.5
-"""Seconds in which the database of a hub that is ready takes a write, where it has taken none just
-before. A balancer asks every few seconds."""
+"""Seconds within which the database of a ready hub accepts a proof write, if it has not just
+accepted another. A load balancer asks every few seconds."""
 NO_ROOM = "the disk is full: make room on it; nothing goes on before"
 FEW_ROWS = 2_000
-"""In the queues, which are counted at once where there were no more before."""
+"""Rows in the queues up to which they are counted within the call."""
 FEW_ITEMS = 1_000
-"""That are counted one by one, at each look."""
+"""Items up to which they are counted exactly at each call."""
 FIGURES = 10.0
-"""Seconds for the figures: they count rows. Prometheus waits no longer."""
+"""Seconds for the metrics, which count rows. Prometheus does not wait longer."""
 
 
 class Health:
-    """`counters` are figures of other parts, by a name that stands below, and `rows` finds some in
-    the database; `clock` is Unix time.
-    Once `stopping` is set, no new work is to be sent here."""
+    """Routes for probes and metrics. `counters` returns metrics of other parts, by names listed
+    below. `rows` reads further ones from the database. `clock` returns Unix time.
+
+    Once `stopping` is set, the hub is not ready for new work.
+    """
 
     def __init__(
         self,
@@ -57,18 +59,20 @@ class Health:
         self._stopping = stopping
         self._rows = rows
         self._queues: Queues | None = None
-        """As they were counted last."""
+        """Result of the last count."""
         self._asked = trio.Event()
 
     async def run(self) -> None:
-        """Count long queues, once somebody has asked how long they are: nobody waits for that."""
+        """Count long queues in the background after a call for metrics, because no call waits for
+        that.
+        """
         while True:
             await self._asked.wait()
             self._asked = trio.Event()
             self._queues = await count_queues(self._store, self._clock())
 
     def routes(self, *, figures: bool = True) -> list[Route]:
-        """Return the routes of both probes, and of the figures."""
+        """Return the routes of both probes, and of the metrics."""
         probes = [
             Route("GET", "/healthz", self.readiness),
             Route("GET", "/livez", self.liveness),
@@ -76,11 +80,11 @@ class Health:
         return [*probes, Route("GET", "/metrics", self.metrics)] if figures else probes
 
     async def liveness(self, request: Request) -> Response:
-        """Answer 200. That this answers is all: a restart mends no database."""
+        """Answer 200. An answer is enough, because a restart cannot fix the database."""
         return json_response({"status": "UP"})
 
     async def readiness(self, request: Request) -> Response:
-        """Answer 200 where the database takes writes, else 503 with why."""
+        """Answer 200 if the database accepts writes, else 503 with the reason."""
         trouble = await self._trouble()
         if trouble is None:
             return json_response({"status": "UP"})
@@ -103,8 +107,9 @@ class Health:
         return REASON
 
     async def metrics(self, request: Request) -> Response:
-        """Return the figures: what the process knows by itself is told whether the database answers
-        or not."""
+        """Return the metrics. Those of the process are included even if the database does not
+        answer.
+        """
         read: dict[str, float] = {}
         failing: Mapping[tuple[str, str, str], int] = {}
         balances: list[tuple[str, str, float]] = []
@@ -189,7 +194,7 @@ COUNTERS = {
 
 
 def _families(values: Mapping[str, float]) -> Iterator[Family]:
-    """Yield those that are known at this moment."""
+    """Yield the metrics with a known value."""
     for kind, named in (("gauge", GAUGES), ("counter", COUNTERS)):
         for name, about in named.items():
             if name in values:
@@ -198,7 +203,7 @@ def _families(values: Mapping[str, float]) -> Iterator[Family]:
 
 
 _FEW = {
-    # A count takes a second for ten million: their numbers are in the order of their coming.
+    # An exact count takes a second for ten million items. Their ids follow the order of arrival.
     "items": f"SELECT CASE WHEN few <= {FEW_ITEMS} THEN few"
     " ELSE (SELECT max(id) FROM item) - (SELECT min(id) FROM item) + 1 END FROM (SELECT count(*)"
     f" AS few FROM (SELECT 1 FROM item LIMIT {FEW_ITEMS + 1}) AS these) AS counted",
@@ -227,7 +232,7 @@ def _of_queues(queues: Queues, now: float) -> dict[str, float]:
 
 
 def few(db: Db, now: float) -> dict[str, float]:
-    """Return what is few, however long the hub has worked."""
+    """Return the metrics whose tables stay small, however long the hub has run."""
     (row,) = db.execute(f"SELECT {', '.join(f'({sql})' for sql in _FEW.values())}")
     figures = dict(zip(_FEW, row, strict=True))
     unseen, oldest = figures.pop("sos_open_since"), figures.pop("satellite_messages_since")

@@ -19,13 +19,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 MANY = 1_000
-"""Steps of the last half minute that a hub which begins now does not log again."""
+"""Largest number of steps of the last half minute that a starting hub skips, because they were
+logged before."""
 SILENT = ("item", "answer on the kit")
-"""Steps that are told by what they bring: a position each minute is no news."""
+"""Steps that are not logged, because they are frequent, such as a position each minute."""
 
 
 async def run(store: Store, *, clock: Callable[[], float]) -> NoReturn:
-    """Log what happens from now on, until cancelled. `clock` is Unix time."""
+    """Log all steps from now on, until cancelled. `clock` returns Unix time."""
     follower, rest = None, 0.0
     while True:
         news = store.heard(sos.EVENTS)
@@ -49,12 +50,13 @@ class _Step(NamedTuple):
     number: int
     at: float
     line: str
-    """Empty where nothing is to be said."""
+    """Empty if nothing must be logged."""
 
 
 async def _begun(store: Store, now: float) -> Follower:
-    """Stand behind all that is there now. Another hub may yet bring a lower number than the last:
-    it gives them out before it commits."""
+    """Return a follower after all current steps. Another hub process may still commit a step with a
+    lower id, because ids are assigned before the commit.
+    """
     unsettled = UNSETTLED if store.shared else 0.0
     sql = "SELECT coalesce(max(id), 0) FROM sos_event WHERE at <= ?"
     ((place,),) = await store.read(lambda db: db.execute(sql, now - unsettled))

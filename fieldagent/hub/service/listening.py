@@ -1,4 +1,4 @@
-"""Where people, kits and proxies come to a hub."""
+"""Listening sockets of the hub for people, kits and proxies."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 class Listeners(NamedTuple):
     direct: list[socket.socket]
     by_socket: list[socket.socket]
-    """A proxy on this machine."""
+    """Unix socket for a proxy on this machine."""
     by_proxy: list[socket.socket]
-    """Proxies that say for whom they come."""
+    """Sockets for proxies that name their client."""
 
 
 def listeners(settings: HubSettings) -> Listeners:
@@ -47,7 +47,7 @@ PROBES = ("/healthz", "/livez")
 
 
 def pace(settings: HubSettings, devices: KnownDevices) -> CpuPace:
-    """Return what each of those who come may cost."""
+    """Return the CPU limits per caller."""
     proxies = settings.trusted_proxies
     return CpuPace(
         cookie=sessions.COOKIE,

@@ -1,13 +1,13 @@
-"""An item of the hub's own, once a minute, the whole way that others' take: pushed, stored, and
-posted to a webhook whose receiver is the hub itself.
+"""A synthetic item, sent once a minute through the whole path of a real one: pushed, stored, and
+posted to a webhook that the hub itself receives.
 
-It goes by HTTP through a door of its own on the loopback: the server, the proof of who calls, the
-intake and the webhooks are those that all use. No access log and no figure of others counts it.
-With an address it is pushed there instead, as others push: what stands before the hub is tried too,
-and what it counts and logs of others it does of this.
+It uses HTTP over a separate loopback port. Server, authentication, intake and webhooks are the same
+as for all items. The access log and the metrics ignore it. With an address, it is pushed there
+instead, as from any client. That also tests everything in front of the hub, which then counts and
+logs it.
 
-Each hub process sends its own, since each may be what is stuck. Any of them posts it, as it is with
-all items: that it was posted is read from the store.
+Each hub process sends its own item, because any process can hang. Any process may post it, so the
+result is read from the store.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from fieldagent.webhook import signature
 log = logging.getLogger(__name__)
 
 EVERY = 60.0
-"""Seconds from one to the next."""
+"""Seconds between two items."""
 OVERDUE = 30.0
-"""Seconds after which one that is on its way is given up."""
+"""Seconds after which an item under way is given up."""
 LIVES = 60
-"""Seconds until one expires that could not leave."""
+"""Seconds after which an unsent item expires."""
 LOOK = 1.0
-"""Seconds between two looks whether it was posted; another hub's commits are heard of late."""
+"""Seconds between two checks for the result, because news of another hub's commits arrives late."""
 HOST = "synthetic-item.invalid"
-"""No name server knows such a name (RFC 6761 6.4): `opener` alone does."""
+"""Reserved name that no name server resolves (RFC 6761 6.4). Only `opener` knows it."""
 URL = f"http://{HOST}/received"
 ANEW = f"`fieldagent hub workspace delete '{SYNTHETIC}' --yes`, and the hub makes it anew"
 
 
 class NoFurther(Exception):
-    """It goes no further. `stage` is push, store or hook; `why` is for people."""
+    """The item stopped. `stage` is push, store or hook; `why` is a text for people."""
 
     def __init__(self, stage: str, why: str) -> None:
         super().__init__(f"{stage}: {why}")
@@ -69,7 +69,7 @@ class NoFurther(Exception):
 
 @dataclass(slots=True)
 class _Journey:
-    """Of one item: how far it has come."""
+    """Progress of one item."""
 
     stage: str = "store"
     begun: Begun | None = None
@@ -78,28 +78,28 @@ class _Journey:
 
 @dataclass(slots=True)
 class SyntheticItems:
-    """`time_to_live`: seconds, as of any push."""
+    """Sender of synthetic items. `time_to_live` is in seconds, as for any push."""
 
     store: Store
     clock: Callable[[], float]
     time_to_live: float
     note_fault: Note
     address: str = ""
-    """https://NAME that others push to; empty: the door of its own."""
+    """https://NAME to which clients push; empty for the loopback port."""
     since: float = field(default_factory=time.monotonic)
-    """When the last one began that went the whole way; this hub, where none did."""
+    """Start of the last complete item, or of this hub if there was none; time.monotonic."""
     reason: str | None = None
-    """Why the last one stopped, as the log says; empty where it went the whole way, None where none
-    was sent."""
+    """Reason why the last item stopped, as logged. Empty if it was complete, None if none was sent.
+    """
     secret: str = ""
     port: int = 0
 
     def age(self) -> float:
-        """Return the seconds since the last one came through."""
+        """Return the seconds since the last complete item."""
         return time.monotonic() - self.since
 
     async def run(self) -> None:
-        """Send one each minute until cancelled."""
+        """Send one item each minute until cancelled."""
         listeners = open_listeners(0, ["127.0.0.1"])
         self.port = port_of(listeners)
         door = patient(router(self._routes()))
@@ -112,7 +112,9 @@ class SyntheticItems:
                 await waits.sleep(began + EVERY - trio.current_time())
 
     def opener(self, public: Opener) -> Opener:
-        """Return what connects to the receiver of these items here, and elsewhere as `public`."""
+        """Return a function that connects to the receiver here for synthetic items, and like
+        `public` otherwise.
+        """
 
         async def open_stream(host: str, port: int) -> trio.SocketStream:
             if host != HOST:
@@ -139,7 +141,7 @@ class SyntheticItems:
         return [Route("POST", "/api/package", api.push, judge=api.judge), received]
 
     async def _receive(self, request: Request) -> Response:
-        """Take a post, if our webhook has signed it."""
+        """Accept a post that the synthetic webhook has signed."""
         id_, moment, signed = (
             request.headers.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
         )
@@ -164,9 +166,9 @@ class SyntheticItems:
             await self._clear(journey)
 
     async def _go(self, journey: _Journey) -> None:
-        """Take an item the whole way. Raises NoFurther."""
+        """Send an item through the whole path. Raises NoFurther."""
         try:
-            # On a full disk so small an item may fit where larger ones do not.
+            # On a full disk, such a small item may fit although larger ones do not.
             await self.store.prove()
             journey.begun = await self.store.commit(
                 lambda db: synthetic_rows.begin(db, URL, self.clock())
@@ -198,7 +200,7 @@ class SyntheticItems:
             raise NoFurther("store", str(error)) from None
 
     async def _push(self, begun: Begun) -> str:
-        """Its requestId. Raises NoFurther."""
+        """Push the item, and return its requestId. Raises NoFurther."""
         own = begun.own
         body = {
             "sourceUserId": own.member,
@@ -224,9 +226,9 @@ class SyntheticItems:
         try:
             why = json.loads(reply.body)["detail"]
         except (ValueError, KeyError, TypeError):
-            # A proxy, whose 503 says nothing of the database.
+            # The answer is from a proxy, whose 503 does not mean the database.
             raise NoFurther("push", self._from_there(f"answered {reply.status}")) from None
-        # The intake answers these two where the database took nothing.
+        # The intake answers 503 and 507 if the database did not accept the item.
         stage = "store" if reply.status in (503, 507) else "push"
         why = f"{why}: {ANEW}" if reply.status in (401, 403) else why
         raise NoFurther(stage, self._from_there(why))
@@ -235,7 +237,7 @@ class SyntheticItems:
         return f"{self.address}: {why}" if self.address else why
 
     async def _why(self, journey: _Journey) -> str:
-        """Say why it came no further within OVERDUE seconds."""
+        """Return the reason why the item was not complete within OVERDUE seconds."""
         late = f"no further in {OVERDUE:g} s"
         begun, id_, standing = journey.begun, journey.request_id, None
         if journey.stage != "hook" or begun is None:

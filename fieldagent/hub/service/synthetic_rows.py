@@ -1,5 +1,5 @@
-"""What the hub's synthetic items are in the store: a workspace of their own with a user, a key, a
-token and a webhook, which hub processes of one database share. Nothing stays beside these.
+"""Rows of synthetic items in the store: a workspace of their own with a user, a key, a token and a
+webhook, shared by the hub processes of a database. The items themselves are deleted.
 
 Each function is one operation for `Store.commit` or `read`.
 """
@@ -19,44 +19,45 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.webhook.signature import PREFIX
 
 LEFT = 600.0
-"""Seconds after which an item is what a hub has left that was killed meanwhile."""
+"""Seconds after which an item counts as left over from a killed hub."""
 
 RATE = 600
-"""Pushes a minute: each hub process makes one."""
+"""Pushes per minute, one by each hub process."""
 
 
 class Own(NamedTuple):
-    """What the items of this database go through."""
+    """Rows that the items of this database use."""
 
     workspace: int
     member: int
     webhook: int
     secret: str
-    """By which its webhook signs."""
+    """Signing secret of its webhook."""
 
     @property
     def key(self) -> str:
-        """Return the API key of the hub's own user."""
+        """Return the API key of the synthetic user."""
         return self._proof("key")
 
     @property
     def token(self) -> str:
-        """Return the token of the hub's own user."""
+        """Return the token of the synthetic user."""
         return self._proof("token")
 
     def _proof(self, what: str) -> str:
-        # Each hub knows it without a file, and none makes a new one at each start.
+        # Derive it from the secret, so that each hub process knows it without a file and a restart
+        # creates no new one.
         return f"{what}_{hmac.digest(self.secret.encode(), what.encode(), hashlib.sha256).hex()}"
 
 
 class Begun(NamedTuple):
     own: Own
     line: int
-    """The last of the audit before it."""
+    """Id of the last audit line before it."""
 
 
 class PostState(NamedTuple):
-    """How an item stands with the webhook."""
+    """State of an item's delivery to the webhook."""
 
     state: str
     attempts: int
@@ -65,11 +66,11 @@ class PostState(NamedTuple):
 
 
 def begin(db: Db, url: str, now: float) -> Begun | None:
-    """Make what is not there yet; None where somebody has taken a part of it away."""
+    """Create missing rows and begin an item. None if a part of the rows was deleted."""
     own = _own(db) or _make(db, url, now) or _own(db)
     if own is None:
         return None
-    # A time in which nothing came back must not be the end of it.
+    # An outage must not disable this webhook permanently.
     db.execute(
         "UPDATE webhook SET disabled = NULL, failing_since = NULL, reason = '' WHERE id = ?"
         " AND disabled IS NOT NULL",
@@ -91,7 +92,7 @@ def _own(db: Db) -> Own | None:
 
 
 def _make(db: Db, url: str, now: float) -> Own | None:
-    """None where it is there, which another hub may have made at this moment."""
+    """Create the rows; None if another hub process has just created them."""
     made = db.execute(
         "INSERT INTO workspace (name, created) VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
         " RETURNING id",
@@ -118,7 +119,9 @@ def _make(db: Db, url: str, now: float) -> Own | None:
 
 
 def give_webhook(db: Db, own: Own, request_id: str, now: float) -> bool:
-    """Give the item to the webhook, as what kits send is; False where there is no such item."""
+    """Enter the item for the webhook, as items of kits are. Return False if there is no such
+    item.
+    """
     rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
         " SELECT ?, id, sender, 'waiting', ? FROM item WHERE request_id = ? AND workspace = ?"
@@ -130,7 +133,7 @@ def give_webhook(db: Db, own: Own, request_id: str, now: float) -> bool:
 
 
 def standing(db: Db, own: Own, request_id: str) -> PostState | None:
-    """Return how the item stands with the synthetic webhook; None where it was not given to it."""
+    """Return the state of the item at the synthetic webhook; None if it was not entered for it."""
     rows = db.execute(
         "SELECT state, attempts, claimed_until, reason FROM webhook_delivery WHERE webhook = ?"
         " AND item = (SELECT id FROM item WHERE request_id = ?)",
@@ -140,7 +143,7 @@ def standing(db: Db, own: Own, request_id: str) -> PostState | None:
 
 
 def clear(db: Db, begun: Begun, request_id: str, now: float) -> None:
-    """Take away the item, its line in the audit, and what a hub that was killed has left."""
+    """Delete the item, its audit line, and leftovers of killed hubs."""
     workspace = begun.own.workspace
     db.execute(
         "DELETE FROM item WHERE workspace = ? AND (request_id = ? OR accepted < ?)",

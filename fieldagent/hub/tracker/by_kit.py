@@ -1,7 +1,7 @@
-"""Where trackers were that a kit hears by a radio of its own, such as stations of APRS.
+"""Positions of trackers that a kit hears by a radio of its own, such as APRS stations.
 
-A kit says so by a waypoint whose author is `tracker:` and what the tracker calls itself. Nothing
-proves who sends under a call sign, so nothing that comes this way is an alarm.
+The kit sends a waypoint whose author is `tracker:` and the tracker's own id. A call sign is not
+authenticated, so these reports never raise an alarm.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from fieldagent.package.package import TRACKER, Waypoint, dated
 from fieldagent.wire.envelope import Entry
 
 WAY = "APRS"
-"""How a tracker was heard of."""
+"""Bearer shown for such a tracker."""
 
 
 def take_in(db: Db, workspace: int, entry: Entry, now: float) -> bool:
-    """Return whether it was the position of a tracker that somebody has added; what is not is a
-    waypoint like any other."""
+    """Store the position of a known tracker, and return True. Return False for everything else,
+    which is then an ordinary waypoint.
+    """
     point, author = entry.content, entry.author
     if not isinstance(point, Waypoint) or not isinstance(author, str) or entry.sos:
         return False

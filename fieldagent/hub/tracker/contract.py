@@ -1,7 +1,7 @@
-"""A tracker of somebody else's, as the hub sees it: what brings its reports, and what they say.
+"""Interface for third-party trackers: the kinds of trackers, and the content of their reports.
 
-A kind is one module with a `TrackerKind`, named in `known.KINDS`. It reads reports and decides
-nothing: `intake` does. Which there are, and what becomes of each report, is in docs/trackers.md.
+A kind is a module with a `TrackerKind`, named in `known.KINDS`. It only reads reports; `intake`
+acts on them. docs/trackers.md lists the kinds and the handling of each report.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _Part = TypeVar("_Part")
 KNOTS, KMH = 0.514444, 1 / 3.6
-"""Of a speed, in m/s."""
+"""Factors that convert a speed to m/s."""
 IDENT_MAX = 100
-"""Characters of the name that a tracker has for itself."""
+"""Characters of a tracker's own id."""
 
 
 class TrackerReport(NamedTuple):
-    """What a tracker said once."""
+    """One report of a tracker."""
 
     ident: str
-    """What it calls itself."""
+    """The tracker's own id."""
     at: datetime | None = None
-    """When it was there; None: now."""
+    """Time of the position; None for now."""
     place: Mapping[str, float] | None = None
-    """Members of a location (`package.reading`), in its units; None: it had no position."""
+    """Members of a location (`package.reading`), in its units; None without a position."""
     alarm: str = ""
-    """Such as `sos`, in the sender's own words; commas separate several (`alarm_of`)."""
+    """Alarms such as `sos`, as sent, separated by commas (`alarm_of`)."""
     accuracy: float = 0.0
-    """Metres by which the position may be wrong; 0: it does not say."""
+    """Metres by which the position may be wrong; 0 if unknown."""
     unread: str = ""
-    """Faults in the rest of an alarm, for people; empty if there are none."""
+    """Faults in the rest of an alarm, for people; empty without faults."""
 
 
 class TrackerKind(NamedTuple):
     name: str
-    """The last but one part of its address."""
+    """Name, and the last but one part of its address."""
     title: str
     methods: tuple[str, ...]
     read: Callable[[Request], TrackerReport | None]
-    """Returns what a request reports, None where that is nothing of a place or an alarm. Raises
-    Problem 400 with what is wrong and how it should be."""
+    """Returns the report of a request; None if it contains neither a position nor an alarm. Raises
+    Problem 400 with the fault and the expected form."""
     answer: bytes = b""
-    """What it takes for an answer: JSON, or nothing."""
+    """Body of the answer that it expects: JSON, or empty."""
 
 
 def document_of(body: bytes) -> Any:
-    """Return what a body holds as JSON. Raises Problem 400."""
+    """Return the JSON of a body. Raises Problem 400."""
     try:
         return load_document(body)
     except NotJson as error:
@@ -63,8 +63,8 @@ def document_of(body: bytes) -> Any:
 
 
 def number_of(value: Any, name: str) -> float | None:
-    """Return a number, written as one or as text, also with a decimal comma; None where there is
-    none.
+    """Return a number, written as a JSON number or as text, also with a decimal comma; None if it
+    is missing.
 
     Raises Problem 400.
     """
@@ -80,7 +80,7 @@ def number_of(value: Any, name: str) -> float | None:
 
 
 def measure_of(value: Any) -> float | None:
-    """Return a number that a report can do without; None also for what is no number."""
+    """Return an optional number of a report; None if it is missing or invalid."""
     try:
         return number_of(value, "")
     except Problem:
@@ -88,8 +88,9 @@ def measure_of(value: Any) -> float | None:
 
 
 def alarm_of(*values: Any) -> str:
-    """Return all alarms of a report, with commas between them. Each value is a text, a list or
-    another JSON value."""
+    """Return all alarms of a report, separated by commas. Each value is a text, a list or another
+    JSON value.
+    """
     words: list[str] = []
     for value in values:
         each = value if isinstance(value, list) else [value]
@@ -106,8 +107,8 @@ def report_of(
 ) -> TrackerReport:
     """Return a report. `at` and `place` read its time and position, and raise Problem 400.
 
-    Such a fault refuses a report without an alarm. An alarm goes on without that part, and its
-    `unread` names the fault.
+    Such a fault rejects a report without an alarm. A report with an alarm is accepted without that
+    part, and its `unread` contains the fault.
     """
     faults: list[str] = []
 
@@ -124,7 +125,7 @@ def report_of(
 
 
 def ident_of(value: Any, name: str) -> str:
-    """Return what a tracker calls itself. Raises Problem 400."""
+    """Return a tracker's own id. Raises Problem 400."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value.strip() or len(value) > IDENT_MAX:
@@ -133,12 +134,14 @@ def ident_of(value: Any, name: str) -> str:
 
 
 _MILLISECONDS = 1e11
-"""Numbers beyond it are no Unix seconds: they would be of the year 5138."""
+"""Limit for Unix seconds: higher numbers are milliseconds, because as seconds they would be after
+the year 5138."""
 
 
 def time_of(value: Any, name: str) -> datetime | None:
-    """Return a time: Unix seconds or milliseconds, or ISO 8601; None where there is none, or one
-    that no clock should show. Raises Problem 400."""
+    """Return the time in Unix seconds or milliseconds, or in ISO 8601. None if it is missing or
+    outside the years 2000 to 2100. Raises Problem 400.
+    """
     if value is None or value == "":
         return None
     try:
@@ -159,11 +162,11 @@ _NEEDED = ("latitude", "longitude")
 
 
 def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
-    """Return the members of a location that are there; None where it has no latitude and longitude,
-    or both are 0, as of a receiver that has found nothing yet. Of the others, what is out of bounds
-    is left out: a receiver's nonsense about its height must not cost its position.
+    """Return the members of a location. None if latitude or longitude is missing, or if both are 0,
+    as from a receiver without a fix.
 
-    Raises Problem 400 for a latitude or longitude out of bounds.
+    Other members that are out of range are left out, because a receiver's wrong altitude must not
+    cost its position. Raises Problem 400 if latitude or longitude is out of range.
     """
     at = [values.get(name) for name in _NEEDED]
     latitude, longitude = at
@@ -182,10 +185,10 @@ def place_of(values: Mapping[str, float | None]) -> dict[str, float] | None:
 
 
 def accuracy_of(value: Any) -> float:
-    """Return metres, 0 where they are not told or make no sense."""
+    """Return the accuracy in metres; 0 if it is missing or invalid."""
     return max(0.0, measure_of(value) or 0.0)
 
 
 def faster(value: float | None, unit: float) -> float | None:
-    """Return a speed in m/s; None where there is none."""
+    """Return a speed in m/s; None if it is missing."""
     return None if value is None else value * unit

@@ -1,13 +1,13 @@
-"""What becomes of a tracker's report.
+"""Handling of a tracker's report.
 
-1. A tracker that nobody has added is not taken in: it is counted, and the log names it once.
-2. A position is on the map at once. People, their kits and webhooks are told of one in `every`
-   seconds: kits by their links alone, as nothing that a tracker says is worth a credit.
-3. An alarm in ALARMS raises an SOS, once until a person has closed it: what the tracker says
-   meanwhile joins it. Another alarm is a message, once until there is another or none. A report
-   may hold several: each counts by itself.
+1. A report of an unknown tracker is ignored, counted, and logged once.
+2. A position is on the map at once. People, kits and webhooks get one position per `every`
+   seconds. Kits get it only over their links, because a tracker's report is not worth a credit.
+3. An alarm in ALARMS raises one SOS until a person has closed it; later reports of the tracker
+   join it. Any other alarm is sent as a message, once until it changes or ends. A report can
+   contain several alarms, and each counts separately.
 
-No word reaches a tracker, and nothing is delivered to one: its SOS says so.
+The hub cannot send anything to a tracker; the text of its SOS explains that.
 """
 
 from __future__ import annotations
@@ -34,23 +34,26 @@ from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import clock_time
 
 ALARMS = frozenset({"sos", "falldown", "accident"})
-"""Traccar's words (its `Position`) for a person who needs help, as `_distress_in` folds them."""
+"""Traccar's alarm words (its `Position`) for a person who needs help, folded as by `_distress_in`.
+"""
 WAY = "tracker"
-"""How a device was heard of."""
+"""Bearer shown for a tracker."""
 PRIORITY = 10
 FREE = "waits for a link: a tracker said it"
 STALE, OVER = 3_600.0, 86_400.0
-"""Seconds after which a kit gets a position, or words, no more."""
+"""Seconds after which a position, or a message, is not sent to kits any more."""
 ALARM_MAX, UNREAD_MAX = 40, 160
 """Characters."""
 AHEAD = 300.0
-"""Seconds by which a tracker's clock may be ahead: beyond it, a position is of now."""
+"""Seconds by which a tracker's clock may be ahead. A position further ahead counts as of now."""
 _MEMBERS = {name: field.attribute for name, field in ITEMS["location"].members.items()}
 
 
 def take_in(db: Db, workspace: int, report: TrackerReport, now: float, *, way: str = WAY) -> Became:
-    """Take in one report; nothing of it is lost on return. `way` is how it came."""
-    # PostgreSQL takes no NUL: a stranger's words are looked at before it has them.
+    """Process one report. When the call returns, the report is safe to acknowledge. `way` names its
+    bearer.
+    """
+    # PostgreSQL does not accept NUL: check the anonymous text before the database gets it.
     tracker = records.find(db, workspace, report.ident) if report.ident.isprintable() else None
     if tracker is None:
         return Became.REFUSED
@@ -110,7 +113,9 @@ def _distress_words(
 
 
 def _raise(db: Db, tracker: Tracker, words: str, at: float, now: float) -> int:
-    """Raise an SOS: at the desk, at contacts and webhooks as any other, and at kits with a link."""
+    """Raise an SOS, shown at the desk and sent to contacts and webhooks like any other, and to kits
+    with a link.
+    """
     posting = Posting(
         tracker.workspace, tracker.member, Message(words), int(at), SOS_PRIORITY, sos=True
     )
@@ -125,7 +130,7 @@ def _tell(
     incident: int | None,
     now: float,
 ) -> None:
-    """Enter a position, of which a kit without a link gets the newest alone, or words."""
+    """Enter a position or a message. A kit without a link gets only the newest position."""
     is_place = isinstance(item, Location)
     posting = Posting(
         tracker.workspace,
@@ -142,8 +147,9 @@ def _tell(
 
 
 def _alarms_in(text: str) -> list[str]:
-    """Return the alarms of a report, each once. ALARM_MAX bounds them. Distress comes first, so
-    that no other alarm crowds it out."""
+    """Return the alarms of a report without duplicates, limited to ALARM_MAX characters. Distress
+    alarms come first, so that others cannot displace them.
+    """
     words = [_readable(each.strip(" "), ALARM_MAX) for each in text.split(",")]
     by_distress = sorted(
         filter(None, dict.fromkeys(words)), key=lambda each: not _distress_in(each)
@@ -156,13 +162,14 @@ def _alarms_in(text: str) -> list[str]:
 
 
 def _distress_in(alarm: str) -> set[str]:
-    """Return the words of ALARMS that an alarm means: `SOS`, `fall_down` and `SOS button` are such.
-    Letters of another width or case are the same."""
+    """Return the words of ALARMS that an alarm means, as in `SOS`, `fall_down` or `SOS button`.
+    Case and width of letters are ignored.
+    """
     folded = normalize("NFKC", alarm).casefold()
     letters = "".join(each for each in folded if each.isalpha())
     return {*ALARMS} & {letters, *re.findall(r"[^\W\d_]+", folded)}
 
 
 def _readable(text: str, most: int) -> str:
-    """Return a stranger's words for a line of text."""
+    """Return an anonymous text made printable, for one line."""
     return "".join(each if each.isprintable() else "?" for each in text)[:most]

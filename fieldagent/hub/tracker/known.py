@@ -1,4 +1,4 @@
-"""Which kinds of trackers there are. A new one is a module beside this one, and a line here."""
+"""The available kinds of trackers. A new kind is a module beside this one, and an entry here."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ KINDS = {name: f"fieldagent.hub.tracker.{name}:KIND" for name in ("osmand", "tra
 
 @cache
 def tracker_kinds() -> Mapping[str, TrackerKind]:
-    """Return all there are, by name."""
+    """Return all kinds of trackers by name."""
     return {name: named_object(place, TrackerKind) for name, place in KINDS.items()}

@@ -1,6 +1,7 @@
-"""OsmAnd's live tracking, which Traccar Client and many trackers speak too: one position each, by a
-query or a form (Traccar's documentation, "OsmAnd protocol"), or by JSON, as Traccar Client sends it
-since version 9."""
+"""OsmAnd's live tracking, also used by Traccar Client and many trackers. Each request contains one
+position, as a query or a form (Traccar's documentation, "OsmAnd protocol"), or as JSON, which
+Traccar Client sends since version 9.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ def _from_pairs(pairs: Mapping[str, str], alarm: str) -> TrackerReport:
 
 
 def _from_json(document: Any) -> TrackerReport:
-    """Read the report of a receiver's library: what it does not know is null, or less than 0."""
+    """Return the report in the JSON of a location library, in which unknown values are null or
+    negative.
+    """
     location = _object(document, "location")
     coordinates = _object(location, "coords")
     alarm = alarm_of(
@@ -90,13 +93,15 @@ def _from_json(document: Any) -> TrackerReport:
 
 
 def _known(value: Any) -> float | None:
-    """Return a speed or course; None for one below 0, which the library uses for unknown."""
+    """Return a speed or course; None for a negative value, with which the library marks unknown
+    ones.
+    """
     number = measure_of(value)
     return None if number is None or number < 0 else number
 
 
 def _object(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return that member; empty where it is none, or no object."""
+    """Return that member; empty if it is missing or not an object."""
     value = document.get(name)
     return value if isinstance(value, dict) else {}
 

@@ -1,4 +1,4 @@
-"""OwnTracks in its HTTP mode: positions by JSON (its booklet, "JSON" and "HTTP")."""
+"""OwnTracks in its HTTP mode: positions as JSON (its booklet, "JSON" and "HTTP")."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from fieldagent.hub.tracker.contract import (
 
 
 def read(request: Request) -> TrackerReport | None:
-    """Return the report of a position; none of what else the app sends. It is `USER/DEVICE`, as its
-    settings have them. Raises Problem 400."""
+    """Return the report of a position; None for other messages of the app. The tracker's id is
+    `USER/DEVICE` from the app's settings. Raises Problem 400.
+    """
     document = document_of(required_body(request))
     if not isinstance(document, dict):
         raise Problem(400, "the body must be a JSON object, as OwnTracks sends it")

@@ -1,6 +1,6 @@
-"""Trackers as rows: which there are, and how each stands.
+"""Trackers in the database, and their state.
 
-Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused in words.
+Each function is one operation for `Store.commit`, `read` or `once`. Raises Refused with the reason.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
 
 EVERY = 60
-"""Seconds between two positions of one that people are told of, where nobody says otherwise."""
+"""Default seconds between two positions of a tracker that are sent to people."""
 CALLS = Rate(per_minute=600, burst=600)
-"""Reports by one address: a hundred trackers that tell theirs each ten seconds."""
+"""Rate of reports per address, enough for a hundred trackers that report every ten seconds."""
 
 
 class ReportAddress(NamedTuple):
@@ -37,7 +37,7 @@ class Tracker(NamedTuple):
 
 
 def source_of(db: Db, presented: str) -> ReportAddress | None:
-    """Return the address that has this secret, if it is in force."""
+    """Return the valid address with this secret, or None."""
     rows = db.execute(
         "SELECT id, workspace FROM credential WHERE kind = 'source' AND lookup = ?"
         " AND revoked IS NULL",
@@ -47,7 +47,7 @@ def source_of(db: Db, presented: str) -> ReportAddress | None:
 
 
 def charge_call(db: Db, source: ReportAddress, now: float) -> float:
-    """Count a call; return 0, or the seconds until there may be one."""
+    """Count a call. Return 0, or the seconds until the next call is allowed."""
     sql = f"SELECT tat FROM credential WHERE id = ?{db.for_update()}"
     ((tat,),) = db.execute(sql, source.id)
     tat, wait = CALLS.admit(tat, now)
@@ -66,7 +66,7 @@ def add(
     every: int = EVERY,
     now: float,
 ) -> int:
-    """Add a tracker as a device of a member that nothing can be sent to; return its number."""
+    """Add a tracker as a device of a member that cannot get messages, and return its id."""
     known = db.execute(
         "SELECT device.name FROM tracker JOIN device ON device.id = device"
         " WHERE tracker.workspace = ? AND ident = ?",
@@ -83,7 +83,7 @@ def add(
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
-    """Return all of a workspace; times in Unix seconds, None where there was nothing yet."""
+    """Return all trackers of a workspace. Times are Unix seconds, or None without a position."""
     return named_rows(
         db,
         "SELECT device, device.name, member.name, ident, every, alarm, CASE WHEN at > 0 THEN at END"
@@ -95,7 +95,7 @@ def listing(db: Db, workspace: int) -> list[Row]:
 
 
 def find(db: Db, workspace: int, ident: str) -> Tracker | None:
-    """Return the tracker that calls itself so, locked; None where nobody has added it."""
+    """Return the tracker with this id of its own, and lock it; None if it is unknown."""
     rows = db.execute(
         "SELECT device, tracker.workspace, member, name, every, alarm, at, told FROM tracker"
         " JOIN device ON device.id = device WHERE tracker.workspace = ? AND ident = ?"
@@ -107,7 +107,7 @@ def find(db: Db, workspace: int, ident: str) -> Tracker | None:
 
 
 def note(db: Db, tracker: Tracker, *, alarm: str, at: float, told_at: float) -> None:
-    """Write down how it stands after a report."""
+    """Store the state of a tracker after a report."""
     db.execute(
         "UPDATE tracker SET alarm = ?, at = ?, told = ? WHERE device = ?",
         *(alarm, at, told_at, tracker.device),
@@ -115,7 +115,7 @@ def note(db: Db, tracker: Tracker, *, alarm: str, at: float, told_at: float) -> 
 
 
 def open_incident(db: Db, device: int) -> int | None:
-    """Return the SOS of that device that nobody has closed."""
+    """Return the id of the device's SOS that is not closed, or None."""
     rows = db.execute(
         "SELECT id FROM sos WHERE device = ? AND kind = ? AND state <> ? ORDER BY id DESC LIMIT 1",
         *(device, "sos", SosState.CLOSED),

@@ -1,4 +1,6 @@
-"""Where trackers report: `/source/KIND/SECRET`, an address for each workspace that wants one."""
+"""Route to which trackers report: `/source/KIND/SECRET`, one address per workspace that wants
+one.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,16 @@ log = logging.getLogger(__name__)
 
 PATH = "/source/"
 BODY = 65_536
-"""Bytes of a report at most."""
+"""Largest number of bytes of a report."""
 TOLD_MAX = 1_000
-"""Trackers that nobody has added, and kinds of refused reports, that the log has named once."""
+"""Largest number of warnings, which are logged once each: unknown trackers and kinds of rejected
+reports."""
 
 
 class TrackerDoor:
-    """Takes reports. `clock` is Unix time; `wrong` counts a wrong address against its caller, and
-    says what they are told."""
+    """Receiver of reports. `clock` returns Unix time. `wrong` counts a wrong address for its
+    caller, and returns the refusal.
+    """
 
     def __init__(
         self,
@@ -45,8 +49,9 @@ class TrackerDoor:
         self._told: set[tuple[int, str, str]] = set()
 
     def routes(self) -> list[Route]:
-        """Return a route for each kind of tracker and method; the secret in the path is what lets a
-        call in."""
+        """Return a route for each kind of tracker and method. The secret in the path authenticates
+        a call.
+        """
         return [
             Route(
                 method,
@@ -60,8 +65,9 @@ class TrackerDoor:
         ]
 
     async def take(self, kind: TrackerKind, request: Request, secret: str) -> Response:
-        """Answer 200 once what it says is stored; 404 for a wrong address and for a tracker that
-        nobody has added, 400 for what cannot be read, 429 with Retry-After."""
+        """Store a report and answer 200. Raises Problem 404 for a wrong address or an unknown
+        tracker, 400 for an unreadable report, 429 with Retry-After.
+        """
         source = await self._store.read(lambda db: records.source_of(db, secret))
         if source is None:
             raise await self._wrong(request)
@@ -77,7 +83,7 @@ class TrackerDoor:
         return Response(200, kind.answer)
 
     async def _take(self, kind: TrackerKind, source: ReportAddress, report: TrackerReport) -> None:
-        """Store what it says. Raises Problem 404, 429."""
+        """Store a report. Raises Problem 404, 429."""
 
         def carry_out(db: Db) -> Became | float:
             now = self._clock()

@@ -1,5 +1,6 @@
 """Traccar's forwarding of positions (`forward.url`, `forward.type=json`) and of events
-(`event.forward.url`): one server brings some two hundred kinds of trackers."""
+(`event.forward.url`). One Traccar server supports some two hundred kinds of trackers.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +27,9 @@ from fieldagent.hub.tracker.contract import (
 
 
 def read(request: Request) -> TrackerReport | None:
-    """Return the report of a position or an alarm; none of another event without an alarm, whose
-    position comes by itself. Raises Problem 400."""
+    """Return the report of a position or an alarm; None for an event without an alarm, because its
+    position is forwarded separately. Raises Problem 400.
+    """
     document = document_of(required_body(request))
     device, position, event = (_object(document, name) for name in ("device", "position", "event"))
     if not device:
@@ -57,7 +59,7 @@ def _place(position: dict[str, Any]) -> dict[str, float] | None:
 
 
 def _object(document: Any, name: str) -> dict[str, Any]:
-    """Return that member; empty where it is none, or no object."""
+    """Return that member; empty if it is missing or not an object."""
     value = document.get(name) if isinstance(document, dict) else None
     return value if isinstance(value, dict) else {}
 
