@@ -1,4 +1,6 @@
-"""The hub's settings file, `hub.properties`: Java properties, read once at the start."""
+"""The hub's settings file, `hub.properties`, in the format of Java properties. It is read once at
+the start.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,9 @@ _TILES = re.compile(r"https?://[\w.:\[\]-]+/[!-~]*", re.ASCII)
 
 
 def tile_address(value: str) -> str:
-    """Read the URL of a map's tiles, with {z}, {x} and {y} once each in its path. Raises
-    WrongProperty."""
+    """Check the URL of a map's tiles, which must contain {z}, {x} and {y} once each in its path.
+    Raises WrongProperty.
+    """
     bare = value
     for place in ("{z}", "{x}", "{y}"):
         bare = bare.replace(place, "", 1) if place in value else ""
@@ -62,7 +65,9 @@ def tile_address(value: str) -> str:
 
 
 def tls_address(value: str) -> str:
-    """Read an address with TLS and a name: browsers have passkeys for nothing else."""
+    """Check an https address with a name, because browsers support passkeys only there. Raises
+    WrongProperty.
+    """
     parts = urlsplit(value)
     try:
         ipaddress.ip_address(parts.hostname or "")
@@ -77,7 +82,7 @@ def tls_address(value: str) -> str:
 
 
 def way_of_items(value: str) -> str:
-    """Return off, on, or the address that the hub's own items are pushed to."""
+    """Return off, on, or the address to which synthetic items are pushed. Raises WrongProperty."""
     if value in ("off", "on"):
         return value
     try:
@@ -108,24 +113,24 @@ class HubSettings:
     satellite_grace: int
     satellite_credit_price: Price | None
     operator_prices: Mapping[str, Price]
-    """What a credit costs with an operator that has a price of its own."""
+    """Price per credit for each operator with a price of its own."""
     item_time_to_live: int
     keep_days: int
     keep_audit_days: int
     drain_seconds: int
     synthetic_item: str
     operators: tuple[str, ...]
-    """Operators of one's own."""
+    """Third-party operators."""
     operator_own: Mapping[str, Any]
-    """Settings that the operators bring, by their names."""
+    """Settings of the operators, by name."""
     webhook_allow: tuple[Network, ...]
     contacts: tuple[str, ...]
-    """Kinds of contact of one's own."""
+    """Third-party kinds of contact."""
     kit_sms_per_day: int
     contact_own: Mapping[str, Any]
-    """Settings that the kinds of contact bring, by their names."""
+    """Settings of the kinds of contact, by name."""
     bridge_own: Mapping[str, Any]
-    """Settings that the bridges bring, by their names."""
+    """Settings of the bridges, by name."""
 
 
 def _addresses(value: str) -> tuple[str, ...]:
@@ -334,25 +339,27 @@ EXAMPLES = {
     **{name: text for kind in contact_kinds().values() for name, text in kind.examples.items()},
     **{name: text for kind in bridges().values() for name, text in kind.examples.items()},
 }
-"""Of keys without a default, for the first settings file. None of a secret: some would keep it."""
+"""Examples for the first settings file, for keys without a default. Secrets have none, because some
+users would keep them."""
 
 _TOGETHER = (("tls-certificate", "tls-key"),)
 
 
 def is_behind_tls(settings: HubSettings) -> bool:
-    """Return whether browsers reach it by TLS: its own, or a proxy's."""
+    """Return True if browsers reach the hub by TLS, its own or a proxy's."""
     own = settings.tls_certificate is not None
     return own or bool(settings.trusted_proxies) or settings.socket_listen is not None
 
 
 def price_of(settings: HubSettings, operator: str | None) -> Price | None:
-    """Return what a credit costs with an operator; None where nobody has said so."""
+    """Return the price per credit of an operator; None if no price is configured."""
     return settings.operator_prices.get(operator or "", settings.satellite_credit_price)
 
 
 def database_options(settings: HubSettings, *, upgrade: bool = False) -> DatabaseOptions:
-    """Return how the settings want the database opened; with `upgrade` older tables are brought to
-    this version."""
+    """Return the options for opening the database. With `upgrade`, older tables are upgraded to
+    this version.
+    """
     return DatabaseOptions(
         upgrade=upgrade,
         password_file=settings.database_password_file,
@@ -369,8 +376,8 @@ def default_path(environ: Mapping[str, str] = os.environ) -> Path:
 def load(
     path: Path | None, database: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> HubSettings:
-    """Read the file at `path`; None is the default one, which may be missing. `database` goes
-    before what the file says.
+    """Read the file at `path`. None is the default file, which may be missing. `database` overrides
+    the file.
 
     Raises InvalidSettings with every fault, or OSError.
     """
@@ -384,8 +391,9 @@ def parse(
     database: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> HubSettings:
-    """Return the settings of a file's text; `path` is named in what is wrong, `database` goes
-    before what the text says. Raises InvalidSettings with every fault."""
+    """Return the settings in a file's text. `path` is named in faults, `database` overrides the
+    text. Raises InvalidSettings with every fault.
+    """
     satellite = _kinds(content, "operators", operators)
     people = _kinds(content, "contacts", contact_kinds)
     owners: dict[str, Sequence[OperatorKind | ContactKind | BridgeKind]] = {
@@ -417,7 +425,7 @@ def parse(
 
 
 def _apart(together: Iterable[tuple[str, str]], pairs: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with those of which one is set without the other."""
+    """Return the faults of pairs in which one key is set without the other."""
     return [
         f"{name} needs {missing}: set that too, or remove {name}"
         for one, other in together
@@ -427,7 +435,9 @@ def _apart(together: Iterable[tuple[str, str]], pairs: Mapping[str, Any]) -> lis
 
 
 def _contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) -> list[str]:
-    """Return what cannot be meant, as each of it would leave somebody without TLS or a map."""
+    """Return the contradictions between settings, each of which would leave users without TLS or a
+    map.
+    """
     faults = []
     tls, proxies = values["tls_certificate"], values["trusted_proxies"]
     beyond = [a for a in values["listen"] if not ipaddress.ip_address(a).is_loopback]
@@ -438,7 +448,8 @@ def _contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) -> list
         )
     if "proxy-listen" in pairs and not proxies:
         faults.append("proxy-listen needs trusted-proxies: set that too, or remove proxy-listen")
-    # A proxy that does TLS is known by trusted-proxies, or by the socket that it calls.
+    # A proxy that provides TLS is configured by trusted-proxies, or by the Unix socket that it
+    # uses.
     if values["console_address"] and not (tls or proxies or values["socket_listen"]):
         faults.append(
             "console-address needs tls-certificate: set that too, or remove console-address"
@@ -451,8 +462,9 @@ def _contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) -> list
 def _kinds(
     content: str, setting: str, known: Callable[[tuple[str, ...]], Mapping[str, T]]
 ) -> Sequence[T]:
-    """Return what the file may set up, of operators or of contacts; those of its own that cannot be
-    loaded are told by their key."""
+    """Return the operators or the contacts that the file may configure. Third-party kinds that
+    cannot be loaded are reported with their key.
+    """
     try:
         return [*known(tuple(dict(pairs_in(content)).get(setting, "").split())).values()]
     except (NoProperties, WrongProperty):

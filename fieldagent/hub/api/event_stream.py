@@ -1,8 +1,8 @@
-"""Tells everyone who listens what comes: items, and what happens to an SOS.
+"""Stream of items and SOS events to listeners.
 
-Server-sent events (the HTML standard, section 9.2) for `GET /api/events`, each with an id by which
-a listener goes on where they were (`Last-Event-ID`), at any hub of those that share a database.
-What is told is read from the tables; nobody who listens has a queue.
+It uses server-sent events (the HTML standard, section 9.2) for `GET /api/events`. Each event has an
+id from which a listener can continue (`Last-Event-ID`), at any hub process of a database. Events
+are read from the tables, so no listener needs a queue.
 """
 
 from __future__ import annotations
@@ -37,29 +37,30 @@ V = TypeVar("V")
 
 TOPICS = ("item", "sos")
 REST = 1.0
-"""Seconds between two looks: many who listen to a busy hub must not slow it down."""
+"""Seconds between two reads, so that many listeners do not slow down a busy hub."""
 LASTS = 900.0
-"""Seconds after which a stream ends; who comes back proves anew who they are."""
+"""Seconds after which a stream ends, so that a returning listener authenticates again."""
 UNSETTLED = 30.0
-"""Seconds for which a lower number may still come, where several hubs write."""
+"""Seconds for which a lower id may still appear, if several hub processes write."""
 AT_ONCE = 50
-"""Rows told in one look."""
+"""Rows per read."""
 HELD = 5
-"""Rows whose texts a stream holds while it waits for a listener who does not read."""
+"""Rows whose texts a stream keeps while it waits for a slow listener."""
 
 
 @dataclass(slots=True)
 class Follower:
-    """The rows of one table behind a place, each told once, though they come out of order."""
+    """Rows of a table after a place, each returned once, although they appear out of order."""
 
     place: int
-    """All up to here have been told: a listener may come back to it."""
+    """All rows up to here have been returned, so a listener may continue from here."""
     unsettled: float
     _told: set[int] = field(default_factory=set)
 
     def fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
-        """Return, of the next rows behind the place, with their dates, those to be told now; each
-        with the place to which a listener may come back who has had it and those before it."""
+        """Return the new rows among the next ones (ids with times), each mapped to a place. A
+        listener that has received a row and those before it may continue from that place.
+        """
         places: dict[int, int] = {}
         settled = True
         for number, at in rows:
@@ -76,12 +77,12 @@ class Follower:
 
     @property
     def capacity(self) -> int:
-        """Return how many rows to look at."""
+        """Return the number of rows to read."""
         return AT_ONCE + len(self._told)
 
 
 class EventStreams:
-    """`leases` are told which consoles are open; `clock` is Unix time."""
+    """Event streams. `leases` records the open consoles; `clock` returns Unix time."""
 
     def __init__(
         self,
@@ -101,14 +102,15 @@ class EventStreams:
         return Route("GET", "/api/events", self.listen, judge=self._judge)
 
     async def listen(self, request: Request, caller: Caller) -> Response:
-        """Answer with the stream of events (text/event-stream)."""
+        """Return the stream of events (text/event-stream)."""
         refuse_others(request, server_sent.QUERY)
         asked = server_sent.asked(request, TOPICS)
         return server_sent.answer(partial(self.stream, caller, asked))
 
     async def stream(self, caller: Caller, asked: StreamAsked) -> AsyncIterator[bytes]:
-        """Stream the events to a caller. It ends where the database is away: who comes back misses
-        nothing."""
+        """Stream the events to a caller. It ends if the database is unavailable. A listener that
+        comes back misses nothing.
+        """
         rings = caller.rings and "sos" in asked.topics
         console = self._leases.console(caller.workspace, caller.member) if rings else nullcontext()
         try:
@@ -168,8 +170,9 @@ class EventStreams:
     async def _fresh(
         self, behind: _Behind, texts: _Texts, look: _Look, follower: Follower
     ) -> AsyncGenerator[list[tuple[str, int]], None]:
-        """A few at a time: what is to be told, and to which place a listener may come back who has
-        had it. Those who look for the same at one moment, as many consoles do, share it."""
+        """Yield the texts of new rows in small batches, each with the place from which a listener
+        may continue. Simultaneous reads of the same rows, as by many consoles, are shared.
+        """
         rows = await self._store.read_together(behind, look)
         fresh = follower.fresh(rows, self._clock())
         numbers = tuple(fresh)
@@ -183,11 +186,11 @@ class EventStreams:
 class _Listener(NamedTuple):
     key: int
     token: int
-    """0 where they have proved it otherwise."""
+    """Id of their token; 0 if they authenticated otherwise."""
     member: int
     workspace: int
     role: str
-    """By which it was decided what they see."""
+    """Role that decides which items they see."""
 
 
 def _listener(caller: Caller) -> _Listener:
@@ -195,8 +198,9 @@ def _listener(caller: Caller) -> _Listener:
 
 
 def _may_listen(db: Db, those: Sequence[_Listener]) -> list[bool]:
-    """Return of each whether they are still what they were as they came: who is disabled, or whose
-    key or token is revoked, hears no more."""
+    """Return for each listener True if their rights are unchanged. A disabled member, or one with a
+    revoked key or token, gets no more events.
+    """
     table, values = few_rows(db, "asked", _Listener._fields, sorted({*those}))
     rows = db.execute(
         f"{table} SELECT {', '.join(f'asked.{name}' for name in _Listener._fields)} FROM asked"
@@ -215,16 +219,16 @@ def _may_listen(db: Db, those: Sequence[_Listener]) -> list[bool]:
 class _Look(NamedTuple):
     workspace: int
     viewer: int | None
-    """Who sees but what is theirs; None sees all."""
+    """Member who sees only their own items; None for all items."""
     place: int
     capacity: int
 
 
 _Rows = list[tuple[int, float]]
 _Behind = Callable[[Db, Sequence[_Look]], list[_Rows]]
-"""Numbers and dates of the next rows, for each look."""
+"""Returns the ids and times of the next rows, for each look."""
 _Texts = Callable[[Db, Sequence[tuple[int, ...]]], list[dict[int, str]]]
-"""Of some rows by their numbers what is told of them, as JSON."""
+"""Returns the JSON texts of some rows, by their ids."""
 
 
 def _items_behind(db: Db, looks: Sequence[_Look]) -> list[_Rows]:
@@ -264,7 +268,7 @@ def _once_each(asked: Sequence[K], answer: Callable[[K], V]) -> list[V]:
 
 
 def _newest(db: Db, workspace: int) -> tuple[int, int]:
-    """The last item, and the last that happened to an SOS."""
+    """Return the ids of the last item and of the last SOS event."""
     item = "SELECT coalesce(max(id), 0) FROM item WHERE workspace = ?"
     ((last,),) = db.execute(item, workspace)
     ((event,),) = db.execute("SELECT coalesce(max(id), 0) FROM sos_event")
@@ -275,7 +279,9 @@ _ID = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})", re.ASCII)
 
 
 def _places(last: str, newest: tuple[int, int]) -> tuple[int, int] | None:
-    """None where nothing like that was told, or by a database of before it was put back."""
+    """Return the places in an event id; None if it is malformed, or newer than a restored
+    database.
+    """
     read = _ID.fullmatch(last)
     if read is None:
         return None

@@ -1,5 +1,6 @@
-"""Fences on the map, and routes with a time: whoever may read sees them, dispatchers and
-administrators change them."""
+"""API for fences and for routes with a time. Readers see them; dispatchers and administrators
+change them.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def _document(value: Any) -> dict[str, Any]:
 
 
 def _polygon(document: dict[str, Any]) -> Polygon:
-    """Raises Problem 409."""
+    """Return the polygon. Raises Problem 409."""
     try:
         return shape.polygon(document)
     except WrongShape as error:
@@ -99,11 +100,11 @@ ENDING = {"why": Field(line(500), "why", required=True)}
 
 
 _load_drawing = partial(load_document, members_max=shape.POINTS_MAX + 1, parts_max=4_000)
-"""The body of a fence, which may have many points."""
+"""JSON reader for the body of a fence, which can contain many points."""
 
 
 class PlacesApi:
-    """`clock` is Unix time."""
+    """Routes for places. `clock` returns Unix time."""
 
     def __init__(
         self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
@@ -113,8 +114,9 @@ class PlacesApi:
         self._judge = authentication.judge
 
     def routes(self) -> list[Route]:
-        """Return the routes of fences and of kits' routes: to see them by READ, to change them by
-        ACKNOWLEDGE."""
+        """Return the routes for fences and kits' routes: READ to see them, ACKNOWLEDGE to change
+        them.
+        """
         may_read, may_change = self._judge(Purpose.READ), self._judge(Purpose.ACKNOWLEDGE)
         return [
             Route("GET", "/api/fences", self.fences, judge=may_read),
@@ -126,14 +128,15 @@ class PlacesApi:
         ]
 
     async def fences(self, request: Request, caller: Caller) -> Response:
-        """Answer with all fences: a workspace has few."""
+        """Return all fences, because a workspace has few."""
         refuse_others(request, ())
         rows = await self._store.read(lambda db: fences.listing(db, caller.workspace))
         return json_response({"fences": rows})
 
     async def add_fence(self, request: Request, caller: Caller) -> Response:
-        """Add a fence from a circle or a polygon, and answer it with 201. Raises Problem 422 for
-        both or none."""
+        """Add a fence from a circle or a polygon, and return it with 201. Raises Problem 422 for
+        both or neither.
+        """
         refuse_others(request, ())
         body = read_body(request, NEW_FENCE, _load_drawing)
         if ("circle" in body) == ("polygon" in body):
@@ -166,15 +169,15 @@ class PlacesApi:
         return Response(204)
 
     async def routes_listed(self, request: Request, caller: Caller) -> Response:
-        """Answer with the workspace's routes, those that people walk."""
+        """Return the workspace's routes for kits."""
         refuse_others(request, ())
         rows = await self._store.read(lambda db: routes.listing(db, caller.workspace))
         return json_response({"routes": rows})
 
     async def add_route(self, request: Request, caller: Caller) -> Response:
-        """Add where a kit is to be by when, and answer it with 201, once under one Idempotency-Key;
-        without a name it is called by its place. Raises Problem 409 for a device of another
-        workspace."""
+        """Add a route for a kit, and return it with 201, once per Idempotency-Key. The default name
+        is its coordinates. Raises Problem 409 for a device of another workspace.
+        """
         refuse_others(request, ())
         body, asked = read_body(request, NEW_ROUTE), repeatable(request, caller)
         place: Circle = body["circle"]
@@ -198,7 +201,7 @@ class PlacesApi:
         return json_response(await self._commit(act), 201)
 
     async def end_route(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """End a route by the caller, who says why."""
+        """End a route by the caller, with a reason."""
         refuse_others(request, ())
         body = read_body(request, ENDING)
         route, who = identity(id), Who(caller.member, caller.name)
@@ -214,7 +217,7 @@ class PlacesApi:
         return json_response(answer)
 
     async def _commit(self, act: Callable[[Db, float], T]) -> T:
-        """Raises Problem 409 for what cannot be: nothing is changed then."""
+        """Commit an act. Raises Problem 409 if it is refused; nothing is changed then."""
         try:
             return await self._store.commit(lambda db: act(db, self._clock()))
         except Refused as refused:

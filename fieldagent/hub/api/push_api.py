@@ -54,8 +54,9 @@ class PushCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PushRequest:
-    """A push that is to be decided on; or what is wrong with its body, which is told to those alone
-    who may push at all."""
+    """A push to decide on, or the fault of its body. Only callers who may push at all see the
+    fault.
+    """
 
     caller: Caller
     parsed: Push | Problem
@@ -73,7 +74,9 @@ class PushRequest:
 
 
 class HubApi:
-    """`clock` is Unix time; `grace` and `time_to_live` are seconds, see `ledger.enter`."""
+    """The push API. `clock` returns Unix time. `grace` and `time_to_live` are seconds; see
+    `ledger.enter`.
+    """
 
     def __init__(
         self,
@@ -92,8 +95,7 @@ class HubApi:
         self.counts = PushCounts()
 
     def routes(self) -> list[Route]:
-        """Return the routes of the push API: to push, what it would cost, how it stands, and the
-        description."""
+        """Return the routes of the push API: push, its cost, its state, and the API description."""
         return [
             Route("POST", "/api/package", self.push, judge=self.judge),
             Route("POST", "/api/package/cost", self.cost, judge=self.judge),
@@ -102,20 +104,19 @@ class HubApi:
         ]
 
     async def judge(self, head: Request) -> Caller:
-        """Return who calls, told by the head alone: nothing of a stranger's body is read."""
+        """Return the caller from the head only, before the body of an anonymous request is read."""
         with self._counted():
             return await self._authentication.caller(head, Purpose.PUSH)
 
     async def push(self, request: Request, caller: Caller) -> Response:
-        """Take a push in, and answer 200 with where to ask how it stands. Raises Problem."""
+        """Accept a push, and answer 200 with the path of its state. Raises Problem."""
         with self._counted():
             request_id = await self._push(request, caller)
         self.counts.accepted += 1
         return Response(200, headers=(("Location", f"/api/push/{request_id}"),))
 
     async def cost(self, request: Request, caller: Caller) -> Response:
-        """Return what the same body would take, if it were pushed now. Nothing is entered or
-        counted."""
+        """Return the cost of pushing the body now. Nothing is entered or counted."""
         parsed = _parsed(request)
 
         def look(db: Db) -> Problem | list[dict[str, Any]]:
@@ -133,7 +134,7 @@ class HubApi:
         return json_response({"devices": answer})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Return how a push stands with each device."""
+        """Return the state of a push for each device."""
         standing = await self._store.read(lambda db: push_standing(db, caller, id, self._clock()))
         if standing is None:
             raise Problem(404, "no push of yours has this id, or it was forgotten since it ended")
@@ -148,7 +149,7 @@ class HubApi:
             raise
 
     async def _push(self, request: Request, caller: Caller) -> str:
-        """Enter it and return its requestId, or that of the one that its key stands for."""
+        """Enter a push and return its requestId, or that of the earlier push with the same key."""
         key = idempotency_key(request.headers)
         parsed = _parsed(request)
         try:
@@ -167,7 +168,9 @@ class HubApi:
         return decided
 
     def _decide(self, db: Db, asked: Sequence[PushRequest]) -> list[Problem | str]:
-        """All of it in one transaction. A refusal is returned: what it has counted must stay."""
+        """Decide on pushes in one transaction. Refusals are returned, not raised, because their
+        counts must be stored.
+        """
         now = self._clock()
         counted = count_calls(db, [each.caller for each in asked], now)
         pushes = [each.push for each in asked if isinstance(each.parsed, Push)]
@@ -175,7 +178,8 @@ class HubApi:
         called = [
             each for problem, each in zip(counted.problems, asked, strict=True) if not problem
         ]
-        # What was accepted is there, whatever would stand against it by now.
+        # Check for earlier pushes first: an accepted push stays accepted, even if it would be
+        # refused now.
         names = {each.name for each in called if isinstance(each.parsed, Push) and each.name}
         known = earlier(db, names)
         refusals = [
@@ -197,7 +201,7 @@ class HubApi:
                 else:
                     postings[each] = posting
         taken = [each for each, refusal in zip(asked, refusals, strict=True) if refusal is None]
-        # Of those under one Idempotency-Key the first is entered, and the others are its repeats.
+        # Enter only the first push under an Idempotency-Key. The others are its repeats.
         fresh: dict[Name | PushRequest, PushRequest] = {}
         for each in taken:
             if each.name not in known:
@@ -220,7 +224,7 @@ class HubApi:
         far: Mapping[PushRequest, FarKits],
         now: float,
     ) -> list[tuple[PushRequest, str]]:
-        """With the requestId of each."""
+        """Enter the pushes, and return each with its requestId."""
         entered = ledger.enter_all(db, list(asked.values()), now=now, grace=self._grace)
         lines = [
             AuditLine(
@@ -240,13 +244,14 @@ class HubApi:
 def posting_of(
     db: Db, push: Push, carriers: people.Carriers, now: float, time_to_live: float
 ) -> ledger.Posting | Problem:
-    """Return what a push becomes; a Problem where its group is none of the workspace, or has nobody
-    in it. `time_to_live`: seconds, of one that does not say how long."""
+    """Return the posting of a push, or a Problem if its group does not exist or is empty.
+    `time_to_live`: default in seconds.
+    """
     posting = _plain_posting(push, now, time_to_live)
     if push.target is not None and push.group is None:
         carrier = carriers.get((push.workspace, push.target))
         if carrier is not None:
-            # That kit is told for whom it is: it is not its own user's.
+            # The kit must know the addressee, who is not its own user.
             return replace(posting, device=carrier, to=push.target)
     if push.group is None:
         return posting
@@ -254,7 +259,7 @@ def posting_of(
     recipient = people.resolve(db, push.workspace, named)
     if recipient.why:
         return Problem(403, sentence("targetGroup: {why}", why=recipient.why))
-    # Its kits are told for whom it is: a person there may be in several groups.
+    # The kits must know the group, because a person there may be in several groups.
     assert recipient.team is not None
     return replace(
         posting,
@@ -285,7 +290,7 @@ def _plain_posting(push: Push, now: float, time_to_live: float) -> ledger.Postin
 
 
 def _parsed(request: Request) -> Push | Problem:
-    """What is wrong with a body is told to those alone who may push at all."""
+    """Return the push, or the Problem of its body, which only callers who may push at all see."""
     try:
         return parse_push(required_body(request))
     except Problem as problem:
@@ -308,7 +313,7 @@ def _refusal(
     known: Collection[Name | None],
     now: float,
 ) -> Problem | None:
-    """`known` are the names of what was accepted before."""
+    """Return the refusal of a push, or None. `known` are the names of earlier accepted pushes."""
     if isinstance(each.parsed, Problem):
         return each.parsed
     if each.name in known:

@@ -1,8 +1,8 @@
-"""The read API: what the hub holds, for who has a key that may read. Nothing here changes anything,
-but that a User says what they have read.
+"""The read API: the hub's data for callers with read access. It changes nothing, except that a User
+can mark an item as read.
 
-A User sees what is for everybody, what is for them, and what they sent; an Integration and a
-dispatcher all of their workspace.
+A User sees items for everyone, items for them, and items from them. An Integration and a dispatcher
+see everything in their workspace.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from fieldagent.system.sentence import sentence
 
 LISTED, LISTED_MAX = 100, 1_000
 LOOKS = 20
-"""How often one page looks on where it finds too little."""
+"""Largest number of reads for one page when they find too little."""
 READ_AT_ONCE = 50
-"""Items decoded between two chances for others."""
+"""Items decoded before other tasks get a turn."""
 DELIVERY_STATES = tuple(dict.fromkeys(STATES.values()))
 
 
 class ReadApi:
-    """`clock` is Unix time."""
+    """Routes of the read API. `clock` returns Unix time."""
 
     def __init__(
         self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
@@ -52,8 +52,7 @@ class ReadApi:
         self._judge = authentication.judge(Purpose.READ)
 
     def routes(self) -> list[Route]:
-        """Return the routes of the read API; `POST /api/items/{id}/read` alone writes something
-        down."""
+        """Return the routes of the read API. Only `POST /api/items/{id}/read` writes something."""
         route = partial(Route, "GET", judge=self._judge)
         return [
             route("/api/items", self.items),
@@ -68,8 +67,9 @@ class ReadApi:
         ]
 
     async def items(self, request: Request, caller: Caller) -> Response:
-        """Answer a page of items that the caller may see, the newest first, filtered by the query.
-        Raises Problem 400."""
+        """Return a page of items that the caller may see, newest first, filtered by the query.
+        Raises Problem 400.
+        """
         names = ("text", "sender", "device", "kind", "sos", "since", "until", "before", "limit")
         refuse_others(request, names)
         sos = one_of(request, "sos", ("true", "false"))
@@ -85,10 +85,11 @@ class ReadApi:
         return page(request, listed, "before", following)
 
     async def pushes(self, request: Request, caller: Caller) -> Response:
-        """Answer a page of what was pushed, the newest first, each with the path of its standing. A
-        User sees their own alone. Raises Problem 400."""
+        """Return a page of pushes, newest first, each with the path of its state. A User sees only
+        their own. Raises Problem 400.
+        """
         refuse_others(request, ("since", "until", "before", "limit"))
-        # As with one of them: a User sees their own.
+        # As for a single push: a User sees only their own.
         sender = None if caller.sees_all else caller.member
         wanted = _wanted(request, pushed=True, sender=sender)
         matches, following = await self._page(request, caller, wanted)
@@ -98,8 +99,9 @@ class ReadApi:
         return page(request, {"pushes": listed}, "before", following)
 
     async def positions(self, request: Request, caller: Caller) -> Response:
-        """Answer a page of positions as GeoJSON, GPX or KML, as `?format=` or else Accept asks. The
-        next page is in the header Link; in GeoJSON also in the body."""
+        """Return a page of positions as GeoJSON, GPX or KML, chosen by `?format=` or Accept. The
+        link to the next page is in the header Link; in GeoJSON also in the body.
+        """
         refuse_others(request, ("sender", "since", "until", "before", "limit", "format"))
         accepts = request.headers.get("accept", "")
         accepted = [name for name in tracks.DOCUMENTS if tracks.CONTENT_TYPES[name] in accepts]
@@ -107,7 +109,8 @@ class ReadApi:
         named = named or (accepted[0] if accepted else "geojson")
         matches, following = await self._page(request, caller, _wanted(request, kind="location"))
         placed = [place for each in matches if (place := each.as_placed()) is not None]
-        # A document has no place for where to go on: the header Link has it in all of them.
+        # GPX and KML have no place for the next page, so the header Link contains it in all
+        # formats.
         response = page(request, tracks.geojson(placed), "before", following)
         if named in tracks.DOCUMENTS:
             response = response._replace(
@@ -117,7 +120,7 @@ class ReadApi:
         return response._replace(content_type=tracks.CONTENT_TYPES[named], headers=headers)
 
     async def item(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Answer with an item and its deliveries to devices and webhooks."""
+        """Return an item and its deliveries to devices and webhooks."""
         refuse_others(request, ())
 
         def look(db: Db) -> dict[str, Any] | None:
@@ -137,13 +140,13 @@ class ReadApi:
         return json_response(answer)
 
     async def groups(self, request: Request, caller: Caller) -> Response:
-        """Answer with the workspace's groups and who is in them."""
+        """Return the workspace's groups and their members."""
         refuse_others(request, ())
         rows = await self._store.read(lambda db: people.listed(db, caller.workspace))
         return json_response({"groups": rows})
 
     async def note_read(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Note that a person has read an item: its sender is told so, in their name."""
+        """Record that a person has read an item. Its sender gets a read receipt with their name."""
         refuse_others(request, ())
         if caller.type != "User":
             raise Problem(
@@ -170,8 +173,9 @@ class ReadApi:
         return json_response({"id": id, "reached": steps})
 
     async def deliveries(self, request: Request, caller: Caller) -> Response:
-        """Answer a page of what is or was on its way to one device. Raises Problem 400 without
-        `?device=`, 404 for one of another workspace."""
+        """Return a page of deliveries to one device. Raises Problem 400 without `?device=`, 404 for
+        a device of another workspace.
+        """
         refuse_others(request, ("device", "state", "before", "limit"))
         device = number(request, "device", 0, range(1, END + 1))
         if not device:
@@ -192,7 +196,7 @@ class ReadApi:
         return page(request, {"deliveries": result[0]}, "before", result[1])
 
     async def devices(self, request: Request, caller: Caller) -> Response:
-        """Answer a page of the workspace's devices, the newest first."""
+        """Return a page of the workspace's devices, newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = _place(request)
         rows, following = await self._store.read(
@@ -201,7 +205,7 @@ class ReadApi:
         return page(request, {"devices": rows}, "before", following)
 
     async def users(self, request: Request, caller: Caller) -> Response:
-        """Answer a page of the workspace's users, the newest first."""
+        """Return a page of the workspace's users, newest first."""
         refuse_others(request, ("before", "limit"))
         before, limit = _place(request)
         rows, following = await self._store.read(
@@ -212,7 +216,9 @@ class ReadApi:
     async def _page(
         self, request: Request, caller: Caller, wanted: ItemFilter
     ) -> tuple[list[ReadItem], int | None]:
-        """Of what there is little of, a page may be short and yet not the last."""
+        """Return a page of items and the place of the next one. If matches are rare, a page can be
+        short although more follow.
+        """
         place, limit = _place(request)
         following: int | None = place
         numbers: list[int] = []
@@ -262,7 +268,9 @@ _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?", re.ASCII)
 
 
 def _time(request: Request, name: str) -> float | None:
-    """Unix time, or ISO 8601; without an offset, in UTC."""
+    """Return a time of the query in Unix time. It may be Unix time or ISO 8601, in UTC if it has no
+    offset.
+    """
     value = dict(request.query).get(name)
     if value is None:
         return None

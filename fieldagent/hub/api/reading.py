@@ -1,7 +1,7 @@
-"""What the hub holds, for those who may see it: items, devices, deliveries; the newest first.
+"""Reads the hub's data for callers who may see it: items, devices, deliveries; newest first.
 
-No look takes long, however much there is: it goes along an index, looks at so many rows at most,
-and says where the next one goes on.
+No read takes long, however much data there is. It follows an index, looks at a limited number of
+rows, and returns the place where the next read continues.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 END = 2**63 - 1
-"""The place before which everything is."""
+"""A place after everything."""
 LOOKED_AT = 1_000
-"""Items that one look passes over: of large ones it takes 25 ms."""
+"""Largest number of items that one read looks at; 25 ms if they are large."""
 BYTES_MAX = 1_000_000
-"""Of the bodies on one page; the first item is there whatever it has."""
+"""Total bytes of the bodies on one page. The first item is always included."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemFilter:
-    """Which items are asked for, of those that a caller may see."""
+    """Filter on the items that a caller may see."""
 
     sender: int | None = None
     device: int | None = None
-    """From it, or to it."""
+    """Device that sent the item or gets it."""
     kind: str | None = None
     text: str = ""
     sos: bool | None = None
@@ -51,14 +51,14 @@ class ItemFilter:
 
 
 class Look(NamedTuple):
-    """Numbers of items, and before which number there may be more."""
+    """Ids of items, and the id before which there may be more."""
 
     numbers: list[int]
     following: int | None
 
 
 class _Conditions:
-    """Of an SQL statement, with their parameters."""
+    """Conditions of an SQL statement, with their parameters."""
 
     def __init__(self) -> None:
         self.sql: list[str] = []
@@ -73,9 +73,9 @@ class _Conditions:
 
 
 def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) -> Look:
-    """Find items in one look, over `LOOKED_AT` items at most of those that one index has."""
+    """Find items in one read, over at most `LOOKED_AT` items of one index."""
     first = 0
-    # One bound at each side: SQLite goes along an index from one of two, and it may be the farther.
+    # Use one bound per side: with two, SQLite may choose the less selective one for the index.
     if wanted.until is not None:
         last = _bound(db, wanted.until, up=False)
         before = min(before, 0 if last is None else last + 1)
@@ -114,8 +114,9 @@ def find(db: Db, caller: Caller, wanted: ItemFilter, before: int, limit: int) ->
 
 
 def _of_device(db: Db, workspace: int, device: int, before: int) -> tuple[list[int], int | None]:
-    """Return items from a device, and those to it that no other kit has sent to everybody, and
-    before which number there may be more."""
+    """Return items from a device, and items to it except those of other kits to everyone. Also the
+    id before which there may be more.
+    """
     sent = db.execute(
         "SELECT id, source_device FROM item WHERE workspace = ? AND id < ? AND sender ="
         " (SELECT member FROM device WHERE id = ? AND workspace = ?)"
@@ -134,18 +135,18 @@ def _of_device(db: Db, workspace: int, device: int, before: int) -> tuple[list[i
         id_ for id_, meant in incoming if meant
     ]
     numbers = sorted((each for each in numbers if edge is None or each >= edge), reverse=True)
-    # Of both together there may be more than one look passes over.
+    # Both lists together can exceed the limit of one read.
     return numbers[:LOOKED_AT], numbers[LOOKED_AT - 1] if len(numbers) > LOOKED_AT else edge
 
 
 def _last(db: Db, sql: str, parameters: Sequence[Any]) -> int | None:
-    """The last that one look passes over; None where there are fewer."""
+    """Return the last row within one read's limit; None if there are fewer rows."""
     rows = db.execute(f"{sql} DESC LIMIT 1 OFFSET {LOOKED_AT - 1}", *parameters)
     return int(rows[0][0]) if rows else None
 
 
 def _along(caller: Caller, wanted: ItemFilter, first: int, before: int) -> _Conditions:
-    """The one index along which to look: that of which there is least."""
+    """Return the conditions for the most selective index."""
     index = _Conditions()
     index.add("workspace = ? AND id >= ? AND id < ?", caller.workspace, first, before)
     if wanted.request_id is not None:
@@ -162,8 +163,9 @@ def _along(caller: Caller, wanted: ItemFilter, first: int, before: int) -> _Cond
 
 
 def _bound(db: Db, moment: float, *, up: bool) -> int | None:
-    """The first item from then on, or the last until then, of any workspace. What a kit brought
-    back is old, and has a new number."""
+    """Return the first item from `moment` on, or the last one until then, of any workspace.
+    Restored items are old but have new ids, so they extend the bound.
+    """
     beyond, order, edge = (">=", "", "min") if up else ("<=", " DESC", "max")
     rows = db.execute(
         f"SELECT id FROM (SELECT id FROM item WHERE accepted {beyond} ? AND restored IS NULL"
@@ -179,7 +181,7 @@ IS_SEEN_BY = (
     "(sender = ? OR target = ? OR (target IS NULL AND team IS NULL)"
     " OR team IN (SELECT team FROM team_member WHERE member = ?))"
 )
-"""Of an item and a member who is no dispatcher."""
+"""SQL condition: a member without the right to see everything may see the item."""
 
 
 def _seen_by(viewer: int | None) -> _Conditions:
@@ -190,7 +192,9 @@ def _seen_by(viewer: int | None) -> _Conditions:
 
 
 def _which(caller: Caller, wanted: ItemFilter) -> _Conditions:
-    """Of those that were looked at: also what a wrong clock has put into another order."""
+    """Return the conditions on the rows that are read, which also exclude rows that a wrong clock
+    has put out of order.
+    """
     which = _seen_by(None if caller.sees_all else caller.member)
     if wanted.sender is not None:
         which.add("sender = ?", wanted.sender)
@@ -215,7 +219,7 @@ def _which(caller: Caller, wanted: ItemFilter) -> _Conditions:
 def behind(
     db: Db, workspace: int, viewer: int | None, place: int, limit: int
 ) -> list[tuple[int, float]]:
-    """Return the numbers and dates of the next items that the viewer may see; None sees all."""
+    """Return the ids and times of the next items that the viewer may see; None sees all."""
     which = _seen_by(viewer)
     rows = db.execute(
         f"SELECT id, accepted FROM item WHERE workspace = ? AND id > ? AND {which}"
@@ -229,18 +233,18 @@ def behind(
 
 
 class Marks(NamedTuple):
-    """What sets an item apart."""
+    """Special properties of an item."""
 
     unauthenticated: bool
-    """Of an SOS: nobody has proved that it is its sender's."""
+    """For an SOS: its sender is not authenticated."""
     revoked: float | None
-    """Of an SOS: since when its kit is revoked."""
+    """For an SOS: Unix time since when its kit is revoked."""
     restored: bool
-    """A kit brought it back to a database that had lost it."""
+    """True if a kit sent it back after the database had lost it."""
 
 
 class ReadItem(NamedTuple):
-    """One item as its readers see it."""
+    """An item for its readers."""
 
     number: int
     request_id: str
@@ -254,19 +258,22 @@ class ReadItem(NamedTuple):
     item: Item
     estimate: str
     to: str
-    """JSON of whom it is for; empty of one for everybody."""
+    """JSON of the addressee; empty if it is for everyone."""
     asks: bool
     reached: list[dict[str, Any]]
 
     def as_placed(self) -> Placed | None:
-        """Return a location as a position, or None if its body is damaged in the database."""
+        """Return a location as a position; None if the item is not a location, also because its
+        body is damaged.
+        """
         if not isinstance(self.item, Location):
             return None
         return Placed(self.request_id, self.sender, self.device, self.moment, self.item, self.sos)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the item as the read API tells it; `accepted` is Unix time, `event` the item in
-        the JSON of payloads."""
+        """Return the item in the form of the read API. `accepted` is Unix time; `event` is the item
+        as in payloads.
+        """
         said = event(self.item, self.moment)
         if (seen := stored_beside(self.estimate, estimated_position)) is not None:
             said["estimatedPosition"] = seen
@@ -288,7 +295,7 @@ class ReadItem(NamedTuple):
 
 
 def items(db: Db, numbers: Sequence[int]) -> list[ReadItem]:
-    """Return the items that a filter lets through, the newest first."""
+    """Return the items with these ids, newest first."""
     if not numbers:
         return []
     rows = db.execute(
@@ -332,7 +339,7 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
 
 
 def webhook_deliveries(db: Db, item: int) -> list[dict[str, Any]]:
-    """Return how an item stands with each webhook that it is for, by the webhook's number."""
+    """Return the deliveries of an item to webhooks, by the webhook's id."""
     rows = db.execute(
         "SELECT webhook, state, attempts, reason FROM webhook_delivery WHERE item = ?"
         " ORDER BY webhook",
@@ -353,14 +360,15 @@ _TO_DEVICE = (
     f" (SELECT item.id AS item, {workspace_log.NUMBER} AS sequence,"
     f" {', '.join(workspace_log.STATE)} {_AWAITED} DESC LIMIT {LOOKED_AT}) AS awaited"
 )
-"""SELECT of what a device was given, and will be, below a number of its own."""
+"""SELECT of a device's deliveries, existing and future, below one of its item numbers."""
 
 
 def deliveries(
     db: Db, caller: Caller, device: int, state: str | None, before: int, limit: int, now: float
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the deliveries to one device, the last first; and before which of its numbers there
-    may be more."""
+    """Return the deliveries to one device, newest first, and its item number before which there may
+    be more.
+    """
     which = _Conditions()
     if state is not None:
         states = [each for each, shown in STATES.items() if shown == state]
@@ -378,7 +386,7 @@ def deliveries(
     )
     passed = f"SELECT {workspace_log.NUMBER} {_AWAITED}"
     end = _last(db, passed, (device, before))
-    if end is not None:  # between it and what has rows there may be more
+    if end is not None:  # between it and the existing rows there may be more
         rows = [row for row in rows if row[0] >= end]
     entries = [
         {
@@ -449,8 +457,9 @@ _DEVICES = (
 def devices(
     db: Db, caller: Caller, before: int, limit: int, now: float
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the `limit` devices with the highest numbers below `before`, as the API tells them,
-    and the number below which others follow, or None."""
+    """Return the `limit` devices with the highest ids below `before`, in the form of the API, and
+    the id below which more follow, or None.
+    """
     rows = select(
         db,
         _DEVICE,
@@ -503,7 +512,7 @@ def _device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any
 def users(
     db: Db, caller: Caller, before: int, limit: int
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Return who is in the workspace, and how many devices of theirs are in use."""
+    """Return the members of the workspace, each with the number of their devices in use."""
     rows = db.execute(
         "SELECT member.id, name, type, role, email, over_satellite, disabled, (SELECT count(*)"
         " FROM device WHERE device.member = member.id AND device.workspace = membership.workspace"
@@ -530,7 +539,7 @@ def users(
 
 
 def device_known(db: Db, caller: Caller, device: int) -> bool:
-    """Return whether the device is in the caller's workspace, in use or not."""
+    """Return True if the device is in the caller's workspace, even if disabled."""
     return bool(
         db.execute("SELECT 1 FROM device WHERE id = ? AND workspace = ?", device, caller.workspace)
     )

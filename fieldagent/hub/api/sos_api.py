@@ -1,4 +1,4 @@
-"""The SOS desk's API: whoever may read sees every SOS of the workspace, a dispatcher answers it."""
+"""API of the SOS desk: readers see every SOS of the workspace, and dispatchers answer it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fieldagent.system.sentence import sentence
 LISTED, LISTED_MAX = 50, 200
 EXPORTED_MAX, EXPORTED_AT_ONCE = 5_000, 50
 TEXT_MAX = 200
-"""Characters that are searched for."""
+"""Characters of a search text."""
 
 HANDING = {
     "to": Field(matching(re.compile("[0-9]{1,18}"), "the number of a user"), "to", required=True),
@@ -40,11 +40,11 @@ HANDING = {
 }
 
 Deed = Callable[[Db, Sos, int, str, float], Sos]
-"""What a member does about one, with what text, when. Raises Refused."""
+"""An action of a member on an SOS, with a text and a time. Raises Refused."""
 
 
 class SosApi:
-    """`clock` is Unix time."""
+    """Routes of the desk. `clock` returns Unix time."""
 
     def __init__(
         self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
@@ -54,7 +54,7 @@ class SosApi:
         self._authentication = authentication
 
     def routes(self) -> list[Route]:
-        """Return the routes of the SOS desk: to look by READ, to answer by ACKNOWLEDGE."""
+        """Return the routes of the SOS desk: READ to see, ACKNOWLEDGE to answer."""
         may_read = self._authentication.judge(Purpose.READ)
         may_answer = self._authentication.judge(Purpose.ACKNOWLEDGE)
         answer = partial(Route, "POST", judge=may_answer)
@@ -72,7 +72,7 @@ class SosApi:
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        """Answer with the SOS of the workspace: an SOS is for everybody in the workspace."""
+        """Return the SOS of the workspace, which all its readers may see."""
         refuse_others(request, ("state", "text", "before", "limit"))
         state = one_of(request, "state", tuple(SosState))
         text = _searched(request)
@@ -88,8 +88,9 @@ class SosApi:
         return page(request, {"sos": listed}, "before", last)
 
     async def export(self, request: Request, caller: Caller) -> Response:
-        """Return the whole history, the newest `EXPORTED_MAX`: JSON with each thread and timeline,
-        or a table for spreadsheets."""
+        """Return the whole history, the newest `EXPORTED_MAX`, as JSON with threads and timelines,
+        or as a table for spreadsheets.
+        """
         refuse_others(request, ("state", "text", "format"))
         state = one_of(request, "state", tuple(SosState))
         form = one_of(request, "format", ("csv", "json")) or "json"
@@ -112,12 +113,12 @@ class SosApi:
         return json_response({"sos": history}, headers=(name,))
 
     async def words(self, request: Request, caller: Caller) -> Response:
-        """Return what a dispatcher says often, which takes one or two bytes on the air."""
+        """Return the canned texts of a dispatcher, which take one or two bytes on the air."""
         refuse_others(request, ())
         return json_response({"fromDesk": canned.FROM_DESK})
 
     async def look(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Answer one SOS with its timeline. Raises Problem 404 for one of another workspace."""
+        """Return one SOS with its timeline. Raises Problem 404 for an SOS of another workspace."""
         refuse_others(request, ())
         number_ = _number(id)
 
@@ -131,16 +132,17 @@ class SosApi:
         return json_response(answer)
 
     async def acknowledge(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Note that the caller has seen an SOS, with a note if they give one."""
+        """Record that the caller has seen an SOS, with an optional note."""
         return await self._answer(request, id, caller, sos_desk.acknowledge, "note", required=False)
 
     async def take_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Take an SOS over from whoever has it; a note may say why."""
+        """Take an SOS over from its current owner, with an optional note."""
         return await self._answer(request, id, caller, sos_desk.take_over, "note", required=False)
 
     async def hand_over(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Ask another dispatcher, `to`, to take an SOS over, and answer it. Raises Problem 404, 409
-        where that cannot be, 422."""
+        """Ask another dispatcher, `to`, to take an SOS over, and return it. Raises Problem 404, 409
+        if that is not possible, 422.
+        """
         body = read_body(request, HANDING)
         heir, text = body["to"], note_of(body)
 
@@ -156,7 +158,7 @@ class SosApi:
         return await self._answer(request, id, caller, sos_desk.write_down, "text")
 
     async def answer(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
-        """Write to the kit of an SOS."""
+        """Send a text to the kit of an SOS."""
         return await self._answer(request, id, caller, sos_desk.write_to, "text")
 
     async def _answer(
@@ -211,8 +213,9 @@ def _with_timeline(db: Db, incident: Sos) -> dict[str, Any]:
 
 
 def note_of(body: Mapping[str, Any]) -> str:
-    """Return the note of a body, as text that any database takes. Raises Problem where it is too
-    long."""
+    """Return the note of a body, as text that any database accepts. Raises Problem if it is too
+    long.
+    """
     text = str(body.get("note", "")).replace("\0", " ")
     if len(text) > sos_desk.TEXT_MAX:
         raise Problem(422, sentence("note has at most {most} characters", most=sos_desk.TEXT_MAX))
@@ -220,7 +223,7 @@ def note_of(body: Mapping[str, Any]) -> str:
 
 
 def _number(text: str) -> int:
-    """0 is nobody's."""
+    """Return the id in a path, or 0 if the text is not an id."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
@@ -236,7 +239,7 @@ def _unknown(id_: str) -> Problem:
 
 
 def _text(request: Request, member: str, *, required: bool) -> str:
-    """The one member of the body."""
+    """Return the only member of the body."""
     try:
         body = load_document(required_body(request) if required else request.body or b"{}")
     except NotJson as error:

@@ -1,6 +1,6 @@
-"""What a person does about an SOS: acknowledge it, take it over, note something, close it.
+"""Actions of a person on an SOS: acknowledge it, take it over, add a note, close it.
 
-Its kit is told who has seen it, or closed it, and what they say.
+Its kit is notified who has seen or closed it, and of their text.
 """
 
 from __future__ import annotations
@@ -22,33 +22,37 @@ from fieldagent.package.package import SOS_PRIORITY, Message, Said
 from fieldagent.system.sentence import sentence
 
 GRACE = 10.0
-"""Seconds that the IP link has for words to the kit before a satellite message is paid for."""
+"""Seconds that the IP link has for a text to the kit before a satellite message is paid for."""
 ANSWER_PRIORITY = SOS_PRIORITY - 1
-"""Ahead of all else that people write; an SOS's own answer goes first."""
+"""Priority of an answer: before all other texts of people, but after the SOS status itself."""
 STEPS_MAX = 100
-"""Steps of people in a thread, the newest."""
+"""Largest number of people's steps in a thread, the newest."""
 SHOWN_ITEMS = 50
-"""Words of an incident, and as many positions beside them, the newest."""
+"""Largest number of texts of an incident, and of its positions, the newest."""
 FEW = 3
-"""Steps of one kind by machines that a thread shows one by one. More are one step with a count."""
+"""Largest number of automatic steps of one kind that a thread shows singly. More become one step
+with a count."""
 BY_MACHINES = ("heard by", "told", "not told", "webhook", "escalated", "heard")
-"""Kinds of steps of which a crowd of kits or contacts makes any number."""
+"""Kinds of automatic steps, of which many kits or contacts can cause any number."""
 BESIDE_ITEMS = ("item", "answered", "answer on the kit")
-"""Kinds of steps that a thread leaves out, because it holds the items themselves."""
+"""Kinds of steps that a thread leaves out, because it contains the items themselves."""
 TEXT_MAX = 2_000
 """Characters of a note or reason."""
 
 
 def acknowledge(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Note that a person has seen an SOS; once more by the same person changes nothing. Raises
-    Refused."""
+    """Record that a person has seen an SOS. A repeat by the same person changes nothing. Raises
+    Refused.
+    """
     if incident.state == SosState.SEEN and incident.seen_by == member:
         return incident
     return acknowledge_as(db, incident, Who(member, _name(db, member)), text, now)
 
 
 def acknowledge_as(db: Db, incident: Sos, who: Who, text: str, now: float) -> Sos:
-    """Let somebody have it who may be no member. Raises Refused where it is seen or closed."""
+    """Acknowledge an SOS for a person who may not be a member. Raises Refused if it is seen or
+    closed already.
+    """
     if incident.state != SosState.OPEN:
         raise Refused(why_over(db, incident))
     _see(db, incident, who, now)
@@ -61,8 +65,9 @@ def acknowledge_as(db: Db, incident: Sos, who: Who, text: str, now: float) -> So
 
 
 def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Let somebody have it whom another has it from: who fell asleep or went home keeps nobody
-    from it. Its kit is told whom to reckon with. Raises Refused where it is closed."""
+    """Take an SOS over from another person, because that person may be asleep or gone. Its kit is
+    notified of the new name. Raises Refused if it is closed.
+    """
     if incident.state != SosState.SEEN or incident.seen_by == member:
         return acknowledge(db, incident, member, text, now)
     name = _name(db, member)
@@ -77,8 +82,9 @@ def take_over(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
 
 
 def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: float) -> Sos:
-    """Let who has it ask another dispatcher to take it over: until they do, it stays theirs. Raises
-    Refused where they do not have it, or the other answers none."""
+    """Ask another dispatcher to take the SOS over; until they do, it stays with the caller. Raises
+    Refused if the caller does not have it, or the other may not answer an SOS.
+    """
     if incident.state != SosState.SEEN or incident.seen_by != member:
         raise Refused(sentence("only who has SOS {id} hands it over", id=incident.id))
     if heir == member or heir not in dispatchers(db, incident.workspace):
@@ -94,12 +100,12 @@ def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: flo
 
 
 def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
-    """Close an SOS. Raises Refused where it is closed already."""
+    """Close an SOS. Raises Refused if it is closed already."""
     if incident.state == SosState.CLOSED:
         raise Refused(why_over(db, incident))
     if incident.state == SosState.OPEN:
         _see(db, incident, Who(member, _name(db, member)), now)
-    alarm.end(db, incident.id)  # also for who was asked to take it over
+    alarm.end(db, incident.id)  # also for the dispatcher who was asked to take it over
     sos.set_closed(db, incident.id, now)
     sos.note_event(db, incident.id, "closed", now, member=member, detail=reason)
     owed.owe_word(db, incident, Said.CLOSED, _name(db, member), reason, now)
@@ -108,14 +114,15 @@ def close(db: Db, incident: Sos, member: int, reason: str, now: float) -> Sos:
 
 
 def write_down(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Write a note into the timeline of an SOS, also of one that is closed."""
+    """Add a note to the timeline of an SOS, even if it is closed."""
     sos.note_event(db, incident.id, "note", now, member=member, detail=text)
     return incident
 
 
 def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
-    """Send words of a person here down to its kit: they stand in its thread, also once it is
-    closed. Raises Refused where nobody can be written to."""
+    """Send a person's text to the kit of an SOS. It appears in the thread, even if the SOS is
+    closed. Raises Refused if the kit cannot get it.
+    """
     ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     if not is_kit_told(db, incident):
         raise Refused("its kit is out of use: nothing goes to it")
@@ -129,8 +136,7 @@ def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
 
 
 def is_kit_told(db: Db, incident: Sos) -> bool:
-    """Return whether anything goes to its kit: nothing does to one that is revoked, or out of
-    use."""
+    """Return True if the kit of an incident can get items: not if it is revoked or disabled."""
     return bool(
         db.execute("SELECT 1 FROM device WHERE id = ? AND disabled IS NULL", incident.device)
     )
@@ -150,19 +156,19 @@ def _again(db: Db, incident: Sos) -> Sos:
 
 
 def why_over(db: Db, incident: Sos) -> str:
-    """Return why nobody else can answer it."""
+    """Return the reason why no one else can answer it."""
     if incident.state == SosState.CLOSED:
         return sentence("SOS {id} is closed", id=incident.id)
     return sentence("{who} has SOS {id} already", who=who_has(db, incident), id=incident.id)
 
 
 def who_has(db: Db, incident: Sos) -> str:
-    """Return the name of who acknowledged it."""
+    """Return the name of the person who acknowledged it."""
     return incident.seen_as or _name(db, incident.seen_by)
 
 
 def dispatchers(db: Db, workspace: int) -> list[int]:
-    """Return who may acknowledge one."""
+    """Return the members who may acknowledge an SOS."""
     rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE membership.workspace = ? AND role IN (?, ?) AND type = 'User' AND disabled IS NULL"
@@ -174,8 +180,7 @@ def dispatchers(db: Db, workspace: int) -> list[int]:
 
 
 def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
-    """Write down that a webhook has taken an item of an incident: what raised it, or an escalation
-    of that."""
+    """Record that a webhook has accepted the item that raised an incident, or its escalation."""
     rows = db.execute("SELECT after FROM webhook WHERE id = ?", webhook)
     event = "escalated" if rows and rows[0][0] else "webhook"
     for incident in sos.of_item(db, item):
@@ -186,9 +191,10 @@ def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
 
 
 def for_a_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
-    """Return what somebody who is woken needs: which incident of which device, where it was last
-    with a link to a map, and where to answer: at the desk, or by `link`, which is the path of one
-    that acknowledges it once. `desk` is the console's address."""
+    """Return the facts for a person who is being woken: the incident, its device, its last position
+    with a link to a map, and where to answer. That is the desk, or `link`, the path of a link
+    that acknowledges once. `desk` is the console's address.
+    """
     ((number, device, state, revoked, latitude, longitude, at),) = db.execute(
         "SELECT sos.number, device.name, sos.state, revoked, latitude, longitude, position_at"
         " FROM sos"
@@ -220,8 +226,7 @@ def _name(db: Db, member: int | None) -> str:
 
 
 def shown(db: Db, incident: Sos) -> dict[str, Any]:
-    """Return an SOS as a dispatcher is told of it, with what was sent, and where the device was
-    last."""
+    """Return an SOS for a dispatcher, with its items and the last position of the device."""
     raised = [] if incident.item is None else [incident.item]
     first = reading.items(db, raised)
     numbers = {*raised, *sos.items_of(db, incident.id, SHOWN_ITEMS)}
@@ -270,9 +275,10 @@ _EVENT = (
 
 
 def _thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, Any]]:
-    """Return what was said, both ways, and who did what, in its order, the newest last: each with
-    the item that it is, and how far that has come. Nothing crowds out words: each kind of step has
-    a bound of its own."""
+    """Return the texts in both directions and the steps of people, oldest first, each with its item
+    and that item's deliveries. Each kind of step has its own limit, so that none displaces the
+    texts.
+    """
     steps = [*_steps_of_people(db, incident.id), *_steps_of_machines(db, incident.id)]
     reached = _reached(db, [each.number for each in items if each.device is None])
     for each in items:
@@ -287,7 +293,7 @@ def _thread(db: Db, incident: Sos, items: Sequence[ReadItem]) -> list[dict[str, 
             "reached": reached.get(each.number, []),
         }
         steps.append(step)
-    # Where two are of one moment, what raised it stands after that it was raised.
+    # At equal times, an item comes after the step that raised the incident.
     return sorted(steps, key=lambda step: (step["at"], step["event"] == "said"))
 
 
@@ -301,7 +307,7 @@ def _steps_of_people(db: Db, id_: int) -> list[dict[str, Any]]:
 
 
 def _steps_of_machines(db: Db, id_: int) -> list[dict[str, Any]]:
-    """Return the steps of a kind one by one if there are few, or the newest with their count."""
+    """Return the steps of a kind singly if there are few, else the newest with their number."""
     rows = db.execute(
         "SELECT id, many FROM (SELECT id, count(*) OVER (PARTITION BY event) AS many, row_number()"
         " OVER (PARTITION BY event ORDER BY id DESC) AS place FROM sos_event WHERE sos = ?"
@@ -317,7 +323,7 @@ def _step(event: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def _reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return how far words to a kit have come, for each device that is to have them."""
+    """Return the deliveries of texts to each addressed device."""
     standings: dict[int, list[dict[str, Any]]] = {}
     if items:
         rows = db.execute(
@@ -333,12 +339,12 @@ def _reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 
 def timeline(db: Db, id_: int) -> list[dict[str, Any]]:
-    """Return what happened to an SOS, oldest first, as the API has it."""
+    """Return the events of an SOS, oldest first, in the form of the API."""
     return [_event(*row) for row in db.execute(_EVENT + "sos = ? ORDER BY sos_event.id", id_)]
 
 
 def event_of(db: Db, number: int) -> dict[str, Any]:
-    """Return one event of the desk as the API has it. Raises ValueError for an unknown number."""
+    """Return one event of the desk in the form of the API. Raises ValueError for an unknown id."""
     (row,) = db.execute(_EVENT + "sos_event.id = ?", number)
     return _event(*row)
 

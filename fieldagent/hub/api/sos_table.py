@@ -1,4 +1,4 @@
-"""The history of incidents as a table (RFC 4180), a row each, for spreadsheets."""
+"""The history of incidents as a CSV table (RFC 4180) for spreadsheets, one row each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ COLUMNS = (
     *("called off", "closed", "closed by", "reason", "said", "latitude", "longitude"),
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a spreadsheet carry out a cell that strangers wrote."""
+"""First characters with which a spreadsheet would execute a cell, although its text may be from an
+unknown sender."""
 
 
 def write(incidents: Sequence[dict[str, Any]]) -> bytes:
-    """Return it in UTF-8, with a mark at its head by which spreadsheets know that."""
+    """Return the table in UTF-8 with a byte order mark, so that spreadsheets detect the
+    encoding.
+    """
     text = io.StringIO()
     table = csv.writer(text)
     table.writerow(COLUMNS)
@@ -28,7 +31,7 @@ def write(incidents: Sequence[dict[str, Any]]) -> bytes:
 
 
 def row(incident: dict[str, Any]) -> list[Any]:
-    """Return one incident, by COLUMNS."""
+    """Return the row of an incident, by COLUMNS."""
     seen, place, item = incident["seen"], incident["position"], incident["item"]
     ends = [step for step in incident["timeline"] if step["event"] == "closed"]
     end = ends[-1] if ends and incident["closed"] is not None else None
@@ -56,7 +59,7 @@ def row(incident: dict[str, Any]) -> list[Any]:
 
 
 def cell(value: Any) -> Any:
-    """Return a value as a cell that no spreadsheet carries out."""
+    """Return a value as a cell that spreadsheets do not execute."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return "" if value is None else value

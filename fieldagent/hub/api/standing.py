@@ -1,4 +1,4 @@
-"""How a push stands with each device that is to have it, for who asks `/api/push/{id}`."""
+"""State of a push for each addressed device, for `/api/push/{id}`."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 STATES = {
     "waiting": "waiting",
-    "packed": "waiting",  # in a message that the satellite operator has not taken yet
+    "packed": "waiting",  # in a message that the satellite operator has not accepted yet
     "sent": "on its way",
     "stored": "stored",
     "expired": "expired",
     "collapsed": "collapsed",
 }
-"""Of a delivery, as a caller is told it."""
+"""States of a delivery, for callers."""
 
 
 def shown_state(stored: str) -> str:
-    """Return the state of a delivery for a caller. A list must show a row whose state is
-    damaged."""
+    """Return the state of a delivery for a caller. A list must also show a row with a damaged
+    state.
+    """
     return STATES.get(stored, DAMAGED_ROW)
 
 
 def is_request_id(text: str) -> bool:
-    """Return whether a text has the form of a request id; whether there is one is not asked."""
+    """Return True if a text has the form of a request id. Its existence is not checked."""
     return _ID.fullmatch(text) is not None
 
 
 def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[str, Any] | None:
-    """Return how a push stands; None where this caller has pushed nothing of that id: a User sees
-    their own alone."""
+    """Return the state of a push; None if the caller has no such push. A User sees only their
+    own.
+    """
     if not is_request_id(request_id):
         return None
     rows = db.execute(
@@ -66,8 +68,9 @@ def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[s
 
 
 def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return for each item how far it has come with whom, in the words of `package.reach`, from the
-    lowest rung to the highest."""
+    """Return the stages of each item with their members, in the terms of `package.reach`, from the
+    lowest stage to the highest.
+    """
     steps: dict[int, list[dict[str, Any]]] = {item: [] for item in items}
     if not items:
         return steps
@@ -80,7 +83,7 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
         *items,
         *items,
     )
-    # Sorting leaves the order of time within a rung.
+    # The sort keeps the order of time within a stage.
     for item, at, rung, name, member, text in sorted(rows, key=_height):
         who = name or (f"user {member}" if member else "")
         step = Rung(rung)
@@ -103,8 +106,9 @@ def _height(row: tuple[Any, ...]) -> int:
 
 
 def device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:
-    """Return the standings of what is in its workspace's log, with the devices that have not come
-    for it yet."""
+    """Return the states of an item's deliveries. For an item in the log, this includes devices that
+    have not fetched it.
+    """
     rows = db.execute(
         "SELECT device.id, device.name, device.member, delivery.state, delivery.way,"
         f" delivery.ended, {WHY} FROM delivery JOIN device ON device.id = delivery.device"

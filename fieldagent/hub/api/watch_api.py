@@ -1,4 +1,4 @@
-"""Who is on watch at the desk, as dispatchers say it."""
+"""API for dispatchers on the watch at the desk."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TAKING = {"seconds": Field(read_seconds, "seconds", required=True)}
 ENDING = {"note": Field(read_text, "note")}
 
 Deed = Callable[[Db, Caller, dict[str, Any], float], None]
-"""What a dispatcher does about the watch. Raises Refused."""
+"""An action of a dispatcher on the watch. Raises Refused."""
 
 
 class WatchApi:
-    """`clock` is Unix time."""
+    """Routes of the watch. `clock` returns Unix time."""
 
     def __init__(
         self, store: Store, authentication: Authentication, *, clock: Callable[[], float]
@@ -38,8 +38,9 @@ class WatchApi:
         self._judge = authentication.judge
 
     def routes(self) -> list[Route]:
-        """Return the routes of the watch: to look by READ, to take, hand over and end it by
-        ACKNOWLEDGE."""
+        """Return the routes of the watch: READ to see it; ACKNOWLEDGE to take it, hand it over and
+        end it.
+        """
         answer = partial(Route, "POST", judge=self._judge(Purpose.ACKNOWLEDGE))
         return [
             Route("GET", "/api/watch", self.look, judge=self._judge(Purpose.READ)),
@@ -58,7 +59,7 @@ class WatchApi:
     async def act(
         self, members: dict[str, Field], deed: Deed, request: Request, caller: Caller
     ) -> Response:
-        """Answer how it stands then; 409 where it cannot be."""
+        """Carry out an action and return the new state. Raises Problem 409 if it is refused."""
         body = read_body(request, members)
         body["note"] = note_of(body)
 

@@ -1,4 +1,4 @@
-"""What a dispatcher does about the watch: take it, hand it over, end it. Raises Refused."""
+"""Actions of a dispatcher on the watch: take it, hand it over, end it. They raise Refused."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fieldagent.system.sentence import sentence
 
 
 def take(db: Db, workspace: int, member: int, seconds: float, now: float) -> None:
-    """See `shifts.take`."""
+    """Take the watch; see `shifts.take`."""
     _must_answer(db, workspace, member)
     shifts.take(db, workspace, member, seconds, now)
 
 
 def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: float) -> None:
-    """See `shifts.hand_over`."""
+    """Hand the watch over; see `shifts.hand_over`."""
     _must_answer(db, workspace, heir)
     if member == heir:
         raise Refused("nobody hands over to themselves: end the watch instead")
@@ -25,7 +25,7 @@ def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: fl
 
 
 def end(db: Db, workspace: int, member: int, note: str, now: float) -> None:
-    """See `shifts.end`."""
+    """End the watch; see `shifts.end`."""
     if not shifts.end(db, workspace, member, note, now):
         raise Refused("they are not on watch: `fieldagent hub watch show` says who is")
 

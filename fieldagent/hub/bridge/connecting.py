@@ -1,4 +1,6 @@
-"""A connection to somebody else's server, in TLS perhaps, and failures told in words."""
+"""Connections to third-party servers, with or without TLS, and readable texts for their
+failures.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,15 @@ from fieldagent.system.wording import reason_of
 
 
 class Lost(Exception):
-    """There is no connection; the text says why, and what to do where somebody can."""
+    """The connection is lost. The text contains the reason, and a remedy if there is one."""
 
 
 async def open_stream(
     host: str, port: int, context: ssl.SSLContext | None, ca_setting: str, name: str = ""
 ) -> trio.abc.Stream:
-    """Connect. `name` is the one in the server's certificate, where that is another than the host;
-    `ca_setting` is what the file with its authority is called in the settings. Raises Lost."""
+    """Connect to a server. `name` is the name in its certificate if that differs from the host.
+    `ca_setting` is the setting that names the file of its authority. Raises Lost.
+    """
     try:
         plain = await trio.open_tcp_stream(host, port)
     except OSError as error:

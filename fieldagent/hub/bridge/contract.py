@@ -19,42 +19,42 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key
 
 Own: TypeAlias = "Mapping[str, Any]"
-"""Settings that the bridges bring, by name, each as its `Key` reads it."""
+"""Settings of the bridges by name, each in the form that its `Key` reads."""
 
 
 class Became(StrEnum):
-    """What became of something that came from the server."""
+    """Result for something that arrived from the server."""
 
     TAKEN = "taken"
     REPEATED = "repeated"
-    """It was taken before."""
+    """It was accepted before."""
     ASKED = "asked"
-    """It asked what something would cost, and nothing was sent."""
+    """It asked for a cost, and nothing was sent."""
     TICK = "tick"
-    """It confirms what went out."""
+    """It confirms something that was sent."""
     OWN = "own"
-    """A bridge has brought it there."""
+    """A bridge has sent it there."""
     LIMITED = "limited"
-    """More came than is taken."""
+    """More arrived than the limit allows."""
     REFUSED = "refused"
-    """It cannot be used: nobody here is meant, or it has no words."""
+    """It is unusable: it has no recipient here, or no text."""
     UNREADABLE = "unreadable"
     RETAINED = "retained"
-    """The server keeps it for whoever comes: it is no news."""
+    """The server retains it for new subscribers, so it is not news."""
     PASSED = "passed"
-    """It went on to phones alone, at the hub's own server."""
+    """It was passed on only to phones, at the hub's own server."""
     OTHER = "other"
-    """Of a kind that nobody here wants, as a phone's position."""
+    """Its kind is not needed here, such as a phone's position."""
 
 
 class NoteEvents(Protocol):
-    """The hub, which counts what came."""
+    """Counter of the hub for events that arrived."""
 
     def __call__(self, became: Became, by: int = 1) -> None: ...
 
 
 class BridgeHost(NamedTuple):
-    """What the hub lends to a bridge."""
+    """Services of the hub for a bridge."""
 
     store: Store
     own: Own
@@ -62,23 +62,24 @@ class BridgeHost(NamedTuple):
     """Unix time."""
     note_events: NoteEvents
     note_link: Callable[[bool], None]
-    """Told whether the bridge is with its server, at each change."""
+    """Called at each change: True if the bridge is connected to its server."""
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeKind:
-    """Describes one kind of bridge: all that settings and the hub ask."""
+    """Description of a kind of bridge, for the settings and the hub."""
 
     name: str
     title: str
-    """What people and the log call it."""
+    """Name for people and the log."""
     keys: tuple[Key, ...]
-    """Its settings."""
+    """Settings of the bridge."""
     work: Callable[[BridgeHost], Callable[[], Awaitable[None]] | None]
-    """Returns what works at the server until it is cancelled; None where none is set."""
+    """Returns the function that works at the server until cancelled; None if the bridge is not
+    configured."""
     examples: Mapping[str, str] = field(default_factory=dict)
-    """Values for a first settings file, of settings without a default; none of a secret."""
+    """Examples for the first settings file, for settings without a default; none for a secret."""
     together: tuple[tuple[str, str], ...] = ()
-    """Settings that mean nothing without each other."""
+    """Settings that must be set together."""
     faults: Callable[[Own], list[str]] = lambda own: []
-    """What else is wrong with the settings, each in a sentence with what to do."""
+    """Returns other faults of the settings, each as a sentence with the fix."""

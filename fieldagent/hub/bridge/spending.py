@@ -1,5 +1,6 @@
-"""Enters what came from somebody else's server, over what costs where its writer may and the day's
-budget lasts. Everything else waits for a link."""
+"""Enters items from third-party servers, over paid channels if the author is allowed and the day's
+budget is sufficient. All other items wait for a link.
+"""
 
 from __future__ import annotations
 
@@ -17,73 +18,74 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.credit import credits_for
 
 SMS_CREDITS = 1
-"""What counts for an SMS."""
+"""Credits counted for one SMS."""
 NO_DISTANCE = "waits for a link: it is too long, or too dear, for satellite and SMS"
 
 
 class Allowance(NamedTuple):
-    """What a writer may spend."""
+    """Spending limit of an author."""
 
     allowed: bool
     left: int
-    """Credits of this day."""
+    """Credits left today."""
     not_allowed: str
-    """Why it waits where they are not allowed to, for them."""
+    """Reason why it waits if the author is not allowed, for the author."""
     spent: str
-    """The same where the budget is spent."""
+    """Reason why it waits if the budget is spent, for the author."""
 
 
 class KitCost(NamedTuple):
-    """How an item would reach one kit now."""
+    """Channel and cost of an item to one kit now."""
 
     kit: str
     linked: bool
     bytes: int
-    """Of its satellite messages; 0 where none may go."""
+    """Bytes of its satellite messages; 0 if none are possible."""
     sms: int
-    """How many SMS are counted; 0 where it is not heard by SMS."""
+    """Counted SMS; 0 if the kit was not last heard by SMS."""
     credits: int
 
 
 class Quote(NamedTuple):
-    """What an item would cost, before anything is entered."""
+    """Cost of an item before it is entered."""
 
     kits: tuple[KitCost, ...]
     why: str
-    """Why it goes over nothing that costs; for its writer."""
+    """Reason why it uses no paid channel, for its author."""
 
     @property
     def price(self) -> int:
-        """Return the credits of all kits together."""
+        """Return the credits for all kits together."""
         return sum(each.credits for each in self.kits)
 
     @property
     def credits(self) -> int:
-        """Return what it may cost: nothing where it waits for a link."""
+        """Return the possible cost in credits; 0 if it waits for a link."""
         return 0 if self.why else self.price
 
 
 class Paid(NamedTuple):
     entered: Entered
     credits: int
-    """That it may cost."""
+    """Possible cost in credits."""
     why: str
-    """Why it waits for a link, where it does; for its writer."""
+    """Reason why it waits for a link, for its author; empty if it does not."""
 
 
 def enter_within(db: Db, posting: Posting, allowance: Allowance, now: float) -> Paid:
-    """Enter an item. Unless it costs something now and the allowance covers that, it is kept from
-    all that costs. Raises what `ledger.enter` does."""
+    """Enter an item. It uses paid channels only if it has a cost now and the allowance covers it.
+    Raises the errors of `ledger.enter`.
+    """
     quote = quoted(db, posting, allowance, now)
     entered = ledger.enter(db, posting, now=now, grace=GRACE)
     if not quote.credits:
-        # A link that ends before it has left must not make it cost.
+        # If a link ends before the item has left, that must not cause costs.
         ledger.keep_from_costing(db, entered.item, quote.why)
     return Paid(entered, quote.credits, quote.why)
 
 
 def quoted(db: Db, posting: Posting, allowance: Allowance, now: float) -> Quote:
-    """Return what it would cost to enter an item now, and whether it may. Enters nothing."""
+    """Return the cost of entering an item now, and if it is allowed. Enters nothing."""
     devices = cost.costs(db, posting, now)
     quote = Quote(tuple(_kit_costs(db, devices)), "")
     if not quote.price:
@@ -106,7 +108,7 @@ def _kit_costs(db: Db, devices: Sequence[dict[str, Any]]) -> Iterator[KitCost]:
             continue
         size = 0 if over is None else over["bytes"]
         sms = SMS_CREDITS if device["id"] in by_sms else 0
-        # An account that pays for bytes counts them as credits here, as a kit's bridges do.
+        # Bytes of a modem billed by bytes count as credits here, as in a kit's bridges.
         above = 0 if over is None else over["credits"] or credits_for(size)
         yield KitCost(device["name"], False, size, sms, above + sms)
 

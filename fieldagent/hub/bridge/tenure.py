@@ -1,7 +1,8 @@
-"""Keeps a bridge to one process of the hub: whoever holds it says so again, or another takes over.
+"""Runs a bridge in only one process of the hub: the holder renews its claim, or another process
+takes over.
 
-A row of `bridge` is a bridge: who holds it until when, how this hub is told from others there, and
-up to which items all have been looked at.
+A row of `bridge` is a bridge: its holder and until when, the identity of this hub there, and the
+last item that was processed.
 """
 
 from __future__ import annotations
@@ -28,26 +29,27 @@ log = logging.getLogger(__name__)
 IDENTITY_PREFIX = "FA-"
 """The beginning of each identity of a hub at a third party's server."""
 HOLDS = 30.0
-"""Seconds for which a process holds a bridge without saying that it lives."""
+"""Seconds for which a process holds a bridge without renewal."""
 RENEW = 10.0
-"""Seconds between two words that this process holds it."""
+"""Seconds between two renewals."""
 
 
 class BridgePost(NamedTuple):
-    """A bridge that one process is to hold, for one workspace."""
+    """A bridge for one workspace, to be held by one process."""
 
     name: str
     workspace: str
-    """Its number or name."""
+    """Id or name of the workspace."""
     setting: str
-    """What that is called in the settings."""
+    """Name of that setting."""
 
 
 async def hold_and_work(
     host: BridgeHost, post: BridgePost, work: Callable[[str, int], Awaitable[None]]
 ) -> NoReturn:
-    """Do `work`, with this hub's identity there and the number of the workspace, where and while no
-    other process does; until cancelled."""
+    """Run `work` with this hub's identity there and the workspace's id, while no other process
+    does; until cancelled.
+    """
     holder = uuid.uuid4().hex
     take = partial(hold, name=post.name, holder=holder, alone=not host.store.shared)
     watch = _Watch()
@@ -72,22 +74,23 @@ async def hold_and_work(
 
 
 class BridgeTenure(NamedTuple):
-    """What the row of a bridge says."""
+    """Holder of a bridge, as in its row."""
 
     holder: str = ""
     until: float = 0.0
 
 
 class _Watch:
-    """Tells by this process's own time whether whoever holds a bridge still says so: the clock by
-    which they said until when may have been ahead."""
+    """Detects by this process's own time a holder that no longer renews, because the holder's clock
+    may have been ahead.
+    """
 
     def __init__(self) -> None:
         self._known = BridgeTenure()
         self._since = -inf
 
     def silent(self, now: BridgeTenure) -> BridgeTenure | None:
-        """Return it where it has been the same for so long that nobody says it any more."""
+        """Return the holder if its row has not changed for HOLDS seconds, else None."""
         if now != self._known:
             self._known, self._since = now, trio.current_time()
         return now if trio.current_time() - self._since > HOLDS else None
@@ -102,7 +105,7 @@ async def _workspace(host: BridgeHost, post: BridgePost) -> int | None:
 
 
 async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelScope) -> None:
-    """While this process cannot say that it lives, another may take over: it stops before that."""
+    """Renew the claim. If that fails, stop before another process may take over."""
     said = trio.current_time()
     try:
         while trio.current_time() - said < HOLDS - RENEW:
@@ -118,7 +121,7 @@ async def _renew(host: BridgeHost, name: str, holder: str, scope: trio.CancelSco
 
 
 def standing(db: Db, name: str) -> BridgeTenure:
-    """Return who holds a bridge, and until when."""
+    """Return the holder of a bridge and until when."""
     rows = db.execute("SELECT holder, until FROM bridge WHERE name = ?", name)
     for holder, until in rows:
         return BridgeTenure(str(holder), float(until))
@@ -134,9 +137,12 @@ def hold(
     alone: bool = False,
     silent: BridgeTenure | None = None,
 ) -> str:
-    """Hold a bridge for this process, which says so again before HOLDS; return this hub's identity
-    there, or nothing where another holds it. It begins with what comes from now on. `alone`: nobody
-    else can. `silent`: who said that, and has said nothing since, holds it no more."""
+    """Claim a bridge for this process, which must renew within HOLDS seconds. Return this hub's
+    identity there, or an empty string if another process holds it.
+
+    A new bridge begins with events from now on. `alone`: no other process exists. `silent`: a
+    holder that has stopped renewing.
+    """
     gone = silent or BridgeTenure()
     db.execute(
         "INSERT INTO bridge (name, identity, place, happened) SELECT ?, ?, (SELECT"
@@ -153,16 +159,16 @@ def hold(
 
 
 def let_go(db: Db, name: str, holder: str) -> None:
-    """Give a bridge up, if this process holds it: another takes it at once."""
+    """Release a bridge if this process holds it, so that another process can take it at once."""
     db.execute("UPDATE bridge SET until = 0 WHERE name = ? AND holder = ?", name, holder)
 
 
 def place(db: Db, name: str) -> int:
-    """Return up to which item all have been looked at."""
+    """Return the id of the last item that was processed."""
     ((number,),) = db.execute("SELECT place FROM bridge WHERE name = ?", name)
     return int(number)
 
 
 def keep_place(db: Db, name: str, up_to: int) -> None:
-    """Write down how far a bridge has passed items on; a lower number changes nothing."""
+    """Store the id of the last item passed on. A lower id changes nothing."""
     db.execute("UPDATE bridge SET place = ? WHERE name = ? AND place < ?", up_to, name, up_to)

@@ -1,8 +1,9 @@
-"""Cloudloop of Ground Control, for SBD and IMT modems: its webhook brings MO messages to a secret
-path, its Data API takes MT messages and tells what was brought while nobody listened.
+"""Cloudloop of Ground Control, for SBD and IMT modems. Its webhook delivers MO messages to a secret
+path. Its Data API accepts MT messages, and returns messages that the webhook has missed.
 
-Nothing signs what it brings: the path is the secret, and the kit's own key proves who sends.
-`Delivery Success` is of the modem, which keeps no copy: never more than that is said of it.
+Cloudloop does not sign its messages. The secret path protects them, and the kit's own key
+authenticates the sender. `Delivery Success` means only that the modem has the message; the modem
+keeps no copy.
 """
 
 from __future__ import annotations
@@ -56,23 +57,24 @@ log = logging.getLogger(__name__)
 
 PATH = "/operator/cloudloop/{secret}"
 BODY = 262_144
-"""Bytes at most: 100 000 in base64, and the words around them."""
+"""Largest number of bytes of a post: 100 000 in base64, and the text around them."""
 SECRET_LEAST = 22
 """Characters: 128 bits in base64."""
 DEADLINE = 30.0
 """Seconds for a call."""
 ANSWER_BYTES = 4 << 20
-"""Bytes of an answer at most: a day's history."""
+"""Largest number of bytes of an answer: a day's history."""
 MARGIN = 3600.0
-"""Seconds that each look goes further back than the last: their clock, and what comes late."""
+"""Seconds by which each read of the history overlaps the last one, because of their clock and late
+messages."""
 LONGEST = 31 * 86_400.0
-"""Seconds that a first look goes back."""
+"""Seconds of history that a first read covers."""
 SLICE = 86_400.0
-"""Seconds of history asked for at once."""
+"""Seconds of history per call."""
 CATCH_UP = 900.0
-"""Seconds between two looks for what their webhook has not brought, where it brings the rest."""
+"""Seconds between two reads for messages that the webhook has missed."""
 BALANCE_EVERY = 3600.0
-"""Seconds between two questions for what is left."""
+"""Seconds between two reads of the balance."""
 DONE = "Delivery Success"
 
 _A, _D, _G = Scope.ACCOUNT, Scope.DEVICE, Scope.GATEWAY
@@ -85,7 +87,7 @@ CLOUDLOOP = {
     404: Failure("404", _D, "Cloudloop does not know the device's thing on this account", HOURLY),
     429: Failure("429", _G, "Cloudloop is called too often", 60.0),
 }
-"""By HTTP status, or words of an answer (`_status`)."""
+"""Failures by HTTP status, or by words in an answer (`_Refused`)."""
 NO_THING = Failure(
     "no thing",
     _D,
@@ -97,18 +99,21 @@ _CREDIT = re.compile(r"credit|balance|fund", re.IGNORECASE)
 
 
 class Cloudloop:
-    """`Operator` by the Data API at `address`, with the token that a file holds at each call."""
+    """`Operator` that uses the Data API at `address`, with the token read from a file at each
+    call.
+    """
 
     def __init__(self, address: str, token: Path, topic: str) -> None:
         self._address = address.rstrip("/")
         self._token = token
         self._topic = topic
         self._turn = trio.CapacityLimiter(1)
-        """One call at a time: their limit is not published."""
+        """Limits the calls to one at a time, because their rate limit is not published."""
 
     async def call(self, name: str, *, group: str = "Data", **members: str) -> Any:
-        """Return the JSON of an answer; `group` is a part of their API. Raises NotReached,
-        RequestFailed, _Refused."""
+        """Return the JSON of an answer. `group` is a part of their API. Raises NotReached,
+        RequestFailed, _Refused.
+        """
         try:
             token = read_text_file(self._token).strip()
         except (OSError, ValueError) as error:
@@ -152,7 +157,7 @@ class Cloudloop:
             return Verdict(Outcome.NOT_SENT, NO_THING)
         kind = modem.kind or cloudloop.SBD
         try:
-            # The call before may have been taken, and was not answered.
+            # The previous call may have been accepted without an answer.
             if modem.tries and (known := await self._taken(modem, body)):
                 return Verdict(Outcome.SENT, id=known)
             name, members = cloudloop.mt_request(modem.address, kind, body, self._topic, priority)
@@ -167,7 +172,9 @@ class Cloudloop:
         return Verdict(Outcome.SENT, id=str(id_ or ""))
 
     async def _taken(self, modem: FarModem, body: bytes) -> str:
-        """Return their name of a message with these bytes since its first call; empty: none."""
+        """Return their id of a message with these bytes since its first call; empty if there is
+        none.
+        """
         for record in await self.records(modem.since - 60.0, inf):
             same = record.size == len(body) and record.start == body[: len(record.start)]
             if record.outgoing and record.thing == modem.address and same and record.start:
@@ -175,8 +182,9 @@ class Cloudloop:
         return ""
 
     async def records(self, since: float, until: float) -> list[cloudloop.Record]:
-        """Return what their history has between two Unix times, oldest first. What is too much for
-        one answer is asked for in halves."""
+        """Return their history between two Unix times, oldest first. A period that is too large for
+        one answer is split in halves.
+        """
         upto = {} if until == inf else {"to": cloudloop.moment(until)}
         try:
             answer = await self.call(
@@ -191,12 +199,12 @@ class Cloudloop:
         return cloudloop.read_records(answer)
 
     async def state_of(self, id_: str) -> str:
-        """Return how far they say that an MT message has come."""
+        """Return the delivery state of an MT message according to Cloudloop."""
         answer = await self.call("GetMtDeliveryStatus", message=id_)
         return str(answer.get("status") or "") if isinstance(answer, dict) else ""
 
     async def balance(self, now: float) -> dict[str, float]:
-        """Return what is left this month of each plan that modems share, in the plan's own unit."""
+        """Return the amount left this month of each shared plan, in the plan's own unit."""
         year, month = cloudloop.moment(now).split("-")[:2]
         answer = await self.call("GetPoolSummary", group="Sbd", year=year, month=str(int(month)))
         return cloudloop.read_balance(answer)
@@ -206,7 +214,7 @@ class Cloudloop:
 
 
 class _TooLong(RequestFailed):
-    """More was answered than is read."""
+    """The answer is larger than the limit."""
 
 
 class _Refused(Exception):
@@ -215,7 +223,7 @@ class _Refused(Exception):
         self.status = status
 
     def failure(self) -> Failure:
-        """Return what is wrong, and for whom."""
+        """Return the failure with its cause and scope."""
         known = CLOUDLOOP.get(self.status)
         words = str(self)[: cloudloop.SHOWN]
         return known or Failure(str(self.status), Scope.MESSAGE, f"Cloudloop says: {words}", HOURLY)
@@ -225,7 +233,7 @@ class _Refused(Exception):
 
 
 class _Webhook:
-    """Where their webhook comes in."""
+    """Route of their webhook."""
 
     def __init__(self, secrets: Sequence[str], topic: str, host: OperatorHost) -> None:
         self._secrets = [each.encode() for each in secrets]
@@ -233,7 +241,7 @@ class _Webhook:
         self._host = host
 
     async def judge(self, head: Request) -> str:
-        """Refuse a stranger by the head: nothing of the body is read."""
+        """Reject unknown callers by the head, before the body is read."""
         secret = head.path.rpartition("/")[2].encode()
         known = [hmac.compare_digest(secret, each) for each in self._secrets]
         if not any(known):
@@ -241,7 +249,7 @@ class _Webhook:
         return "cloudloop"
 
     async def take(self, asked: Request, *, secret: str, caller: str) -> Response:
-        """Answer 200 once it is on disk; whatever else they get, they bring it again."""
+        """Answer 200 once the message is on disk. After any other answer they send it again."""
         body = required_body(asked)
         try:
             message = cloudloop.read_lingo(load_document(body))
@@ -253,7 +261,7 @@ class _Webhook:
 
 
 async def take_lingo(message: cloudloop.Lingo, topic: str, host: OperatorHost) -> None:
-    """Store one MO message, unless it was brought before."""
+    """Store an MO message, unless it was delivered before."""
     assert host.book is not None
     if message.id and await host.book.has(message.id):
         return
@@ -271,7 +279,7 @@ async def take_lingo(message: cloudloop.Lingo, topic: str, host: OperatorHost) -
 
 
 class _Fetch:
-    """Asks for what their webhook has not brought: all of it, where there is none."""
+    """Fetches MO messages that the webhook has missed, or all of them if there is no webhook."""
 
     def __init__(
         self, api: Cloudloop, host: OperatorHost, every: float, balance_below: int
@@ -281,7 +289,7 @@ class _Fetch:
         self._balance_below = balance_below
 
     async def run(self) -> None:
-        """Ask again and again, until cancelled. What fails is told, and tried again."""
+        """Fetch periodically, until cancelled. Failures are logged, and tried again."""
         async with trio.open_nursery() as nursery:
             if self._balance_below:
                 nursery.start_soon(self._again, self._weigh, BALANCE_EVERY, "balance")
@@ -314,7 +322,7 @@ class _Fetch:
     async def _catch_up(self) -> None:
         now = self._host.clock()
         known = await self._book.fetched()
-        # A clock that was ahead once must not keep back all until then.
+        # If a clock was ahead once, fetching must not stop until that time.
         since = now - MARGIN if known is None else max(min(known, now) - MARGIN, now - LONGEST)
         while since < now:
             until = min(now, since + SLICE)
@@ -325,7 +333,7 @@ class _Fetch:
             since = until
 
     async def _take(self, record: cloudloop.Record) -> None:
-        """A record names the thing alone, and holds the first bytes of a long message."""
+        """Process a record, which contains only the thing and the first bytes of a long message."""
         if await self._book.has(record.id):
             return
         imei = await self._book.imei_of(record.thing)
@@ -340,13 +348,14 @@ class _Fetch:
         if record.start:
             await self._host.take_in(imei or "", record.start, None, unusable=fault)
         if imei is not None:
-            # Also of a mailbox check, which brings nothing and is paid for.
+            # This includes a mailbox check, which has no bytes but costs a credit.
             await self._host.count_session(imei, record.id, record.size)
         await self._book.note(record.id)
 
     async def _follow(self) -> None:
-        """Follow how far what was handed over has come. One that they do not tell of holds up none
-        behind it."""
+        """Update the states of messages that were handed over. A message that they refuse to report
+        on does not block the next ones.
+        """
         refused: _Refused | None = None
         for each in await self._book.under_way():
             try:
@@ -363,7 +372,7 @@ class _Fetch:
             raise refused
 
 
-# What it says of itself.
+# Description of the operator.
 
 
 def _secrets(value: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""A satellite operator, as the hub sees one: it takes MT messages for an IMEI, and says how that
-went; it brings MO messages; and it describes itself, so that nothing else has to know it.
+"""Interface of a satellite operator. It accepts MT messages for an IMEI and returns the result; it
+delivers MO messages; and it describes itself, so that no other module needs to know it.
 
-An operator is one module or folder with an `OperatorKind`, named in `known.OPERATORS`. Each passes
-`tests/hub/operator/test_contract.py`. The whole way is in docs/adding-an-operator.md.
+An operator is a module or folder with an `OperatorKind`, named in `known.OPERATORS`. Each must pass
+`tests/hub/operator/test_contract.py`. docs/adding-an-operator.md describes all steps.
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ from fieldagent.wire.outcome import Outcome
 
 
 class TakeIn(Protocol):
-    """The hub, as an operator's gateway brings it what came."""
+    """Receiver of MO messages in the hub."""
 
     async def __call__(
         self, imei: str, body: bytes, estimate: Estimate | None, *, unusable: str = ""
     ) -> None:
-        """Store one MO message, of whatever IMEI and content. It is on disk on return.
+        """Store one MO message, of any IMEI and content. It is on disk on return.
 
-        `unusable` says why it must not be decoded: it is kept as a dead letter. `imei` is then
-        empty where the gateway named none.
+        `unusable` is the reason why it must not be decoded: it is then kept as a dead letter. In
+        that case `imei` may be empty, if the gateway named none.
         """
 
 
 class NoteSession(Protocol):
-    """The hub, as an operator tells it of sessions."""
+    """Receiver of reports about sessions in the hub."""
 
     async def __call__(self, imei: str, *, fetched: bool) -> None:
-        """A modem reached the operator, who gave it a message, or had none for it."""
+        """Record that a modem had a session, with or without a message for it."""
 
 
 class CountSession(Protocol):
-    """The hub, which counts what an operator is going to bill."""
+    """Counter in the hub of sessions that an operator will bill."""
 
     async def __call__(self, imei: str, session: str, size: int) -> None:
-        """Count an MO session of so many bytes, 0 of a mailbox check: once for each `session`,
-        which is the operator's own name for it."""
+        """Count an MO session of `size` bytes (0 for a mailbox check), once per `session`, the
+        operator's own id for it.
+        """
 
 
 async def count_nothing(imei: str, session: str, size: int) -> None:
@@ -56,36 +57,37 @@ async def count_nothing(imei: str, session: str, size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a call ended; DOUBTFUL is one that got no answer after the request had left. REFUSED is
-    a ring that this operator never does; a message is always tried again."""
+    """Result of a call. DOUBTFUL: no answer after the request had left. REFUSED: this operator
+    never rings; a message is always tried again.
+    """
 
     outcome: Outcome
     failure: Failure | None = None
-    """Why, unless it was SENT."""
+    """The failure; None if the outcome is SENT."""
     waiting: int = 0
-    """Messages that the operator keeps for the modem with this one; 0: they do not tell, and a
-    ring that was missed cannot be rung again."""
+    """Number of messages that the operator keeps for the modem, including this one. 0 if it is not
+    reported; a missed ring alert then cannot be repeated."""
 
     id: str = ""
-    """The operator's name for the message, by which it tells how far that has come."""
+    """The operator's id of the message, used to query its state."""
 
     @property
     def reason(self) -> str:
-        """Return why it failed; empty where it did not."""
+        """Return the reason of a failure; empty if there was none."""
         return "" if self.failure is None else self.failure.text
 
 
 class FarModem(NamedTuple):
-    """What is known of the modem that a message is for."""
+    """Known facts about the modem for which a message is."""
 
     kind: str = ""
-    """As the operator told: `sbd`, `imt`; empty while it has not."""
+    """Kind reported by the operator: `sbd`, `imt`; empty if unknown."""
     address: str = ""
-    """What the operator calls it, where that is not the IMEI."""
+    """The operator's name for the modem, if that is not the IMEI."""
     tries: int = 0
-    """How often the same bytes were called in before."""
+    """Number of earlier calls with the same bytes."""
     since: float = 0.0
-    """When they were made, Unix time: no call was before."""
+    """Unix time when the bytes were packed: no call was earlier."""
 
 
 NO_MODEM = FarModem()
@@ -95,61 +97,63 @@ class Operator(Protocol):
     async def send(
         self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
     ) -> Verdict:
-        """Hand over one MT message. `number` is the same whenever the same bytes are called in."""
+        """Hand over one MT message. `number` is the same for every call with the same bytes."""
 
     async def ring(self, imei: str) -> Verdict:
-        """Ring the modem for what waits, and hand over nothing."""
+        """Send a ring alert to the modem, without a message."""
 
 
 Own: TypeAlias = "Mapping[str, Any]"
-"""An operator's settings by name, each as its `Key` reads it."""
+"""An operator's settings by name, each in the form that its `Key` reads."""
 
 
 class Book(Protocol):
-    """What the hub remembers for an operator; each is on disk on return."""
+    """Records of the hub for an operator; each is on disk on return."""
 
     async def learn(self, imei: str, kind: str, address: str) -> None:
-        """Note which kind of modem has this IMEI, and what the operator calls it."""
+        """Store the kind of the modem with this IMEI, and the operator's name for it."""
 
     async def imei_of(self, address: str) -> str | None:
-        """Return the IMEI of the modem that the operator calls so."""
+        """Return the IMEI of the modem with this name at the operator; None if it is unknown."""
 
     async def has(self, id_: str) -> bool:
-        """Return whether this MO message was taken in before."""
+        """Return True if this MO message was accepted before."""
 
     async def note(self, id_: str) -> None:
-        """Note that it was taken in."""
+        """Record that the message was accepted."""
 
     async def fetched(self) -> float | None:
-        """Return up to which Unix time what the operator kept was fetched; None: never."""
+        """Return the Unix time up to which the operator's stored messages were fetched; None if
+        never.
+        """
 
     async def note_fetched(self, until: float) -> None:
-        """Note up to when it was."""
+        """Record the time up to which they were fetched."""
 
     async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
-        """Note what is left of each plan; less than `below` of one raises an alarm, once."""
+        """Store the remaining amount of each plan. If one is under `below`, raise an alarm once."""
 
     async def under_way(self) -> Sequence[HandedOver]:
-        """Return what was handed over and is not known to be in the modem."""
+        """Return the messages that were handed over and are not known to be in the modem."""
 
     async def note_state(self, id_: str, state: str, *, ended: bool) -> None:
-        """Note how far the operator says that a message has come."""
+        """Store the state of a message that the operator reports."""
 
 
 class HandedOver(NamedTuple):
-    """An MT message that the operator has, by its own name for it."""
+    """An MT message that the operator has accepted, by the operator's id."""
 
     id: str
     state: str
 
 
 class OperatorHost(NamedTuple):
-    """What the hub lends to an operator that brings MO messages."""
+    """Services of the hub for an operator that delivers MO messages."""
 
     take_in: TakeIn
     note_session: NoteSession
     note_fault: Note
-    """Logs and counts a fault of ours; what it was about, second."""
+    """Logs and counts a bug in the hub. The second argument is its context."""
     clock: Callable[[], float]
     """Unix time."""
     book: Book | None = None
@@ -157,37 +161,37 @@ class OperatorHost(NamedTuple):
 
 
 class MoListener(NamedTuple):
-    """Sockets of an operator's own, where its gateway brings MO messages."""
+    """Sockets of an operator on which its gateway delivers MO messages."""
 
     sockets: Sequence[socket.socket]
     serve: Callable[[Sequence[socket.socket], OperatorHost], Awaitable[None]]
-    """Serves the sockets until it is cancelled, and closes them."""
+    """Serves the sockets until cancelled, and closes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorKind:
-    """Describes one satellite operator: all that settings, routes, figures and devices ask."""
+    """Description of a satellite operator for settings, routes, metrics and devices."""
 
     name: str
-    """What a device's `operator` calls it, and what its settings' names begin with."""
+    """Name in a device's `operator`, and prefix of its settings."""
     title: str
-    """What people and the log call it."""
+    """Name for people and the log."""
     means: str
-    """For people: whose service it is."""
+    """Description of the service, for people."""
     keys: tuple[Key, ...]
-    """Its settings."""
+    """Settings of the operator."""
     caller: Callable[[Own], Operator | None]
-    """Returns what takes MT messages; None where the settings for that are not there."""
+    """Returns the sender of MT messages; None if it is not configured."""
     failures: Mapping[Any, Failure]
-    """Why a call may fail, by the operator's own code."""
+    """Failures of a call, by the operator's own code."""
     examples: Mapping[str, str] = field(default_factory=dict)
-    """Values for a first settings file, of settings without a default; none of a secret."""
+    """Examples for the first settings file, for settings without a default; none for a secret."""
     together: tuple[tuple[str, str], ...] = ()
-    """Settings that mean nothing without each other."""
+    """Settings that must be set together."""
     faults: Callable[[Own], list[str]] = lambda own: []
-    """What else is wrong with the settings, each in a sentence with what to do."""
+    """Returns other faults of the settings, each as a sentence with the fix."""
     routes: Callable[[Own, OperatorHost], list[Route]] = lambda own, host: []
-    """Where its webhook brings MO messages. Raises OSError where a file of the settings is not
-    there."""
+    """Returns the routes on which its webhook delivers MO messages. Raises OSError if a configured
+    file is missing."""
     listen: Callable[[Own], MoListener | None] = lambda own: None
-    """Where its gateway does by a protocol of its own. Raises ListenFailed."""
+    """Returns the listener for a gateway with a protocol of its own. Raises ListenFailed."""

@@ -1,4 +1,4 @@
-"""The operator's gateway over DirectIP: it brings MO messages, and takes MT messages."""
+"""The operator's gateway over DirectIP, which delivers MO messages and accepts MT messages."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ from fieldagent.wire.outcome import Outcome
 log = logging.getLogger(__name__)
 
 DEADLINE = 30.0
-"""Seconds for one message, each way."""
+"""Seconds for one message, in each direction."""
 CONNECTIONS = 64
-"""From gateways, at one moment."""
+"""Largest number of simultaneous connections from gateways."""
 REFUSAL = 0.5
-"""Seconds until a stranger's connection is closed."""
+"""Seconds until the connection of an unknown caller is closed."""
 STRANGERS_NAMED = 100
-"""Addresses that may not bring anything, each told once."""
+"""Largest number of forbidden addresses that are logged, once each."""
 
 
 _M, _D, _A, _G = Scope.MESSAGE, Scope.DEVICE, Scope.ACCOUNT, Scope.GATEWAY
@@ -86,12 +86,14 @@ DIRECTIP = {
         "-12", _A, "the gateway refuses the hub's certificate: agree on it with them", HOURLY
     ),
 }
-"""Of a confirmation below 0 (Iridium, SBD DirectIP interface description, MT confirmation)."""
+"""Failures for a negative confirmation (Iridium, SBD DirectIP interface description, MT
+confirmation)."""
 
 
 def judge(status: int) -> Verdict:
-    """Return how a call ended that the gateway confirmed: 0 to 50 is a place in the modem's
-    queue."""
+    """Return the result of a confirmed call. A status of 0 to 50 is the place in the modem's
+    queue.
+    """
     if 0 <= status <= 50:
         return Verdict(Outcome.SENT, waiting=status)
     return Verdict(Outcome.NOT_SENT, DIRECTIP.get(status) or unknown(str(status)))
@@ -99,7 +101,8 @@ def judge(status: int) -> Verdict:
 
 SUCCEEDED, MT_TOO_LARGE, POOR_POSITION = 0, 1, 2
 GOOD_SESSIONS = (SUCCEEDED, MT_TOO_LARGE, POOR_POSITION)
-"""The MO message came through; with 1 an MT message was too large, with 2 the position is poor."""
+"""Session states with a complete MO message. 1: an MT message was too large. 2: the position is
+poor."""
 SESSIONS = {
     10: "the session timed out",
     12: "the MO message is too large for the gateway",
@@ -107,7 +110,7 @@ SESSIONS = {
     14: "the modem broke the protocol (IMEI anomaly)",
     15: "the IMEI is barred from the gateway",
 }
-"""What failed, by the status of a session. The status is a remark and no verdict on the payload."""
+"""Failures by the status of a session. The status is a remark, not a verdict on the payload."""
 
 
 async def serve_directip(
@@ -120,15 +123,18 @@ async def serve_directip(
     note_fault: Note = log_fault,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Take MO messages from gateways in these networks, until cancelled. What is confirmed is on
-    disk; the rest comes again. Closes `listeners`."""
+    """Accept MO messages from gateways in these networks, until cancelled. A confirmed message is
+    on disk; others come again. Closes `listeners`.
+    """
     door = _Door(take_in, note_session, count_session, allowed, note_fault)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
 
 
 class _Door:
-    """Who may come in. Room for one more is made by who has been longest in telling theirs."""
+    """Admission of connections. When there is no space left, the connection that has been receiving
+    longest is ended.
+    """
 
     def __init__(
         self,
@@ -171,7 +177,7 @@ class _Door:
             self._told.add(address)
             log.error("%s may not bring MO messages: directip-allow does not name it", address)
         if self._refused < CONNECTIONS:
-            # Who comes again and again costs less if each time takes a while.
+            # The delay makes repeated connections cheaper.
             self._refused += 1
             try:
                 await trio.sleep(REFUSAL)
@@ -200,9 +206,9 @@ class _Door:
             await stream.send_all(write_mo_confirmation(confirmed))
 
     async def _store(self, elements: bytes) -> bool:
-        """Store whatever payload there is, and return whether to confirm the message.
+        """Store the payload, if there is one. Return True if the message must be confirmed.
 
-        Raises RemoteProtocolError for one that cannot be read and has no payload.
+        Raises RemoteProtocolError for an unreadable message without a payload.
         """
         imei = ""
         try:
@@ -219,15 +225,17 @@ class _Door:
         except RemoteProtocolError:
             raise
         except StoreUnavailable:
-            return False  # the store logs that itself; the gateway brings it again
+            return False  # the store logs that itself; the gateway sends it again
         except Exception as error:
             self._note_fault(error, f"an MO message from {imei or 'a gateway'}")
             return False
         return True
 
     async def _take_session(self, message: DirectIpMo) -> None:
-        """Take in what a session brought, however it ended: the modem may believe that it was
-        delivered. What came twice is known by its number, what was cut short is a dead letter."""
+        """Process the payload of a session, whatever its status, because the modem may treat it as
+        delivered. Repeated items are recognised by their numbers. A truncated message becomes a
+        dead letter.
+        """
         if message.status not in GOOD_SESSIONS:
             log.warning(
                 "a session of %s (MOMSN %d) ended with status %d, %s: %s",

@@ -1,5 +1,6 @@
-"""Why calls to satellite operators fail, whom that concerns, and when the same bytes may be tried
-again. Each operator's own codes are beside the operator."""
+"""Causes, scopes and retry times of failed calls to satellite operators. The codes of each operator
+are in the operator's module.
+"""
 
 from __future__ import annotations
 
@@ -8,55 +9,55 @@ from enum import StrEnum
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 HOURLY = 3600.0
-"""Seconds after which people may have corrected what a call failed on; a refused one is free."""
+"""Seconds after which people may have fixed the cause of a failed call; a refused call is free."""
 FULL_PAUSE = 600.0
-"""Seconds until a full queue is tried again: the modem has to come and empty it."""
+"""Seconds until a full queue is tried again, because the modem must empty it first."""
 
 
 class Scope(StrEnum):
-    """What a failure holds for."""
+    """Scope of a failure."""
 
     MESSAGE = "message"
-    """These bytes: others to the same device go by them."""
+    """Only this message; other messages to the same device can overtake it."""
     DEVICE = "device"
     """All messages to one device."""
     ACCOUNT = "account"
-    """Every device of the operator, until people act: it raises an alarm."""
+    """All devices of the operator, until people act. It raises an alarm."""
     GATEWAY = "gateway"
-    """The operator's service or the way to it, at this moment."""
+    """The operator's service or the network to it, at this moment."""
 
 
 class Failure(NamedTuple):
-    """Why a call did not succeed."""
+    """Cause of a failed call."""
 
     code: str
-    """The operator's own, or a word for what has none: few values, for the figures."""
+    """The operator's own code, or a short word. There are few values, because it is a label in the
+    metrics."""
     scope: Scope
     text: str
-    """What is wrong, and what to do about it."""
+    """Cause and remedy."""
     again: float = 0.0
-    """Seconds until another call has a chance; 0: that depends on how often it was tried."""
+    """Seconds until a retry makes sense. 0: by the number of tries."""
 
 
 def unknown(answer: str) -> Failure:
-    """Return the failure of a code that no table has: it is tried again as any trouble of
-    theirs."""
+    """Return the failure for an unknown code. It is retried like a problem at the operator."""
     return Failure(
         "other", Scope.GATEWAY, f"the operator answered {answer}, which this hub does not know"
     )
 
 
 def unreachable(reason: str) -> Failure:
-    """Return the verdict that nothing left."""
+    """Return the failure of a call that did not leave."""
     return Failure("unreachable", Scope.GATEWAY, reason)
 
 
 def no_answer(reason: str) -> Failure:
-    """Return the verdict that the message may have left."""
+    """Return the failure of a call that may have left."""
     return Failure("no answer", Scope.GATEWAY, reason)
 
 
 def not_set_up(operator: str) -> Failure:
-    """Return the verdict that the device names an operator that the settings do not."""
+    """Return the failure for a device whose operator is not configured."""
     text = f"the hub has no settings for the operator {operator!r}: add them"
     return Failure("not set up", Scope.GATEWAY, text, HOURLY)

@@ -1,5 +1,6 @@
-"""Which satellite operators there are. A new one is a module or folder beside this one, and a line
-here."""
+"""The available satellite operators. A new operator is a module or folder beside this one, and an
+entry here.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ OPERATORS = {
     "rockblock": "fieldagent.hub.operator.rockblock:KIND",
     "cloudloop": "fieldagent.hub.operator.cloudloop:KIND",
 }
-"""By what a device's `operator` calls them; the first is that of a device which names none."""
+"""Operators by their name in a device's `operator`. The first is the default."""
 DEFAULT = next(iter(OPERATORS))
 
 
 def operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
-    """Return all there are by name, and those of third parties, each `package.module:NAME`.
+    """Return all operators by name, including third-party ones, each given as
+    `package.module:NAME`.
 
-    Raises WrongProperty, in words that follow `operators`.
+    Raises WrongProperty, with a text that follows the word `operators`.
     """
     kinds = [named_object(place, OperatorKind) for place in (*OPERATORS.values(), *own)]
     by_name = {kind.name: kind for kind in kinds}

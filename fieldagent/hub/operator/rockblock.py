@@ -1,4 +1,4 @@
-"""RockBLOCK's web services: their webhook brings MO messages, a call takes MT messages."""
+"""RockBLOCK's web services: their webhook delivers MO messages, and a call accepts MT messages."""
 
 from __future__ import annotations
 
@@ -61,13 +61,14 @@ ROCKBLOCK = {
     16: Failure("16", _M, "RockBLOCK saw no data", HOURLY),
     99: Failure("99", _G, "RockBLOCK has trouble of its own"),
 }
-"""Of a FAILED answer (docs.groundcontrol.com, RockBLOCK web services)."""
+"""Failures by the code of a FAILED answer (docs.groundcontrol.com, RockBLOCK web services)."""
 
 PATH = "/operator/rockblock"
 BODY = 16_384
-"""Bytes at most: 340 in hexadecimal, a token, some words. Only they tell who brings them."""
+"""Largest number of bytes: 340 in hexadecimal, a token and some text. Only the token authenticates
+the caller."""
 _SHOWN = 200
-"""Characters of what is wrong with it."""
+"""Characters of a fault that are shown."""
 DEADLINE = 30.0
 """Seconds for a call."""
 
@@ -79,10 +80,11 @@ def mo_route(
     clock: Callable[[], float],
     count_session: CountSession = count_nothing,
 ) -> Route:
-    """Return the route of MO messages. It answers 200 once the message is on disk; whatever else
-    they get, they bring it again.
+    """Return the route of MO messages. It answers 200 once the message is on disk. After any other
+    answer they send it again.
 
-    What their token proves to be theirs is stored, whatever else is wrong with it."""
+    Data that their token authenticates is stored, whatever else is wrong with it.
+    """
 
     async def take(asked: Request) -> Response:
         form = _form(asked)
@@ -104,7 +106,7 @@ def mo_route(
 
 
 def _form(asked: Request) -> dict[str, str]:
-    """As a form or as JSON: their account says which."""
+    """Return the fields of a form or a JSON object; their account decides which they send."""
     body = required_body(asked)
     try:
         if asked.headers.get("content-type", "").startswith("application/json"):
@@ -121,7 +123,7 @@ def _form(asked: Request) -> dict[str, str]:
 
 
 class RockBlock:
-    """`Operator` by their MT service at `address`."""
+    """`Operator` that uses their MT service at `address`."""
 
     def __init__(self, address: str, username: str, password: str) -> None:
         self._address = address
@@ -144,7 +146,7 @@ class RockBlock:
         except NotReached as failure:
             return Verdict(Outcome.NOT_SENT, unreachable(f"RockBLOCK: {failure.reason}"))
         except (RequestFailed, RemoteProtocolError) as failure:
-            # They know no identity of a call: it may have been taken.
+            # Their calls have no id, so the message may have been accepted.
             return Verdict(Outcome.DOUBTFUL, no_answer(f"RockBLOCK: {failure}"))
         if answer.code is None:
             return Verdict(Outcome.SENT)
@@ -170,7 +172,7 @@ def _routes(own: Own, host: OperatorHost) -> list[Route]:
 
 
 def public_key(own: Own) -> PublicKey:
-    """Return what checks their tokens: the published key, unless the settings name another."""
+    """Return the key that verifies their tokens: the published one, or the configured one."""
     path = own["rockblock-public-key"]
     return PUBLIC_KEY if path is None else read_public_key(read_text_file(path))
 

@@ -1,6 +1,7 @@
-"""What the hub publishes, as JSON, and what Home Assistant makes of it. Pure.
+"""JSON documents that the hub publishes, and their descriptions for Home Assistant. Pure functions.
 
-Retained is only what anybody at the broker may read later: no text of a message, no secret.
+Retained documents contain only data that anyone at the broker may read later: no text of a message,
+no secret.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fieldagent.package.writing import write_timestamp
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENT_TYPES = ("message", "location", "waypoint", "data", "sos", "incident")
-"""Of what kits send."""
+"""Event types of items from kits."""
 _SHARE_OF = {
     "message": "messages",
     "location": "positions",
@@ -27,7 +28,7 @@ _SHARE_OF = {
 
 
 class KitItem(NamedTuple):
-    """What a kit has sent."""
+    """An item from a kit."""
 
     id: int
     accepted: float
@@ -35,12 +36,14 @@ class KitItem(NamedTuple):
     kind: str
     sos: bool
     private: bool
-    """It is for one person or a group."""
+    """True if it is for one person or a group."""
     request_id: str
 
     @property
     def has_way(self) -> bool:
-        """Return whether people ask how far it has come: hardly where a kit was each minute."""
+        """Return True if people want its delivery steps. That is seldom so for a position that is
+        sent every minute.
+        """
         return self.kind != "location" or self.sos
 
 
@@ -52,26 +55,28 @@ class OpenIncident(NamedTuple):
 
 
 def is_shared(item: KitItem, shares: Collection[str]) -> bool:
-    """Return whether the settings let an item be published; what is for one person or a group needs
-    "private" too, an SOS "incidents" alone."""
+    """Return True if the settings allow an item to be published. An item for one person or a group
+    also needs "private"; an SOS needs only "incidents".
+    """
     if item.sos:
         return "incidents" in shares
     return _SHARE_OF.get(item.kind) in shares and (not item.private or "private" in shares)
 
 
 def event_type(item: KitItem) -> str:
-    """Return the type of the event in Home Assistant that an item fires."""
+    """Return the Home Assistant event type that an item fires."""
     return "sos" if item.sos else item.kind
 
 
 def clock(moment: float | None) -> str | None:
-    """Return a moment in Unix time as ISO 8601."""
+    """Return a Unix time in ISO 8601."""
     return None if moment is None else write_timestamp(datetime.fromtimestamp(moment, UTC))
 
 
 def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> dict[str, Any]:
-    """Return what is told of a kit. `device` is a kit as `GET /api/devices` has it; `incidents` are
-    its open ones."""
+    """Return the published state of a kit. `device` is a kit as in `GET /api/devices`; `incidents`
+    are its open ones.
+    """
     sos = [each for each in incidents if each.kind == "sos"]
     state: dict[str, Any] = {
         "name": device["name"],
@@ -94,8 +99,9 @@ def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> d
 
 
 def position(device: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a position under the names that Home Assistant gives a tracker's attributes; None
-    where none is known. How exact it is, nobody has said."""
+    """Return a kit's position with Home Assistant's names for the attributes of a tracker. None if
+    there is no position. The accuracy is unknown.
+    """
     if (place := device["position"]) is None:
         return None
     return {
@@ -106,7 +112,7 @@ def position(device: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def hub_state(kits: int, incidents: Sequence[OpenIncident], left: int) -> dict[str, Any]:
-    """Return what is told of the hub. `left` are credits that MQTT may cost today."""
+    """Return the published state of the hub. `left`: credits that MQTT may still cost today."""
     unanswered = sum(each.state == "open" for each in incidents)
     return {
         "kits": kits,
@@ -125,15 +131,18 @@ _OF_INCIDENT = (
 def incident(
     document: Mapping[str, Any], event: Mapping[str, Any] | None, repeat: int
 ) -> dict[str, Any]:
-    """Return what is told of an incident. `document` is an incident as `GET /api/sos` has it;
-    `event` what happened to it, None where it is told again as nobody has answered, the
-    `repeat`th time."""
+    """Return the published state of an incident. `document` is an incident as in `GET /api/sos`.
+    `event` is its last event. It is None if the incident is published again because it is
+    unanswered, for the `repeat`th time.
+    """
     own = {name: document[name] for name in _OF_INCIDENT}
     return {"event_type": "incident", **own, "event": event, "repeat": repeat}
 
 
 def of_hub(topics: HubTopics, name: str) -> dict[str, Any]:
-    """Return the message by which Home Assistant (2024.11 or later) makes the hub a device."""
+    """Return the discovery message that makes the hub a device in Home Assistant (2024.11 or
+    later).
+    """
     parts = {
         "kits": shown.number("Kits", "kits"),
         "incidents": shown.number("Open incidents", "incidents"),
@@ -144,7 +153,7 @@ def of_hub(topics: HubTopics, name: str) -> dict[str, Any]:
 
 
 def of_kit(topics: HubTopics, kit: int, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a kit to Home Assistant in the same way; `state` is what is told of it."""
+    """Return the discovery message for a kit. `state` is its published state."""
     parts: dict[str, dict[str, Any]] = {
         "sos": shown.flag("SOS open", "sos", "safety"),
         "silent": shown.flag("Overdue", "silent", "problem"),

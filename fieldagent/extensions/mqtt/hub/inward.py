@@ -1,19 +1,19 @@
-"""What a command becomes that came by MQTT.
+"""Commands that arrive over MQTT, and their results.
 
-| body                                   | becomes                                              |
+| body                                   | result                                               |
 |----------------------------------------|------------------------------------------------------|
-| text, by a kit's topic                 | a message to its user                                |
-| the JSON of a push, without            | that item, to a user, a group or, where it is no     |
-| `sourceUserId` and `workspaceId`       | message, everybody                                   |
+| text, on a kit's topic                 | a message to its user                                |
+| the JSON of a push, without            | that item, to a user, a group or (unless it is a     |
+| `sourceUserId` and `workspaceId`       | message) to everyone                                 |
 | `{"acknowledge": 12, "text": "…"}`     | with `mqtt-acknowledge`, the answer to an incident   |
 
-1. Its sender stands here as a member without a way in, called `SENDER (MQTT)`; who is not in
-   `mqtt-senders` stands as `MQTT`, as anybody may call themselves anything.
-2. It goes over satellite or SMS where its sender is in `mqtt-senders` and the day's credits last,
-   and waits for a link otherwise. The result says so.
-3. A command with a `key` is carried out once, whatever breaks. One without is known again where the
-   broker says that it may have brought it before, by its number and body.
-4. One with `dryRun` is told what it would cost, and nothing of it is entered.
+1. The sender becomes a member without a sign-in, called `SENDER (MQTT)`. A sender that is not
+   in `mqtt-senders` becomes `MQTT`, because anyone can use any name.
+2. The item goes over satellite or SMS if its sender is in `mqtt-senders` and the day's credits
+   are sufficient. Otherwise it waits for a link, and the result contains the reason.
+3. A command with a `key` is carried out only once, whatever fails. A command without a key is
+   recognised by its number and body, if the broker marks it as a possible repeat.
+4. A command with `dryRun` gets its cost as the answer, and is not carried out.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ KEY_REUSED = "nothing was queued: this key was used for another body"
 
 
 class HubMqttRules(NamedTuple):
-    """What the settings say."""
+    """Settings of the bridge."""
 
     workspace: str
-    """Its number or name."""
+    """Id or name of the workspace."""
     shares: frozenset[str]
     senders: frozenset[str]
     credits_per_day: int
     acknowledges: bool
     time_to_live: float = 604_800.0
-    """Seconds, of a command that does not say how long."""
+    """Default lifetime in seconds of a command's item."""
 
 
 class CommandInbox(NamedTuple):
-    """Where what comes goes."""
+    """Destination and rules of incoming commands."""
 
     workspace: int
     rules: HubMqttRules
@@ -77,35 +77,36 @@ class CommandInbox(NamedTuple):
 
 
 class CameAs(NamedTuple):
-    """How the broker has brought a command, by which one without a key is known again: an
-    acknowledgement may be lost as this process ends."""
+    """How the broker delivered a command. A command without a key is recognised by it, because an
+    acknowledgement may be lost when this process ends.
+    """
 
     number: int | None
     again: bool
     chance: str
-    """That no other has."""
+    """A unique random text."""
 
     @property
     def prefix(self) -> str:
-        """Return how the keys begin that a packet of this number gives its commands."""
+        """Return the prefix of the keys for commands in a packet with this number."""
         return f"own {self.number} "
 
     @property
     def own_key(self) -> str:
-        """Return the key of a command that names none."""
+        """Return the key of a command without a key."""
         return f"{self.prefix}{self.chance}"
 
 
 class BrokerOutcome(NamedTuple):
     became: Became
     answer: Mapping[str, Any]
-    """What its sender is told."""
+    """Answer to the sender."""
 
 
 def carry_out(
     db: Db, inbox: CommandInbox, address: CommandAddress, came: CameAs, body: bytes, now: float
 ) -> BrokerOutcome:
-    """Put what a command becomes into the database. `came` names one that has no key."""
+    """Carry out a command in the database. `came` identifies a command without a key."""
     key = None
     try:
         document = document_in(body)
@@ -118,7 +119,7 @@ def carry_out(
             answer = {"accepted": False, "dryRun": True, "key": key, **cost}
             return BrokerOutcome(Became.ASKED, answer)
         digest = hashlib.blake2b(repr(address).encode() + body, digest_size=16).digest()
-        # Of a commit that broke nobody knows whether it was stored: it is asked for once more.
+        # The outcome of a failed commit is unknown, so check if the command was stored.
         known = records.known_command(db, address.sender, key or came.own_key)
         if known is None and key is None and came.again:
             known = records.brought_before(db, address.sender, came.prefix, digest, now)
@@ -154,7 +155,7 @@ def _refused(became: Became, key: str | None, problem: Problem) -> BrokerOutcome
 def _send(
     db: Db, inbox: CommandInbox, posting: Posting, far: FarKits, allowance: Allowance, now: float
 ) -> tuple[dict[str, Any], int]:
-    """Return what its sender is told, and what it may cost."""
+    """Return the answer to the sender, and the possible cost in credits."""
     paid = spending.enter_within(db, posting, allowance, now)
     hold_back(db, paid.entered.item, far)
     topic = inbox.topics.reached(None, paid.entered.request_id)
@@ -168,7 +169,7 @@ def _withheld(why: str) -> dict[str, str]:
 
 
 def _take_dry_run(document: dict[str, Any]) -> bool:
-    """Take the wish to know the cost alone out of a document. Raises InvalidPackage."""
+    """Remove `dryRun` from a document and return it. Raises InvalidPackage."""
     if "acknowledge" in document:
         return False
     asks = document.pop("dryRun", False)
@@ -178,7 +179,7 @@ def _take_dry_run(document: dict[str, Any]) -> bool:
 
 
 def _told_cost(db: Db, posting: Posting, allowance: Allowance, now: float) -> dict[str, Any]:
-    """Return what it would cost to send it now."""
+    """Return the current cost of sending it."""
     quote = spending.quoted(db, posting, allowance, now)
     return {
         "credits": quote.credits,
@@ -196,8 +197,9 @@ def _posting(
     member: int,
     now: float,
 ) -> tuple[Posting, FarKits]:
-    """Return what it becomes, and whose modems cannot take it. Raises InvalidPackage or
-    Problem."""
+    """Return the posting of a command, and the kits whose modems cannot carry it. Raises
+    InvalidPackage or Problem.
+    """
     push = _push(db, inbox, address, document, member)
     members = members_of(db, [push])
     if (push.workspace, push.target or member) not in members:

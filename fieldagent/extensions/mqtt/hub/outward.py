@@ -1,10 +1,10 @@
-"""Publishes what kits send, how they are, and what happens to their incidents.
+"""Publishes items of kits, their state, and events of their incidents.
 
-1. What is not retained counts as told once the broker has acknowledged it; the place is kept in the
-   database after that. What was under way as a session, or the hub, ended comes again, with the
-   same id.
-2. What is retained is told anew with each session, and where it has changed.
-3. An incident that nobody has answered is told again: whoever subscribes later has missed it.
+1. A document that is not retained counts as sent once the broker has acknowledged it. Only then
+   is the place stored in the database. A document under way at the end of a session, or of the
+   hub, is sent again with the same id.
+2. A retained document is published in each new session, and after each change.
+3. An unanswered incident is published again, because later subscribers have missed it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.system import waits
 
 REST = 1.0
-"""Seconds between two turns: a busy hub must not be slowed down."""
+"""Seconds between two rounds, so that a busy hub is not slowed down."""
 TURN_MAX = 30.0
-"""Seconds after which it is looked in any case."""
+"""Seconds after which a round runs in any case."""
 FORGET_EVERY = 600.0
 
 
 class HubReporter:
-    """`run` it for as long as there is a session; it goes on where it was with the next."""
+    """Publisher of the hub's documents. `run` it during a session; it continues from its place in
+    the next one.
+    """
 
     def __init__(self, host: BridgeHost, inbox: CommandInbox, name: str) -> None:
         self._host = host
@@ -46,21 +48,23 @@ class HubReporter:
         self._announce = trio.Event()
         self._items: Follower | None = None
         self._happened: Follower | None = None
-        """Places of the last session; None where what is behind them may not have been told."""
+        """Places of the last session; None if later events may not have been published."""
         self._alarms: dict[int, Alarm] = {}
         self._retained: dict[str, bytes] = {}
-        """By topic, what the broker was told in this session."""
+        """Payloads that the broker got in this session, by topic."""
         self._took_back = False
-        """What it may have of kits that were deleted while there was no session."""
+        """True once documents of kits deleted between sessions have been removed."""
         self._forgotten = 0.0
 
     def announce(self) -> None:
-        """Tell all anew: Home Assistant has begun anew, and knows nothing of this hub."""
+        """Publish everything again, because Home Assistant has restarted and does not know this
+        hub.
+        """
         self._announce.set()
         self._announce = trio.Event()
 
     async def run(self, session: MqttSession) -> NoReturn:
-        """Publish what happens until cancelled. Raises BrokerLost."""
+        """Publish until cancelled. Raises BrokerLost."""
         self._retained.clear()
         self._took_back = False
         announced = self._announce
@@ -82,7 +86,7 @@ class HubReporter:
     # Incidents.
 
     async def _tell_incidents(self, session: MqttSession) -> float:
-        """Return the seconds until one is to be told again."""
+        """Publish events of incidents. Return the seconds until an incident is due again."""
         if "incidents" not in self._inbox.rules.shares:
             return TURN_MAX
         try:
@@ -132,7 +136,7 @@ class HubReporter:
     # Items.
 
     async def _tell_items(self, session: MqttSession) -> bool:
-        """Return whether there may be more."""
+        """Publish new items. Return True if there may be more."""
         try:
             return await self._tell_fresh(session)
         except BaseException:
@@ -157,7 +161,7 @@ class HubReporter:
                 body = {"event_type": documents.event_type(item), **document}
                 await session.publish(self._topics.kit(item.kit, "item"), compact(body))
                 items.append((item, self._topics.reached(item.kit, item.request_id)))
-        # With several hubs the place moves later than what is told.
+        # With several hub processes, the place is behind the published items.
         if items or follower.place > before:
             note = partial(records.note_told, items=items, up_to=follower.place, now=now)
             await persist(store, note)
@@ -187,7 +191,7 @@ class HubReporter:
             wanted[config] = compact(documents.of_hub(self._topics, self._name))
         for device in in_use:
             wanted |= self._of_kit(device, [i for i in incidents if i.kit == device["id"]])
-        # What was told of a kit that is out of use is taken back, also of an earlier session.
+        # Remove the documents of a disabled kit, also those of an earlier session.
         gone = [topic for topic in self._retained if topic not in wanted]
         if not self._took_back:
             deleted = partial(records.deleted_kits, workspace=self._inbox.workspace)

@@ -1,7 +1,7 @@
-"""What the hub knows of a broker in the database: what it has told there, and what came from there.
+"""Database records for an MQTT broker: published items and received commands.
 
-A row of `mqtt_item` is an item whose way is told, up to how many steps; one of `mqtt_command` is
-what was carried out, and what that may cost.
+A row of `mqtt_item` is an item whose delivery steps are published, with the number published so
+far. A row of `mqtt_command` is an executed command with its possible cost.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 NAME = "mqtt"
 DAY = 86_400.0
 KITS_MAX = 500
-"""Kits whose state is told, the newest."""
+"""Largest number of kits whose state is published, the newest."""
 WAYS_MAX = 500
-"""Items whose way is told, the newest of a day."""
+"""Largest number of items whose delivery steps are published, the newest of a day."""
 REMEMBERED = 7 * DAY
-"""Seconds for which a command is known by its key."""
+"""Seconds for which a command is recognised by its key."""
 BROUGHT_AGAIN = 3_600.0
-"""Seconds for which a command without a key is known by the number that the broker gave it."""
+"""Seconds for which a command without a key is recognised by its packet number from the broker."""
 OPEN_MAX = 200
 
 
-# Out.
+# Outgoing.
 
 
 def happened(db: Db) -> int:
-    """Return up to which event of incidents all have been told."""
+    """Return the id of the last incident event that was published."""
     ((number,),) = db.execute("SELECT happened FROM bridge WHERE name = ?", NAME)
     return int(number)
 
 
 def keep_happened(db: Db, up_to: int) -> None:
-    """Write down how far events have been published; a lower number changes nothing."""
+    """Store the id of the last published event. A lower id changes nothing."""
     db.execute("UPDATE bridge SET happened = ? WHERE name = ? AND happened < ?", up_to, NAME, up_to)
 
 
 def fresh_items(
     db: Db, workspace: int, after: int, limit: int
 ) -> list[tuple[KitItem, dict[str, Any]]]:
-    """Return the next items of kits, each with what `GET /api/items` has of it."""
+    """Return the next items of kits, each with its document from `GET /api/items`."""
     rows = db.execute(
         "SELECT id, accepted, source_device, kind, sos, target IS NOT NULL OR team IS NOT NULL,"
         " request_id FROM item WHERE workspace = ? AND id > ? AND source_device IS NOT NULL"
@@ -70,8 +70,7 @@ def fresh_items(
 
 
 def note_told(db: Db, items: Sequence[tuple[KitItem, str]], up_to: int, now: float) -> None:
-    """Note that the broker has these items, and all up to `up_to`; with the topics of their
-    ways."""
+    """Record that the broker has these items with their topics, and all items up to `up_to`."""
     for item, topic in items:
         if item.has_way:
             follow(db, item.id, topic, now)
@@ -79,7 +78,7 @@ def note_told(db: Db, items: Sequence[tuple[KitItem, str]], up_to: int, now: flo
 
 
 def follow(db: Db, item: int, topic: str, now: float) -> None:
-    """Have the way of an item be told from now on."""
+    """Publish the delivery steps of an item from now on."""
     db.execute(
         "INSERT INTO mqtt_item (item, topic, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         *(item, topic, now),
@@ -87,18 +86,18 @@ def follow(db: Db, item: int, topic: str, now: float) -> None:
 
 
 class ItemWay(NamedTuple):
-    """How far an item has come."""
+    """Delivery steps of an item."""
 
     item: int
     topic: str
     request_id: str
     steps: list[dict[str, Any]]
     stored: int
-    """How many steps that are."""
+    """Number of these steps."""
 
 
 def news_of_ways(db: Db, now: float) -> list[ItemWay]:
-    """Return the ways of which the broker lacks a step."""
+    """Return the items with unpublished delivery steps."""
     rows = db.execute(
         "SELECT mqtt_item.item, topic, request_id, steps, (SELECT count(*) FROM reached"
         " WHERE reached.item = mqtt_item.item) + (SELECT count(*) FROM delivery"
@@ -119,13 +118,12 @@ def news_of_ways(db: Db, now: float) -> list[ItemWay]:
 
 
 def note_way(db: Db, way: ItemWay) -> None:
-    """Write down which steps of an item the broker has been told."""
+    """Store the number of an item's published steps."""
     db.execute("UPDATE mqtt_item SET steps = ? WHERE item = ?", way.stored, way.item)
 
 
 def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
-    """Return the newest `OPEN_MAX` incidents of a workspace that are not closed, the oldest
-    first."""
+    """Return the newest `OPEN_MAX` incidents of a workspace that are not closed, oldest first."""
     rows = db.execute(
         "SELECT id, device, kind, state FROM sos WHERE workspace = ? AND state <> 'closed'"
         " ORDER BY id DESC LIMIT ?",
@@ -135,7 +133,7 @@ def open_incidents(db: Db, workspace: int) -> list[OpenIncident]:
 
 
 def told_of(db: Db, workspace: int, id_: int, repeat: int) -> dict[str, Any] | None:
-    """Return what is told again of an incident; None where somebody has answered meanwhile."""
+    """Return the repeated document of an incident; None if it has been answered."""
     incident = sos.named(db, workspace, id_)
     if incident is None or incident.state != "open":
         return None
@@ -143,7 +141,7 @@ def told_of(db: Db, workspace: int, id_: int, repeat: int) -> dict[str, Any] | N
 
 
 class Happened(NamedTuple):
-    """What has happened to an incident."""
+    """An event of an incident."""
 
     number: int
     at: float
@@ -153,8 +151,7 @@ class Happened(NamedTuple):
 
 
 def happened_since(db: Db, workspace: int, after: int, limit: int) -> list[Happened]:
-    """Return what happened to incidents behind the event number `after`, in order, `limit` at
-    most."""
+    """Return at most `limit` events of incidents after the event id `after`, in order."""
     events = []
     for number, at in sos.events_behind(db, workspace, after, limit):
         incident = sos.of_event(db, number)
@@ -167,15 +164,14 @@ def happened_since(db: Db, workspace: int, after: int, limit: int) -> list[Happe
 
 
 def kits(db: Db, workspace: int, now: float) -> list[dict[str, Any]]:
-    """Return the kits of a workspace, as `GET /api/devices` has them."""
+    """Return the kits of a workspace as in `GET /api/devices`."""
     bridge = Caller(0, "MQTT", workspace, frozenset(), 0, people.INTEGRATION, "MQTT", "", False)
     devices, _ = reading.devices(db, bridge, reading.END, KITS_MAX, now)
     return devices[::-1]
 
 
 def deleted_kits(db: Db, workspace: int) -> list[int]:
-    """Return the numbers of kits that the history of a workspace has and that are none any more,
-    the newest `KITS_MAX`."""
+    """Return the ids of deleted kits of a workspace, the newest `KITS_MAX`."""
     rows = db.execute(
         "SELECT detail FROM audit WHERE workspace = ? AND action <> 'push'"
         " AND action IN ('device add', 'device delete')",
@@ -186,7 +182,7 @@ def deleted_kits(db: Db, workspace: int) -> list[int]:
     return sorted(numbers - there, reverse=True)[:KITS_MAX]
 
 
-# In.
+# Incoming.
 
 
 class StoredCommand(NamedTuple):
@@ -201,7 +197,7 @@ def _stored(rows: Sequence[tuple[Any, ...]]) -> StoredCommand | None:
 
 
 def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
-    """Return what a sender's command with this key was and came to; None where none came."""
+    """Return a sender's command with this key, with its outcome; None if there was none."""
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND key = ?", sender, key
     )
@@ -211,8 +207,10 @@ def known_command(db: Db, sender: str, key: str) -> StoredCommand | None:
 def brought_before(
     db: Db, sender: str, prefix: str, digest: bytes, now: float
 ) -> StoredCommand | None:
-    """Return what became of the same command, where the broker brought it within `BROUGHT_AGAIN`
-    under a key of this prefix, which holds its number: a number is used anew after that."""
+    """Return the outcome of the same command, if the broker delivered it within `BROUGHT_AGAIN`
+    under a key with this prefix, which contains its packet number. Brokers reuse numbers after
+    that.
+    """
     rows = db.execute(
         "SELECT digest, outcome FROM mqtt_command WHERE sender = ? AND digest = ? AND at > ?"
         " AND key LIKE ? ORDER BY at DESC LIMIT 1",
@@ -224,8 +222,9 @@ def brought_before(
 def note_command(
     db: Db, sender: str, key: str, command: StoredCommand, cost: int, now: float
 ) -> None:
-    """Keep a command and its outcome; `cost` is in credits, and counts for the day of `now`. The
-    key must be new for the sender."""
+    """Store a command and its outcome. `cost` is in credits and counts for the day of `now`. The
+    key must be new for the sender.
+    """
     db.execute(
         "INSERT INTO mqtt_command (sender, key, digest, outcome, credits, at)"
         " VALUES (?, ?, ?, ?, ?, ?)",
@@ -234,7 +233,7 @@ def note_command(
 
 
 def spent_today(db: Db, now: float) -> int:
-    """Return the credits that what came by MQTT may have cost this UTC day."""
+    """Return the credits that MQTT commands may have cost this UTC day."""
     ((spent,),) = db.execute(
         "SELECT coalesce(sum(credits), 0) FROM mqtt_command WHERE at >= ?", now - now % DAY
     )
@@ -242,8 +241,9 @@ def spent_today(db: Db, now: float) -> int:
 
 
 def member_of(db: Db, workspace: int, sender: str, now: float) -> int:
-    """Return as whom kits are shown what a sender writes: a member without a way in, made when they
-    write for the first time."""
+    """Return the member under whose name kits see a sender. It has no sign-in, and is created at
+    the sender's first command.
+    """
     name = words_down.voice_name(f"{sender} (MQTT)" if sender else "MQTT")
     rows = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
@@ -254,7 +254,7 @@ def member_of(db: Db, workspace: int, sender: str, now: float) -> int:
 
 
 def user_of(db: Db, workspace: int, kit: int) -> int | None:
-    """Return the user of a kit that is in use."""
+    """Return the user of a kit in use; None if there is no such kit."""
     rows = db.execute(
         "SELECT member FROM device WHERE id = ? AND workspace = ? AND disabled IS NULL",
         *(kit, workspace),
@@ -263,6 +263,6 @@ def user_of(db: Db, workspace: int, kit: int) -> int | None:
 
 
 def forget(db: Db, now: float) -> None:
-    """Delete what has been published and asked long enough ago; time is Unix time."""
+    """Delete old published items and old commands. `now` is Unix time."""
     db.execute("DELETE FROM mqtt_item WHERE at <= ?", now - DAY)
     db.execute("DELETE FROM mqtt_command WHERE at <= ?", now - REMEMBERED)

@@ -1,5 +1,6 @@
-"""Keeps the hub at a broker: one process of it, connected again where that was lost, after waits
-that grow."""
+"""Keeps the hub connected to an MQTT broker, from one process, with growing waits between
+attempts.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ BECAME = {
 
 
 class HubBroker(NamedTuple):
-    """Where the broker is, and who this hub is there."""
+    """Address of the broker, and the hub's identity there."""
 
     host: str
     port: int
@@ -62,16 +63,16 @@ class HubBroker(NamedTuple):
     name: str
     prefix: str
     discovery: str
-    """Empty for none."""
+    """Discovery prefix; empty for no discovery."""
     commands_per_hour: int
     user: str | None = None
     password_file: Path | None = None
     ca_file: Path | None = None
-    """Instead of the system's authorities."""
+    """Replaces the system's authorities."""
 
 
 async def run(host: BridgeHost, broker: HubBroker, rules: HubMqttRules) -> None:
-    """Work until cancelled, where and while no other process does."""
+    """Run the bridge until cancelled, while no other process runs it."""
 
     async def work(identity: str, workspace: int) -> None:
         await _BrokerBridge(host, broker, rules, workspace).run()
@@ -82,7 +83,7 @@ async def run(host: BridgeHost, broker: HubBroker, rules: HubMqttRules) -> None:
 
 
 class _BrokerBridge:
-    """The work of the process that holds the bridge."""
+    """Bridge of the process that holds it."""
 
     def __init__(
         self, host: BridgeHost, broker: HubBroker, rules: HubMqttRules, workspace: int
@@ -135,7 +136,7 @@ class _BrokerBridge:
         async with session.connected(partial(_open, broker), client, will) as there:
             self._commands.begin()
             async with trio.open_nursery() as nursery:
-                # What comes is heard from the start: the broker sends what waited for us at once.
+                # Receive from the start, because the broker sends waiting messages at once.
                 nursery.start_soon(there.run, partial(self._take, there))
                 nursery.start_soon(self._commands.run, there)
                 await there.publish(online, b"online", retain=True)
@@ -146,13 +147,13 @@ class _BrokerBridge:
                 nursery.start_soon(self._reporter.run, there)
 
     def _tell_ready(self) -> None:
-        """A session that the broker will end soon, as those before it, is no news."""
+        """Log the session, unless the broker is likely to end it soon like those before."""
         if not self._short.often:
             self._trouble = ""
             log.info("MQTT: the broker at %s has this hub", self._broker.host)
 
     async def _take(self, there: MqttSession, came: Published) -> None:
-        """Judge what came before anything is made of it."""
+        """Check a message before it is processed."""
         if came.topic == self._topics.birth and came.payload == b"online" and not came.retained:
             self._reporter.announce()
         address = self._topics.address(came.topic)
@@ -180,7 +181,7 @@ class _BrokerBridge:
 
 
 def _password(path: Path | None) -> str | None:
-    """Raises BrokerLost."""
+    """Return the password. Raises BrokerLost."""
     try:
         return None if path is None else password_in(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -189,7 +190,7 @@ def _password(path: Path | None) -> str | None:
 
 
 async def _open(broker: HubBroker) -> trio.abc.Stream:
-    """Raises BrokerLost."""
+    """Connect to the broker. Raises BrokerLost."""
     context = None
     try:
         if broker.secure:

@@ -1,5 +1,6 @@
-"""What is looked at of all that is said at a TAK server: a type that is wanted, for a user here,
-from nobody's bridge, and not too often. The rest is dropped, and counted. Times are Unix time.
+"""Filter for events from a TAK server. Only events of a wanted type, for a user here, not from a
+bridge, and within the rate limits are processed further. All others are dropped and counted.
+Times are Unix time.
 """
 
 from __future__ import annotations
@@ -24,23 +25,24 @@ log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 OF_ONE, OF_ALL = Rate(6.0, 10), Rate(120.0, 60)
-"""Messages and markers of one phone, and of all of them, that are taken."""
+"""Rates of accepted messages and markers: from one phone, and from all."""
 TICKS = Rate(600.0, 200)
-"""Ticks, and cancelled alerts, that are looked for in the database."""
+"""Rate of ticks and cancelled alerts that are looked up in the database."""
 UNITS = Rate(600.0, 250)
-"""Phones that come, whose messages are looked for there."""
+"""Rate of arriving phones whose waiting messages are looked up."""
 PHONES_MAX = 2_000
-"""Phones of which is remembered when they spoke."""
+"""Largest number of phones whose last contact is remembered."""
 SEEN_AGAIN = 30.0
-"""Seconds in which a phone that was seen is not looked at again."""
+"""Seconds within which a phone that was seen is not checked again."""
 AWAY = 300.0
-"""Seconds of silence after which a phone that is there again was away."""
+"""Seconds of silence after which a phone counts as away."""
 REPLY_EVERY = 600.0
-"""Seconds between two explanations to one phone: two machines that answer each other stop so."""
+"""Seconds between two explanations to one phone, which also stops two machines from answering each
+other."""
 
 
 class Came(NamedTuple):
-    """An event that waits for the disk; `member` is whose connection brought it."""
+    """An event that waits to be stored. `member` is the user whose connection received it."""
 
     member: int
     kind: str
@@ -48,7 +50,7 @@ class Came(NamedTuple):
 
 
 class TakDoor:
-    """`markers`: those that are sent to a user are wanted. `clock` is Unix time."""
+    """Filter of events. `markers`: markers sent to a user are wanted. `clock` returns Unix time."""
 
     def __init__(self, note: NoteEvents, clock: Callable[[], float], *, markers: bool) -> None:
         self._note = note
@@ -62,11 +64,14 @@ class TakDoor:
         self._dropped = Seldom(clock)
 
     def admit(self, kind: str, raw: bytes, uid: str, now: float) -> CotEvent | None:
-        """Return an event that is to be stored, read; `uid` is of whose connection brought it."""
+        """Return the decoded event if it must be stored, else None. `uid` belongs to the connection
+        that received it.
+        """
         if kind.startswith(tak.POINTS):
             wanted = self._markers and b"<marti" in raw
         else:
-            # What is for everybody, or for another user, who has a connection of their own, is not.
+            # An event for everyone, or for another user with a connection of their own, is not
+            # wanted here.
             is_kind = kind in (tak.CHAT, tak.ON_PHONE, tak.READ, tak.CANCEL)
             wanted = is_kind and uid.encode() in raw
         return self._read(kind, raw, uid, now) if wanted else self.drop(Became.OTHER)
@@ -77,7 +82,7 @@ class TakDoor:
         except RemoteProtocolError as error:
             log.debug("what came from the TAK server cannot be read: %s", error)
             return self.drop(Became.UNREADABLE)
-        # Who cancels an alert of ours does so under its uid.
+        # A phone cancels a hub's alert under the alert's uid.
         is_of = tak.flowed_through if kind == tak.CANCEL else tak.is_of
         if is_of(event, records.PREFIX):
             return self.drop(Became.OWN)
@@ -101,7 +106,9 @@ class TakDoor:
         return True
 
     def look_at(self, raw: bytes, now: float) -> CotEvent | None:
-        """Return a unit that is there after it was away; of where units are nothing is kept."""
+        """Return a unit that is back after being away, else None. Positions of units are not
+        stored.
+        """
         uid = _uid_of(raw)
         before = self._seen.get(uid, 0.0)
         is_own = uid.startswith(records.PREFIX.encode())
@@ -123,19 +130,20 @@ class TakDoor:
         return None if is_ours or tak.read_unit(event) is None else event
 
     def forget_units(self) -> None:
-        """Take each unit for one that was away: the connection that listens for them is new, and
-        where the server was gone it has forgotten what was for its phones."""
+        """Treat each unit as away, because the listening connection is new. If the server
+        restarted, it has lost the messages for its phones.
+        """
         self._seen.clear()
 
     def admit_reply(self, uid: str, now: float) -> bool:
-        """Return whether that phone may be told something by the hub itself."""
+        """Return True if the hub may send that phone an explanation now."""
         if now - self._replied.get(uid, 0.0) < REPLY_EVERY:
             return False
         _keep(self._replied, uid, now)
         return True
 
     def drop(self, became: Became) -> CotEvent | None:
-        """Count it, and return nothing."""
+        """Count the event, and return None."""
         self._note(became)
         if became is Became.LIMITED and (count := self._dropped.note()):
             log.warning("more came from the TAK server than is taken: %d dropped", count)
@@ -152,7 +160,7 @@ def _uid_of(raw: bytes) -> bytes:
 
 
 def _keep(kept: OrderedDict[K, float], key: K, value: float) -> None:
-    """Keep it, and forget who is the longest ago where there are too many."""
+    """Store the value, and remove the oldest entry if there are too many."""
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > PHONES_MAX:

@@ -1,4 +1,6 @@
-"""What a phone is told that asks what a message would cost: nothing of it is sent. Pure."""
+"""Answer to a phone that asks for the cost of a message, of which nothing is sent. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,13 @@ from fieldagent.hub.bridge.spending import Allowance, KitCost, Quote
 from fieldagent.system.wording import counted
 
 KITS_MAX = 5
-"""Kits of which it is told."""
+"""Largest number of kits in the answer."""
 
 
 def in_words(quote: Quote, allowance: Allowance, caller: str, per_day: int, size: int) -> str:
-    """Return the answer to `caller`, a callsign or a user's name; `size`: UTF-8 bytes of the
-    message."""
+    """Return the answer to `caller`, a callsign or a user's name. `size`: UTF-8 bytes of the
+    message.
+    """
     sentences = [f"Not sent, as it begins with a question mark: {counted(size, 'byte')}."]
     sentences += [f"{each.kit}: {_way(each)}." for each in quote.kits[:KITS_MAX]]
     if len(quote.kits) > KITS_MAX:

@@ -1,4 +1,4 @@
-"""Takes in what the door has let in: ticks, messages, markers, who is there, cancelled alerts."""
+"""Processes the accepted events: ticks, messages, markers, arriving phones, cancelled alerts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ log = logging.getLogger(__name__)
 
 
 class TakIntake:
-    """`links` and `alarms` are those of the bridge, by member and by incident."""
+    """Processor of events. `links` and `alarms` are those of the bridge, by member and by
+    incident.
+    """
 
     def __init__(
         self,
@@ -48,8 +50,9 @@ class TakIntake:
         self._get = get
 
     async def run(self) -> None:
-        """Store what waits, one after the other, until nothing more can come. Where the database is
-        away it waits for that: nobody there says anything twice."""
+        """Process waiting events one after another until the channel is closed. It waits while the
+        database is unavailable, because the server does not repeat events.
+        """
         in_hand = 0
         try:
             async for came in self._get:
@@ -88,7 +91,7 @@ class TakIntake:
         records.note_there(db, unit.uid, now)
 
     async def _take_cancel(self, event: CotEvent, now: float) -> None:
-        """Note it, and let the alert be told again at once."""
+        """Record a cancelled alert, and send the alert again at once."""
         said = event.find("emergency")
         by = ("" if said is None else visible(said.text)[: inward.CALLSIGN_MAX]) or "somebody"
         self._host.note_events(Became.REFUSED)

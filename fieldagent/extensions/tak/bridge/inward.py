@@ -1,12 +1,13 @@
-"""What people at a TAK server say to users here, and what becomes of it.
+"""Messages and markers from people at a TAK server to users here.
 
-1. Something is taken once, by the phone's uid and the id that it has there.
-2. Its writer stands here as a member without a way in, called `CALLSIGN (TAK)`: kits answer by that
-   name or number. A callsign proves nobody: the server decides who may use it.
-3. It goes over satellite or SMS where its writer is in `tak-allow` and the day's credits last, and
-   waits for a link otherwise. Its writer is told so, seldom.
-4. What begins with `?` asks what the rest would cost: that is answered, and nothing is entered.
-5. The ticks come later: when a kit has it on its disk, and when a person there has read it.
+1. An event is accepted once, by the phone's uid and its id there.
+2. Its author becomes a member without a sign-in, called `CALLSIGN (TAK)`. Kits answer to that
+   name or id. A callsign is not authenticated; the server decides who may use it.
+3. The item goes over satellite or SMS if its author is in `tak-allow` and the day's credits are
+   sufficient. Otherwise it waits for a link, and the author is notified, but not often.
+4. A text that begins with `?` asks for the cost of the rest. The hub answers, and enters
+   nothing.
+5. The ticks follow later: when a kit has the item on disk, and when a person there has read it.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ SPENT = "waits for a link: tak-credits-per-day is spent"
 
 
 class TakRules(NamedTuple):
-    """What the settings say."""
+    """Settings of the bridge."""
 
     workspace: str
-    """Its number or name."""
+    """Id or name of the workspace."""
     shares: frozenset[str]
     people: int
     allow: frozenset[str]
@@ -47,7 +48,7 @@ class TakRules(NamedTuple):
 
 
 class TakInbox(NamedTuple):
-    """Where what comes goes."""
+    """Destination and rules of incoming events."""
 
     workspace: int
     rules: TakRules
@@ -63,11 +64,11 @@ class SentMarker(NamedTuple):
 class TakOutcome(NamedTuple):
     became: Became
     why: str = ""
-    """What its writer is told: where it does not go at once, or what it would cost."""
+    """Text for the author: the reason for a delay, or the cost."""
 
 
 def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -> TakOutcome:
-    """Take in a message for a member."""
+    """Accept a message for a member."""
     words = visible(said.text)
     asked = tak_map.asked_about(words)
     words = asked or words
@@ -84,7 +85,7 @@ def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -
 
 
 def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: float) -> TakOutcome:
-    """Take in a marker that was sent to a member; what is moved since is another."""
+    """Accept a marker that was sent to a member. A marker that was moved later is a new one."""
     placed = sent.placed
     item = Waypoint(
         placed.point.latitude,
@@ -94,7 +95,7 @@ def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: flo
         visible(placed.notes)[:NOTES_MAX] or None,
     )
     posting = Posting(inbox.workspace, 0, item, int(now), PRIORITY, target=member)
-    # It may be sent to several users, by one event: each is to have it.
+    # One event can be sent to several users, and each must get it.
     version = f"{sent.uid[:60]} {placed.at:%Y%m%dT%H%M%S} {member}"
     return _take(db, inbox, posting, sent.author, version, now)
 
@@ -134,7 +135,7 @@ def _told_cost(
 
 
 def _person(db: Db, inbox: TakInbox, author: TakUnit, now: float) -> TakPerson | TakOutcome:
-    """Return who has written, or what becomes of it where nobody may have."""
+    """Return the author, or the outcome if the author is not acceptable."""
     callsign = visible(author.callsign)[:CALLSIGN_MAX]
     if not callsign or len(author.uid) > UID_MAX:
         return TakOutcome(Became.REFUSED)

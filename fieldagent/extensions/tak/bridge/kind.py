@@ -1,4 +1,4 @@
-"""The bridge to a team's TAK server: its settings, and what works by them."""
+"""The bridge to a team's TAK server: settings and start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fieldagent.extensions.tak.bridge.inward import TakRules
 
 PORTS = {"tls": 8089, "tcp": 8087}
-"""As TAK Server and ATAK have them."""
+"""Default ports of TAK Server and ATAK."""
 SHARES = ("positions", "sos", "messages", "waypoints")
 
 
@@ -136,7 +136,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     address: TakAddress | None = own["tak-server"]
     if address is None or own["tak-workspace"] is None:
         return None
-    # Each command of the hub's reads these settings, and most hubs have no TAK server.
+    # Import only here: every hub command reads these settings, and most hubs have no TAK server.
     from fieldagent.extensions.tak.bridge import service
     from fieldagent.extensions.tak.bridge.link import TakServer, team_server
 
@@ -153,7 +153,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
 
 
 def rules_of(own: Own) -> TakRules:
-    """Return what the settings say of any TAK server that the hub works at."""
+    """Return the rules in the settings, for any TAK server."""
     from fieldagent.extensions.tak.bridge.inward import TakRules
 
     return TakRules(

@@ -1,10 +1,10 @@
-"""One connection to a TAK server, for one user: a server brings what is said to somebody in private
-to the connection on which they have told where they are.
+"""A connection to a TAK server for one user. A server delivers private messages only on the
+connection on which the user has reported a position.
 
-1. What is said has been taken by the server once it has answered a ping that was sent behind it:
-   a server reads in order. Whether anybody has it is not known by that.
-2. A server that says nothing for SILENCE is gone, whatever TCP believes.
-3. After a connection that was lost the next is tried after waits that grow.
+1. The server has accepted an event once it has answered a ping sent after it, because a server
+   reads in order. That does not show if anyone has received the event.
+2. A server that sends nothing for SILENCE seconds counts as lost, whatever TCP reports.
+3. After a lost connection, the waits between attempts grow.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.wording import reason_of
 
 WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""Seconds between two tries, and up to half as many more by chance; the last for ever."""
+"""Seconds between two attempts, plus up to half as many at random. The last value repeats."""
 STEADY = 60.0
-"""Seconds that a connection must have lasted for the waits to begin anew."""
+"""Seconds that a connection must last before the waits start again from the first."""
 CONNECT_MAX = 20.0
 SEND_MAX = 15.0
-"""Seconds in which a server takes what is sent."""
+"""Seconds within which a server must accept sent data."""
 ANSWER_MAX = 20.0
-"""Seconds in which it answers a ping."""
+"""Seconds within which it must answer a ping."""
 PING_EVERY = 15.0
 SILENCE = 50.0
 RECEIVE_MAX = 65_536
@@ -52,20 +52,21 @@ class TakServer(NamedTuple):
     certificate: Path | None = None
     key: Path | None = None
     ca_file: Path | None = None
-    """Instead of the system's authorities."""
+    """Replaces the system's authorities."""
     name: str | None = None
-    """In its certificate."""
+    """Name in its certificate."""
 
 
 def context_of(server: TakServer) -> ssl.SSLContext | None:
-    """Return how to be known to the server, and to know it; None without TLS. Raises Lost."""
+    """Return the TLS context for the server; None without TLS. Raises Lost."""
     if not server.secure:
         return None
     try:
         context = tls.trust(server.ca_file)
     except tls.UnusableTrust as unusable:
         raise Lost(f"tak-ca-file {unusable}") from unusable
-    # Authorities that TAK's own tools make lack what RFC 5280 asks for and Python 3.13 insists on.
+    # Authorities made by TAK's own tools do not satisfy RFC 5280, which Python 3.13 enforces by
+    # default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     assert server.certificate is not None, "the settings have it with tls://"
     try:
@@ -83,20 +84,22 @@ def _no_password() -> str:
 
 
 def wait_before(tries: int) -> float:
-    """Return the seconds before the next try, after so many in a row."""
+    """Return the seconds before the next attempt, after `tries` failed ones."""
     return WAITS[min(tries, len(WAITS) - 1)] * random.uniform(1, 1.5)
 
 
 @asynccontextmanager
 async def team_server(server: TakServer, workspace: int) -> AsyncIterator[TakSite]:
-    """Return a team's server as the bridge sees it. Who is there says so by a callsign alone."""
+    """Return a team's server as the bridge sees it. People there are identified only by a
+    callsign.
+    """
     title = f"the TAK server at {server.host}"
     yield TakSite(title, partial(_session, server), records.note_person)
 
 
 @asynccontextmanager
 async def _session(server: TakServer, unit: TakUnit) -> AsyncIterator[StreamSession]:
-    """Raises Lost."""
+    """Open a user's session. Raises Lost."""
     context = await trio.to_thread.run_sync(context_of, server)
     async with connected(server, context) as stream:
         yield StreamSession(stream, unit.uid)
@@ -120,8 +123,9 @@ async def connected(
 
 
 class StreamSession:
-    """What is said on a connection, and heard. `run` beside the others; all raise Lost once the
-    connection is. `uid` is whose connection it is."""
+    """Sender and receiver on a connection. Call `run` in parallel; all methods raise Lost once the
+    connection is lost. `uid` is the user's.
+    """
 
     def __init__(self, stream: trio.abc.Stream, uid: str) -> None:
         self._stream = stream
@@ -133,7 +137,7 @@ class StreamSession:
         self._lost = False
 
     async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
-        """Hand each event with its type to `take`, but answers to pings."""
+        """Pass each event with its type to `take`, except answers to pings."""
         why: BaseException = Lost("the hub leaves the server")
         try:
             async with trio.open_nursery() as nursery:
@@ -188,7 +192,7 @@ class StreamSession:
         return encode(tak.ping(self._uid, datetime.now(UTC)))
 
     async def say(self, events: Iterable[CotEvent]) -> None:
-        """Send events; return once the server has taken them."""
+        """Send events; return once the server has accepted them."""
         said = b"".join(map(encode, events))
         async with self._sending:
             ping = self._next_ping()
@@ -207,7 +211,9 @@ class StreamSession:
             await self._write(data)
 
     async def _write(self, data: bytes) -> None:
-        """Half an event would spoil the next: who is cut off here closes the connection."""
+        """Write data. A partial event would corrupt the next one, so a timeout closes the
+        connection.
+        """
         try:
             with trio.move_on_after(SEND_MAX):
                 await self._stream.send_all(data)

@@ -1,13 +1,12 @@
-"""What goes to a TAK server: units, messages, markers and alerts, as events. Decides by what it is
-told alone.
+"""Builds the events for a TAK server: units, messages, markers and alerts. Pure functions.
 
-| ours | there | when |
+| at the hub | at the server | when |
 |---|---|---|
-| where a kit was last | its user's unit | on change, and again at half of its time |
-| a message to a person there | GeoChat to them | until their phone has confirmed it |
-| a message to everybody | GeoChat to all | once |
-| a waypoint to everybody | a marker | once |
-| an SOS that nobody has answered | 911 alert | every 10 s for a minute, then each minute |
+| last position of a kit | its user's unit | on change, and again at half of its lifetime |
+| message to a person there | GeoChat to them | until their phone has confirmed it |
+| message to everyone | GeoChat to all | once |
+| waypoint to everyone | marker | once |
+| unanswered SOS | 911 alert | every 10 s for a minute, then every minute |
 """
 
 from __future__ import annotations
@@ -31,21 +30,22 @@ WAYS = {
 
 
 def unit_of(identity: str, user: KitUser) -> TakUnit:
-    """Return the unit of a kit's user on the map; its uid stays as long as the user does."""
+    """Return the unit of a kit's user on the map. Its uid stays the same for the user."""
     return TakUnit(f"{identity}-{user.member}", user.name)
 
 
 def position(
     unit: TakUnit, user: KitUser, place: ToldPosition | None, now: float, *, shared: bool
 ) -> list[CotEvent]:
-    """Return what shows a user, as `tak_map` has it."""
+    """Return the events that show a user on the map, as in `tak_map`."""
     shown_by = ShownBy("hub", f"kit last heard {WAYS.get(user.way, user.way)}")
     return tak_map.position(unit, user, shown_by, place, now, shared=shared)
 
 
 def person_for(item: FreshItem, people: Collection[int], shares: Collection[str]) -> int | None:
-    """Return the member at the server for whom an item is; 0 for everybody there, None for nobody.
-    What a bridge has brought goes to nobody."""
+    """Return the member at the server for whom an item is, 0 for everyone there, None if it is for
+    no one there. An item from a bridge is not sent.
+    """
     if item.brought:
         return None
     if item.target is not None:
@@ -57,7 +57,7 @@ def person_for(item: FreshItem, people: Collection[int], shares: Collection[str]
 
 
 def event_of(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
-    """Return the event that brings an item; None of a kind that has none."""
+    """Return the event for an item; None if its kind has no event."""
     when = tak_map.at(now)
     if isinstance(out.content, Message):
         to = tak.ALL if out.person is None else TakUnit(out.uid, out.callsign)
@@ -74,7 +74,7 @@ def event_of(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
 
 
 def alert_of(alert: OpenAlert, unit: TakUnit, user: KitUser, now: float) -> CotEvent:
-    """Return the 911 alert of an incident, or its cancel."""
+    """Return the 911 alert of an incident, or its cancellation."""
     known = user.latitude is not None and user.longitude is not None
     point = CotPoint(user.latitude or 0.0, user.longitude or 0.0) if known else NOWHERE
     return tak.alert(unit, point, tak_map.at(now), cancels=alert.ends)

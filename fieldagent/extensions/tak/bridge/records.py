@@ -1,8 +1,8 @@
-"""What is known of a TAK server in the database: who works at it, who is there, what went and came.
+"""Database records for a TAK server: the people there, and outgoing and incoming events.
 
-A row of `tak_event` is an item on its way there, or from there. Out: `waiting`, then `sent` (the
-server has it), `delivered` (the phone says so), `read` (a person does), or `over`. In: `sent` here
-says that it was taken; its writer is owed the ticks that `delivered` and `read` stand for.
+A row of `tak_event` is an item to or from the server. Outgoing: `waiting`, then `sent` (accepted by
+the server), `delivered` (confirmed by the phone), `read` (by a person), or `over`. Incoming: `sent`
+means accepted. Its author is then owed the ticks for `delivered` and `read`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NAME = "tak"
 PREFIX = tak_map.PREFIX
-"""What the uids of every hub's units begin with, by which they know each other's."""
+"""Common prefix of the uids of every hub's units, by which hubs recognise each other's."""
 OVER_AFTER = 86_400.0
-"""Seconds after which nothing is tried or told any more."""
+"""Seconds after which an event is not tried or updated any more."""
 AGAIN = (60.0, 300.0, 900.0, 3_600.0)
-"""Seconds until a message that a phone has not confirmed goes again; the last for ever."""
+"""Seconds until a message that a phone has not confirmed is sent again. The last value repeats."""
 PEOPLE_MAX = 500
-"""People at the server who are members here."""
+"""Largest number of people at the server who are members here."""
 SERVER = "the TAK server"
 
 
-# Who is where.
+# Users and positions.
 
 
 class KitUser(NamedTuple):
-    """A user with a kit, and where that was last."""
+    """A user with a kit, and its last position."""
 
     member: int
     name: str
@@ -45,7 +45,7 @@ class KitUser(NamedTuple):
     at: float | None
     """Unix time of the position."""
     way: str
-    """By which the kit was heard last."""
+    """Bearer over which the kit was last heard."""
 
 
 _KITS = (
@@ -62,8 +62,9 @@ def with_kits(db: Db, workspace: int) -> set[int]:
 
 
 def kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
-    """Return the users with kits: those with an open SOS first, then by their numbers. Of several
-    kits the one counts that told its position last."""
+    """Return the users with kits: first those with an open SOS, then by id. If a user has several
+    kits, the one with the newest position counts.
+    """
     rows = db.execute(
         "SELECT member.id, member.name, latitude, longitude, position_at, coalesce(way, ''),"
         " EXISTS (SELECT 1 FROM sos WHERE sos.device = device.id AND sos.state <> 'closed')"
@@ -91,13 +92,14 @@ class TakPerson(NamedTuple):
 
 
 def voice_of(callsign: str) -> str:
-    """Return by which name somebody there is a member here: no address, and no other kind of
-    name, whatever they call themselves."""
+    """Return the member name of a person at the server. It never looks like an address or another
+    kind of name.
+    """
     return f"{callsign.replace('@', ' at ').replace(':', ' ')} (TAK)"
 
 
 def person_of(db: Db, workspace: int, callsign: str) -> TakPerson | None:
-    """Return the person at the TAK server with this callsign; None where nobody has it."""
+    """Return the person at the TAK server with this callsign; None if there is no such person."""
     rows = db.execute(
         "SELECT member, callsign, uid FROM tak_person WHERE workspace = ? AND callsign = ?",
         *(workspace, callsign),
@@ -106,8 +108,9 @@ def person_of(db: Db, workspace: int, callsign: str) -> TakPerson | None:
 
 
 def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
-    """Return who has this callsign there, made a member here when they are first heard; what is for
-    them goes to this phone. None where there are too many already."""
+    """Return the person with this callsign, and make them a member at the first contact. Their
+    messages go to this phone. None if there are too many people already.
+    """
     known = person_of(db, workspace, callsign)
     if known is None:
         ((many,),) = db.execute("SELECT count(*) FROM tak_person WHERE workspace = ?", workspace)
@@ -125,14 +128,14 @@ def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> 
 
 
 def note_there(db: Db, uid: str, now: float) -> None:
-    """Note that a phone is there that was away: what waits for its confirmation goes again."""
+    """Record that a phone is back, so that its unconfirmed messages are sent again."""
     db.execute(
         "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND state = 'sent' AND uid = ?",
         *(now, uid),
     )
 
 
-# Out.
+# Outgoing.
 
 
 class FreshItem(NamedTuple):
@@ -144,14 +147,15 @@ class FreshItem(NamedTuple):
     kind: str
     from_kit: bool
     doubtful: bool
-    """Nobody has proved that it is its sender's."""
+    """True if the sender is not authenticated."""
     brought: bool = False
-    """The bridge has brought it from there."""
+    """True if the bridge received it from the server."""
 
 
 def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[FreshItem]:
-    """Return the items of a workspace behind the number `after`, the oldest first, without those
-    that were restored from kits."""
+    """Return the items of a workspace with ids after `after`, oldest first, without items restored
+    from kits.
+    """
     rows = db.execute(
         "SELECT id, accepted, sender, target, target IS NULL AND team IS NULL, kind,"
         " source_device IS NOT NULL, unauthenticated, EXISTS (SELECT 1 FROM tak_event"
@@ -170,8 +174,10 @@ def people(db: Db, workspace: int) -> set[int]:
 
 
 def line_up(db: Db, items: Sequence[tuple[FreshItem, int | None]], up_to: int, now: float) -> None:
-    """Enter what is to go there, each to one person or to everybody, and keep the place. What was
-    entered before is not again: several hubs write, and the place is kept behind the last."""
+    """Enter the items for the server, each for one person or for everyone, and store the place.
+    Items already entered are skipped, because with several hub processes the place is behind the
+    last item.
+    """
     for item, person in items:
         db.execute(
             "INSERT INTO tak_event (item, member, person, inward, message_id, state, not_before,"
@@ -184,7 +190,7 @@ def line_up(db: Db, items: Sequence[tuple[FreshItem, int | None]], up_to: int, n
 
 
 class OutEvent(NamedTuple):
-    """An item that is to go there now."""
+    """An item that is due at the server."""
 
     id: int
     item: int
@@ -192,7 +198,7 @@ class OutEvent(NamedTuple):
     person: int | None
     callsign: str
     uid: str
-    """Of their phone; empty where it is for everybody."""
+    """Uid of their phone; empty if it is for everyone."""
     message_id: str
     attempts: int
     content: Item
@@ -201,9 +207,10 @@ class OutEvent(NamedTuple):
 
 
 def out_due(db: Db, members: Collection[int], now: float, limit: int) -> list[OutEvent]:
-    """Return what those members have to send to the server `now` (Unix time), in order: what waits,
-    and what no phone has confirmed yet. What others wrote keeps nothing back: who has no
-    connection here sends nothing."""
+    """Return the items that these members must send to the server now, in order: waiting items, and
+    items that no phone has confirmed. Items of other members, who have no connection, do not
+    block them.
+    """
     among, values = one_of(db, sorted(members))
     rows = db.execute(
         "SELECT tak_event.id, item.id, tak_event.member, tak_event.person,"
@@ -223,7 +230,9 @@ def out_due(db: Db, members: Collection[int], now: float, limit: int) -> list[Ou
 
 
 def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
-    """Note that the server has it; and hands it on, as far as anybody can know."""
+    """Record that the server has the item. `handed`: as far as the hub can know, the server passes
+    it on.
+    """
     state, again = "sent", now + AGAIN[min(out.attempts, len(AGAIN) - 1)]
     if out.person is None:
         state = "over"
@@ -237,10 +246,11 @@ def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
 
 
 def note_tick(db: Db, uid: str, message_id: str, now: float, *, read: bool) -> bool:
-    """Note that a phone has a message of ours, or a person there has read it; return whether it is
-    ours."""
+    """Record a tick: a phone has a message of the hub, or a person has read it. Return True if the
+    message is the hub's.
+    """
     rows = db.execute(
-        # The tick may be faster than the server's word that it has the message.
+        # The tick may arrive before the server's own confirmation.
         "SELECT tak_event.id, item, person, state, member.name FROM tak_event JOIN tak_person"
         " ON tak_person.member = person JOIN member ON member.id = person"
         " WHERE inward = 0 AND message_id = ?"
@@ -259,8 +269,9 @@ def note_tick(db: Db, uid: str, message_id: str, now: float, *, read: bool) -> b
 
 
 def give_up(db: Db, now: float) -> None:
-    """End what is older than OVER_AFTER: of a message that no phone has confirmed its writer is
-    told."""
+    """End events older than OVER_AFTER. The author of a message that no phone has confirmed is
+    notified.
+    """
     over = "UPDATE tak_event SET state = 'over' WHERE at <= ? AND state"
     db.execute(f"{over} = 'delivered'", now - OVER_AFTER)
     rows = db.execute(
@@ -275,7 +286,7 @@ def give_up(db: Db, now: float) -> None:
 
 
 def _has_kit(db: Db, person: int) -> bool:
-    """Return whether something else than a phone may have it for them, too."""
+    """Return True if a kit may deliver it to them, too."""
     kits = "SELECT 1 FROM device WHERE member = ? AND disabled IS NULL"
     return bool(db.execute(kits, person))
 
@@ -285,14 +296,15 @@ def _has_come(db: Db, item: int, person: int) -> bool:
     return bool(db.execute(rungs, item, person, int(Rung.STORED), int(Rung.READ)))
 
 
-# In.
+# Incoming.
 
 
 def note_came(
     db: Db, member: int, uid: str, message_id: str, now: float, *, person: int | None
 ) -> int | None:
-    """Write down that something came for a member; return its row, or None where it was there: its
-    ticks are owed anew then, as its writer has them not."""
+    """Record an event for a member and return its row. None if it arrived before; its ticks are
+    then sent again, because its author has not received them.
+    """
     rows = db.execute(
         "INSERT INTO tak_event (member, person, inward, uid, message_id, state, not_before, at)"
         " VALUES (?, ?, 1, ?, ?, 'over', ?, ?) ON CONFLICT DO NOTHING RETURNING id",
@@ -309,8 +321,9 @@ def note_came(
 
 
 def note_entered(db: Db, row: int, item: int, price: int) -> None:
-    """Note the item that something from there became, and the credits that it may cost; its ticks
-    are owed from here on."""
+    """Record the item created from an event, and its possible cost in credits. Its ticks are owed
+    from now on.
+    """
     db.execute(
         "UPDATE tak_event SET item = ?, state = 'sent', credits = ? WHERE id = ?",
         *(item, price, row),
@@ -318,7 +331,7 @@ def note_entered(db: Db, row: int, item: int, price: int) -> None:
 
 
 def spent_today(db: Db, now: float) -> int:
-    """Return the credits that what came from there may have cost this UTC day."""
+    """Return the credits that events from the server may have cost this UTC day."""
     ((spent,),) = db.execute(
         "SELECT coalesce(sum(credits), 0) FROM tak_event WHERE credits > 0 AND at >= ?",
         now - now % 86_400,
@@ -327,7 +340,7 @@ def spent_today(db: Db, now: float) -> int:
 
 
 class OwedTick(NamedTuple):
-    """A writer there is to be told that the kit has their message, or that it was read there."""
+    """A tick for an author at the server: the kit has their message, or it was read there."""
 
     id: int
     member: int
@@ -335,13 +348,14 @@ class OwedTick(NamedTuple):
     callsign: str
     message_id: str
     state: str
-    """In which it stands."""
+    """Current state of the event."""
     read: bool
 
 
 def ticks_owed(db: Db, members: Collection[int], limit: int) -> list[OwedTick]:
-    """Return the oldest ticks that writers to those members have not had: that a kit has stored
-    their message, and then that it was read."""
+    """Return the oldest ticks owed to authors of messages to these members: first that a kit has
+    stored the message, then that it was read.
+    """
     among, values = one_of(db, sorted(members))
     rows = db.execute(
         "SELECT id, member, uid, callsign, message_id, state, is_read FROM"
@@ -358,8 +372,9 @@ def ticks_owed(db: Db, members: Collection[int], limit: int) -> list[OwedTick]:
 
 
 def note_told(db: Db, tick: OwedTick) -> None:
-    """Note that a writer has had a tick. Where the message stands otherwise by now, nothing
-    changes."""
+    """Record that an author has received a tick. If the state has changed meanwhile, nothing
+    changes.
+    """
     db.execute(
         "UPDATE tak_event SET state = ? WHERE id = ? AND state = ?",
         *("read" if tick.read else "delivered", tick.id, tick.state),
@@ -373,15 +388,15 @@ class OpenAlert(NamedTuple):
     sos: int
     member: int
     ends: bool
-    """It is closed, and there may be those who were told of it."""
+    """True if it is closed, and people at the server may have seen the alert."""
 
 
 CANCELS = 3
-"""How often an end is told."""
+"""Number of times that an end is sent."""
 
 
 def alerts(db: Db, workspace: int) -> list[OpenAlert]:
-    """Return the incidents that nobody has answered, and the ends that are to be told."""
+    """Return the unanswered incidents, and the ends that must be sent."""
     rows = db.execute(
         "SELECT sos.id, device.member, 0 FROM sos JOIN device ON device.id = sos.device"
         " WHERE sos.workspace = ? AND sos.state = 'open' AND sos.kind = 'sos' UNION ALL"
@@ -394,7 +409,7 @@ def alerts(db: Db, workspace: int) -> list[OpenAlert]:
 
 
 def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:
-    """Note that the server has the alert, or its cancel."""
+    """Record that the server has the alert, or its cancellation."""
     if alert.ends:
         db.execute("UPDATE tak_alert SET cancels = cancels + 1 WHERE sos = ?", alert.sos)
         return
@@ -412,8 +427,9 @@ CALLED_OFF_THERE = "cancelled the alert in TAK: it goes on until a person at the
 
 
 def note_cancelled_there(db: Db, workspace: int, member: int, by: str, now: float) -> None:
-    """Note that somebody there has cancelled the alert of a user's: their incidents say so, once
-    each, and go on."""
+    """Record that a person at the server has cancelled a user's alert. Each open incident gets one
+    note, and continues.
+    """
     for (id_,) in db.execute(
         "SELECT sos.id FROM sos JOIN device ON device.id = sos.device WHERE sos.workspace = ?"
         " AND device.member = ? AND sos.state <> 'closed' AND sos.kind = 'sos' AND NOT EXISTS"

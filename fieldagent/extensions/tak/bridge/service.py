@@ -1,12 +1,13 @@
-"""Keeps the hub at a TAK server: one process of it, with a session for each user.
+"""Keeps the hub connected to a TAK server, from one process, with a session per user.
 
-1. A turn looks at all that may be due, hands it to the users' connections, and rests until
-   something was written, or falls due. A connection that is busy gets its next in the next turn.
-2. Only what the server has taken is written down as sent; a connection that is lost in between, or
-   a hub that dies, sends it again under the same id.
-3. What comes is judged by its type before anything of it is read, and by rate before anything is
-   stored. One of the connections listens for who is there: all hear the same. What has been let in
-   is stored although this process stops, or another takes the bridge over.
+1. A round reads everything that may be due, and hands it to the users' connections. It then
+   waits until something is written or falls due. A busy connection gets its next events in the
+   next round.
+2. Only events that the server has accepted are stored as sent. If a connection is lost or the
+   hub dies before that, they are sent again with the same id.
+3. Incoming events are filtered by type before they are decoded, and by rate before they are
+   stored. Only one connection listens for arriving phones, because all hear the same. Accepted
+   events are stored even if this process stops, or another one takes over the bridge.
 """
 
 from __future__ import annotations
@@ -48,20 +49,20 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 REST = 1.0
-"""Seconds between two turns: a busy hub must not be slowed down."""
+"""Seconds between two rounds, so that a busy hub is not slowed down."""
 TURN_MAX = 30.0
-"""Seconds after which it is looked in any case."""
+"""Seconds after which a round runs in any case."""
 LOOK_BACK = 300.0
-"""Seconds between two looks at what has become too old."""
+"""Seconds between two checks for events that have become too old."""
 AT_ONCE = 500
-"""Rows of one turn."""
+"""Rows per round."""
 WAITING_MAX = 64
-"""Events that wait for the disk."""
+"""Events that can wait to be stored."""
 NO_KIT = "only users who have a kit write to the TAK server"
 
 
 class Work(NamedTuple):
-    """What a look has found."""
+    """Result of a read."""
 
     users: Sequence[KitUser]
     out: Sequence[OutEvent]
@@ -70,7 +71,7 @@ class Work(NamedTuple):
 
 
 class Saying(NamedTuple):
-    """What is to be said, and what follows once the server has it."""
+    """Events to send, and the functions to call once the server has accepted them."""
 
     events: Sequence[CotEvent]
     write_down: Callable[[Db, float], object] = lambda db, now: None
@@ -78,7 +79,7 @@ class Saying(NamedTuple):
 
 
 async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
-    """Work until cancelled, where and while no other process does."""
+    """Run the bridge until cancelled, while no other process runs it."""
     async with trio.open_nursery() as storing:
 
         async def work(identity: str, workspace: int) -> None:
@@ -90,7 +91,7 @@ async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
 
 
 class _Bridge:
-    """The work of the process that holds the bridge."""
+    """Bridge of the process that holds it."""
 
     def __init__(
         self,
@@ -108,19 +109,20 @@ class _Bridge:
         self._links: dict[int, UserLink] = {}
         self._alarms: dict[int, Alarm] = {}
         self._done = trio.Event()
-        """Set when a connection is there, or is free again."""
+        """Set when a connection is established, or is free again."""
         self._door = TakDoor(host.note_events, host.clock, markers="waypoints" in rules.shares)
         self._put, get = trio.open_memory_channel[Came](WAITING_MAX)
         inbox = TakInbox(workspace, rules, site.person_of)
         self._intake = TakIntake(host, inbox, self._links, self._alarms, self._door, get)
         self._trouble = ""
         self._ear: int | None = None
-        """Whose connection listens for who is there."""
+        """Member whose connection listens for arriving phones."""
         self._looked_back = 0.0
 
     async def run(self, storing: trio.Nursery) -> None:
-        """Work until cancelled. What has come until then is stored in `storing`, which outlives
-        this: the server says it to no other process."""
+        """Run until cancelled. Events accepted by then are stored in `storing`, which outlives this
+        method, because the server does not send them to another process.
+        """
         store = self._host.store
         start = await store.read(partial(tenure.place, name=records.NAME))
         follower = Follower(start, UNSETTLED if store.shared else 0.0)
@@ -145,10 +147,10 @@ class _Bridge:
                 with waits.move_on_after(soonest - REST):
                     await waits.either(written, done)
 
-    # Out.
+    # Outgoing.
 
     async def _line_up(self, follower: Follower) -> bool:
-        """Enter what new items are to go there, and return whether there may be more."""
+        """Enter new items for the server. Return True if there may be more."""
         store, now = self._host.store, self._host.clock()
         items = await store.read(
             lambda db: records.fresh_items(db, self._workspace, follower.place, follower.capacity)
@@ -190,7 +192,7 @@ class _Bridge:
         )
 
     def _keep_links(self, users: Sequence[KitUser], nursery: trio.Nursery) -> None:
-        """Have a connection for each user, and none for who has no kit any more."""
+        """Keep a connection for each user, and end those of users without a kit."""
         members = {each.member for each in users}
         for gone in [member for member in self._links if member not in members]:
             self._links.pop(gone).scope.cancel()
@@ -204,7 +206,7 @@ class _Bridge:
                 known.unit = unit
 
     def _hand_out(self, work: Work, nursery: trio.Nursery) -> float:
-        """Hand what is due to the connections that are free; return the seconds until more is."""
+        """Hand due events to the free connections. Return the seconds until more are due."""
         now = self._host.clock()
         soonest = now + TURN_MAX
         told_of = {alert.sos for alert in work.alerts}
@@ -271,7 +273,7 @@ class _Bridge:
         return said, soonest
 
     async def _tell(self, link: UserLink, session: TakSession, said: Sequence[Saying]) -> None:
-        """Say it, and write down what the server has once it has it."""
+        """Send the events, and record them once the server has accepted them."""
         try:
             await session.say([event for each in said for event in each.events])
         except Lost as lost:
@@ -289,10 +291,10 @@ class _Bridge:
         self._done.set()
         self._done = trio.Event()
 
-    # A connection.
+    # Connections.
 
     async def _stay(self, member: int, link: UserLink) -> None:
-        """Keep a user's connection until it is not wanted any more."""
+        """Keep a user's connection until it is no longer needed."""
         tries = 0
         with link.scope:
             while True:
@@ -331,10 +333,10 @@ class _Bridge:
             log.warning("the TAK server: %s", why)
         self._trouble = why
 
-    # In.
+    # Incoming.
 
     def _hear(self, member: int, link: UserLink, kind: str, raw: bytes) -> None:
-        """Judge an event that came, before anything of it is stored."""
+        """Filter an event before any of it is stored."""
         if kind.startswith("a-"):
             event = self._door.look_at(raw, self._host.clock()) if member == self._ear else None
         else:

@@ -1,4 +1,4 @@
-"""Where the bridge works, as the bridge sees it: a team's TAK server, or the hub's own."""
+"""The server at which the bridge works: a team's TAK server, or the hub's own."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class TakSession(Protocol):
-    """What one user says there, and hears. Raises Lost once that is over."""
+    """Session of one user there. Its methods raise Lost once it is over."""
 
     async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
-        """Hand each event with its type to `take`, until cancelled."""
+        """Pass each event with its type to `take`, until cancelled."""
         ...
 
     async def say(self, events: Iterable[CotEvent]) -> None:
-        """Send events; return once the server has taken them."""
+        """Send events; return once the server has accepted them."""
         ...
 
 
 class FindPerson(Protocol):
-    """Return whose phone that is; None where it is nobody's. `now` is Unix time."""
+    """Lookup of a phone's user; returns None if the phone is unknown. `now` is Unix time."""
 
     def __call__(
         self, db: Db, workspace: int, callsign: str, uid: str, now: float
@@ -35,13 +35,13 @@ class FindPerson(Protocol):
 
 class TakSite(NamedTuple):
     title: str
-    """What the log calls it."""
+    """Name in the log."""
     connect: Callable[[TakUnit], AbstractAsyncContextManager[TakSession]]
     """Opens a user's session. Raises Lost."""
     person_of: FindPerson
     has: Callable[[str], bool] = lambda uid: True
-    """Whether it hands on what is for this phone, as far as anybody can know."""
+    """Returns True if, as far as can be known, the server passes events on to this phone."""
 
 
 OpenSite: TypeAlias = Callable[[int], AbstractAsyncContextManager[TakSite]]
-"""Opens it for a workspace."""
+"""Opens the server for a workspace."""

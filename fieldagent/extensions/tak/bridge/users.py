@@ -1,4 +1,4 @@
-"""What is known of a user's connection to a TAK server."""
+"""State of a user's connection to a TAK server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(slots=True)
 class UserLink:
-    """A user's connection, where there is one."""
+    """A user's connection, if there is one."""
 
     unit: TakUnit
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)

@@ -1,8 +1,8 @@
-"""The hub's own authority for phones at its TAK server: what it signs, as ATAK and iTAK take it.
+"""The hub's own certificate authority for phones at its TAK server, in formats for ATAK and iTAK.
 
-RSA of 2048 bits with SHA-256, since every TAK program reads that. A phone's file is PKCS #12 with
-the old encryption (PBE with SHA-1 and 3DES): Android refuses the newer one. Needs `cryptography`
-(extra `push`). Times are Unix time.
+It uses RSA with 2048 bits and SHA-256, which every TAK program supports. A phone's file is PKCS #12
+with the old encryption (PBE with SHA-1 and 3DES), because Android refuses the newer one. It needs
+`cryptography` (extra `push`). Times are Unix time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEY = "tak-authority"
-"""Under which its private key is kept, beside what the hub signs with otherwise."""
+"""Name of its private key among the hub's signing keys."""
 ORGANIZATION = "fieldagent"
 BITS, EXPONENT = 2048, 65_537
 BEGINS, ENDS = datetime(2026, 1, 1, tzinfo=UTC), datetime(2046, 1, 1, tzinfo=UTC)
-"""Of the authority. What it signs begins earlier than now: clocks are late where no network is."""
+"""Validity of the authority. Its certificates begin in the past, because clocks are late without a
+network."""
 SERVER_LASTS, SERVER_BEFORE = 397 * 86_400.0, 90 * 86_400.0
-"""Seconds of the server's own, from now and until now: Apple's phones take 825 days at most."""
+"""Validity in seconds of the server's certificate after and before now. Apple's phones accept at
+most 825 days."""
 
 
 class Authority(NamedTuple):
@@ -41,20 +43,21 @@ class Authority(NamedTuple):
 
 
 class Issued(NamedTuple):
-    """A key of its own, and what the authority says of it."""
+    """A key, and its certificate from the authority."""
 
     key: rsa.RSAPrivateKey
     certificate: x509.Certificate
 
     @property
     def serial(self) -> str:
-        """Return the serial number of the certificate, in hex."""
+        """Return the serial number of the certificate, in hexadecimal."""
         return f"{self.certificate.serial_number:x}"
 
 
 def authority(db: Db) -> Authority:
-    """Return the hub's authority, made at its first use. Its certificate is the same each time it
-    is written anew from the key."""
+    """Return the hub's authority, created at its first use. Its certificate is always the same when
+    it is built again from the key.
+    """
     rows = db.execute("SELECT key FROM signing_key WHERE name = ?", KEY)
     if not rows:
         made = _new_key().private_bytes(
@@ -79,7 +82,7 @@ def _named(name: str) -> x509.Name:
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, ORGANIZATION),
-            # X.520 has 64 characters for it.
+            # X.520 limits this name to 64 characters.
             x509.NameAttribute(NameOID.COMMON_NAME, name[:64]),
         ]
     )
@@ -105,7 +108,7 @@ def _own_certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     digest = hashlib.sha256(written).digest()
-    # Two hubs' authorities must not have one name: a phone may trust both.
+    # The authorities of two hubs must have different names, because a phone may trust both.
     name = _named(f"fieldagent hub {digest[:4].hex()}")
     return (
         x509.CertificateBuilder(name, name, public, int.from_bytes(digest[:15]) | 1, BEGINS, ENDS)
@@ -149,7 +152,7 @@ def _sign(
 
 
 def for_phone(by: Authority, name: str, now: float) -> Issued:
-    """Return what a user's phone proves itself with."""
+    """Return a key and certificate for a user's phone."""
     key = _new_key()
     terms = CertificateTerms(f"{x509.random_serial_number():x}", now + PHONE_LASTS)
     return Issued(key, certify_phone(by, name, key.public_key(), terms))
@@ -158,14 +161,14 @@ def for_phone(by: Authority, name: str, now: float) -> Issued:
 def certify_phone(
     by: Authority, name: str, public: rsa.RSAPublicKey, terms: CertificateTerms
 ) -> x509.Certificate:
-    """Return the same for a key that the phone has made itself."""
+    """Return a certificate for a key that the phone has created."""
     use = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
     span = _Span(BEGINS.timestamp(), terms.expires)
     return _sign(by, name, public, int(terms.serial, 16), span, use)
 
 
 def for_server(by: Authority, host: str, now: float) -> Issued:
-    """Return what the server itself proves itself with; `host` is a name or an address."""
+    """Return a key and certificate for the server. `host` is a name or an address."""
     try:
         name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
@@ -182,8 +185,9 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def context(by: Authority, host: str, now: float) -> ssl.SSLContext:
-    """Return how the server speaks TLS: with those alone whose certificate is of this authority.
-    Takes a tenth of a second, and writes a file that is gone at its end."""
+    """Return the TLS context of the server, which only accepts certificates of this authority.
+    Takes a tenth of a second, and writes a temporary file.
+    """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.verify_mode = ssl.CERT_REQUIRED
@@ -194,7 +198,7 @@ def context(by: Authority, host: str, now: float) -> ssl.SSLContext:
 
 
 def prove(made: ssl.SSLContext, by: Authority, host: str, now: float) -> None:
-    """Give `made` a new certificate of the server's, for who comes from now on."""
+    """Load a new server certificate into `made`, for connections from now on."""
     own = for_server(by, host, now)
     key = own.key.private_bytes(
         serialization.Encoding.PEM,
@@ -216,7 +220,7 @@ def phone_file(by: Authority, issued: Issued, name: str, password: str) -> bytes
 
 
 def trust_file(by: Authority, password: str) -> bytes:
-    """Return the authority's certificate as PKCS #12: what a phone trusts."""
+    """Return the authority's certificate as PKCS #12, for the phone's trust store."""
     return pkcs12.serialize_key_and_certificates(
         None, None, None, [by.certificate], _as_android(password)
     )

@@ -1,10 +1,10 @@
-"""Who has a certificate for the hub's own TAK server, and which phone that is.
+"""Certificates for the hub's own TAK server, and the phones that use them.
 
-1. A certificate is in force while its row is, it is neither revoked nor over, and its user is in
-   use and in the workspace.
-2. A phone's uid belongs to the user whose certificate it came with first, until that is revoked:
-   what is private goes to a uid.
-3. Who has one is somebody whom messages go to there (`tak.records`), under their own name.
+1. A certificate is valid while its row exists, it is neither revoked nor expired, and its user
+   is enabled and in the workspace.
+2. A phone's uid belongs to the user whose certificate it first used, until that is revoked,
+   because private messages go to a uid.
+3. A user with a certificate is a person at the server (`tak.records`), under their own name.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PHONE_LASTS = 730 * 86_400.0
-"""Seconds that a phone's certificate is good for."""
+"""Validity of a phone's certificate in seconds."""
 
 
 class PhoneHolder(NamedTuple):
-    """Whose phone it is."""
+    """User of a phone."""
 
     member: int
     name: str
@@ -37,7 +37,7 @@ _IN_FORCE = (
 
 
 def name_of(db: Db, workspace: int, named: str) -> PhoneHolder:
-    """Return the user of that name, number or address. Raises Refused."""
+    """Return the user of that name, id or address. Raises Refused."""
     member = member_of(db, workspace, named)
     ((name,),) = db.execute("SELECT name FROM member WHERE id = ?", member)
     return PhoneHolder(member, name)
@@ -46,7 +46,7 @@ def name_of(db: Db, workspace: int, named: str) -> PhoneHolder:
 def add(
     db: Db, workspace: int, holder: PhoneHolder, serial: str, *, expires: float, now: float
 ) -> None:
-    """Put a new one in force. Raises Refused."""
+    """Put a new certificate in force. Raises Refused."""
     known = db.execute(
         "SELECT member FROM tak_person WHERE workspace = ? AND callsign = ?",
         *(workspace, holder.name),
@@ -70,7 +70,9 @@ def add(
 
 
 def revoke(db: Db, workspace: int, member: int, now: float) -> int:
-    """End all that are in force of a user, and their invitations; return how many those were."""
+    """Revoke all valid certificates and invitations of a user. Return the number of
+    certificates.
+    """
     db.execute("DELETE FROM tak_invitation WHERE workspace = ? AND member = ?", workspace, member)
     gone = db.execute(
         "UPDATE tak_certificate SET revoked = ? WHERE workspace = ? AND member = ?"
@@ -84,7 +86,7 @@ def revoke(db: Db, workspace: int, member: int, now: float) -> int:
 
 
 def listing(db: Db, workspace: int) -> list[Row]:
-    """Return all certificates of a workspace by user, also those that are revoked or over."""
+    """Return all certificates of a workspace by user, including revoked and expired ones."""
     names = ("user", "name", "made", "expires", "revoked", "seen", "phone")
     return named_rows(
         db,
@@ -97,7 +99,7 @@ def listing(db: Db, workspace: int) -> list[Row]:
 
 
 def holder_of(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder | None:
-    """Return whose certificate that is; None where it is not in force."""
+    """Return the user of a certificate; None if it is not valid."""
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND serial = ?", workspace, now, serial
     )
@@ -105,7 +107,7 @@ def holder_of(db: Db, workspace: int, serial: str, now: float) -> PhoneHolder | 
 
 
 def in_force(db: Db, workspace: int, serials: Collection[str], now: float) -> set[str]:
-    """Return those of these that are."""
+    """Return the valid certificates among these."""
     if not serials:
         return set()
     which, some = one_of(db, serials)
@@ -114,7 +116,7 @@ def in_force(db: Db, workspace: int, serials: Collection[str], now: float) -> se
 
 
 def owner_of_phone(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder | None:
-    """Return whose phone that is; None where nobody has come with it."""
+    """Return the user of a phone; None if no certificate has been used with it."""
     rows = db.execute(
         f"SELECT member.id, member.name FROM {_IN_FORCE} AND uid = ? ORDER BY seen",
         *(workspace, now, uid),
@@ -123,8 +125,9 @@ def owner_of_phone(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder 
 
 
 def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
-    """Note that a phone has come: what is for its user goes there, and at once what it has not
-    confirmed."""
+    """Record that a phone has connected. Messages for its user go there, and unconfirmed ones are
+    sent again at once.
+    """
     db.execute("UPDATE tak_certificate SET uid = ?, seen = ? WHERE serial = ?", uid, now, serial)
     db.execute("UPDATE tak_person SET uid = ? WHERE member = ?", uid, member)
     db.execute(
@@ -135,8 +138,9 @@ def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
 
 
 def person_of(db: Db, workspace: int, callsign: str, uid: str, now: float) -> TakPerson | None:
-    """Return whose phone that is, whatever it calls itself: implements `FindPerson`. What is for
-    them goes to this phone from now on."""
+    """Return the user of a phone, whatever its callsign. Implements `FindPerson`. Messages for them
+    go to this phone from now on.
+    """
     owner = owner_of_phone(db, workspace, uid, now)
     if owner is None:
         return None

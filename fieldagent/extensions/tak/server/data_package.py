@@ -1,8 +1,9 @@
-"""A data package: the file by which ATAK, WinTAK and iTAK learn of a server, and trust it.
+"""Data package: the file with which ATAK, WinTAK and iTAK add and trust a server.
 
-It is a zip with a manifest, settings and PKCS #12 files, as TAK Server's own tools make it. One
-with a user's own file is that user to whoever has it: it holds the key, and the password beside it.
-One without is anybody's: the phone asks for a name and a secret, and fetches its certificate.
+It is a zip with a manifest, settings and PKCS #12 files, as made by TAK Server's own tools. A
+package with a user's own file identifies its holder as that user, because it contains the key and
+its password. A package without it is for anyone: the phone asks for a name and a secret, and
+fetches its certificate.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ class Connection(NamedTuple):
     host: str
     port: int
     description: str
-    """What the phone calls the server."""
+    """Name of the server on the phone."""
     callsign: str
-    """Of its user."""
+    """Callsign of its user."""
     password: str
-    """Of both files."""
+    """Password of both files."""
 
 
 def data_package(
     uid: str, to: Connection, trust: bytes, own: bytes | None = None, *, flat: bool = False
 ) -> bytes:
-    """Return the zip. `trust` and `own` are PKCS #12; `uid` names the package. One that is `flat`
-    has no folders and no manifest, as iTAK wants it."""
+    """Return the zip. `trust` and `own` are PKCS #12; `uid` identifies the package. A `flat`
+    package has no folders and no manifest, as iTAK requires.
+    """
     files = {SETTINGS: _settings(to, enrolls=own is None).encode(), TRUST: trust}
     if own is not None:
         files[OWN] = own
@@ -67,7 +69,7 @@ def _manifest(uid: str, to: Connection, names: Iterable[str]) -> str:
 
 
 def _settings(to: Connection, *, enrolls: bool) -> str:
-    # ATAK puts the files of a package into its folder `cert`.
+    # ATAK stores the files of a package in its folder `cert`.
     stream: _Entries = {
         "count": 1,
         "description0": to.description,

@@ -1,12 +1,14 @@
-"""Where a phone fetches its certificate: what ATAK, iTAK and PyTAK ask at port 8446.
+"""Enrolment: the endpoints at port 8446 from which ATAK, iTAK and PyTAK fetch a phone's
+certificate.
 
-1. `GET /Marti/api/tls/config`: what the phone writes into its request beside its user's name.
-2. `POST /Marti/api/tls/signClient/v2` with a PKCS #10 request (RFC 2986), with or without its PEM
-   armour: the certificate, and the authority's.
-3. `GET /Marti/api/tls/profile/enrollment`: settings for the phone, of which there are none.
+1. `GET /Marti/api/tls/config`: names that the phone adds to its request besides its user's
+   name.
+2. `POST /Marti/api/tls/signClient/v2` with a PKCS #10 request (RFC 2986), with or without PEM
+   armour: returns the certificate, and that of the authority.
+3. `GET /Marti/api/tls/profile/enrollment`: settings for the phone; there are none.
 
-Each comes with the user's name and the secret of an invitation as Basic (RFC 7617). There is no
-document of TAK's that says so: it is what its clients do (`docs/tak-server.md`).
+Each call contains the user's name and the secret of an invitation as Basic (RFC 7617). TAK has not
+documented this; it follows the behaviour of its clients (`docs/tak-server.md`).
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ log = logging.getLogger(__name__)
 
 BELOW = "/Marti/api/tls"
 BODY = 16_384
-"""Bytes of a request: one of 4 096 bits has 1 700."""
+"""Largest number of bytes of a request. One with 4096 bits has 1700."""
 TAKES = ("application/pkcs10", "application/octet-stream", "text/plain", FORM, "")
-"""Clients name it as they like; curl's own is the form."""
+"""Content types that clients use. curl's default is the form."""
 BITS = (2_048, 4_096)
 CONFIG = (
     '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -63,7 +65,7 @@ class Invited(NamedTuple):
 
 
 class Enrolment:
-    """`clock` is Unix time."""
+    """Enrolment endpoints. `clock` returns Unix time."""
 
     def __init__(
         self, store: Store, workspace: int, by: Authority, clock: Callable[[], float]
@@ -75,7 +77,7 @@ class Enrolment:
         self._refused = Seldom(clock)
 
     def routes(self) -> list[Route]:
-        """Return the routes that a phone calls as it enrols, for those with an invitation."""
+        """Return the routes for enrolment, for callers with an invitation."""
         judge = self.judge
         return [
             Route("GET", f"{BELOW}/config", self.config, judge),
@@ -84,7 +86,7 @@ class Enrolment:
         ]
 
     async def judge(self, head: Request) -> Invited:
-        """Return who was invited. Raises Problem 401."""
+        """Return the invited user. Raises Problem 401."""
         name, token = basic_of(head.headers) or ("", "")
         now = self._clock()
         look = partial(invitations.invited, name=name, token=token, now=now)
@@ -101,16 +103,17 @@ class Enrolment:
         return Invited(holder, token)
 
     async def config(self, request: Request, caller: Invited) -> Response:
-        """Answer with the names that a client's certificate request is to have."""
+        """Return the names for a client's certificate request."""
         return Response(200, CONFIG.encode(), "application/xml")
 
     async def profile(self, request: Request, caller: Invited) -> Response:
-        """Answer that there is none: a client asks for one once it is enrolled."""
+        """Answer that there is no profile. A client asks for it after enrolment."""
         return Response(204)
 
     async def sign(self, request: Request, caller: Invited) -> Response:
-        """Answer a certificate for the key in a PKCS #10 request; the same key gets it again.
-        Raises Problem 409 where the invitation was used by another phone."""
+        """Return a certificate for the key in a PKCS #10 request; the same key gets the same one
+        again. Raises Problem 409 if another phone has used the invitation.
+        """
         public = await trio.to_thread.run_sync(public_key_of, request.body)
         key = sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
         now, serial = int(self._clock()), f"{x509.random_serial_number():x}"
@@ -123,7 +126,7 @@ class Enrolment:
             raise Problem(409, str(refused)) from None
         if terms is None:
             raise Problem(409, "this invitation was used by another phone: ask for another")
-        # It is in force before the phone has it; one that never gets it asks again.
+        # It is valid before the phone has it, and a phone that misses the answer asks again.
         signed = await trio.to_thread.run_sync(
             partial(authority.certify_phone, self._by, caller.holder.name, public, terms)
         )
@@ -133,7 +136,7 @@ class Enrolment:
 
 
 def public_key_of(body: bytes) -> rsa.RSAPublicKey:
-    """Return the key of a PKCS #10 request, whose holder has signed it. Raises Problem 400."""
+    """Return the public key of a PKCS #10 request with a valid signature. Raises Problem 400."""
     lines = [line for line in body.split(b"\n") if not line.startswith(b"-----")]
     try:
         request = x509.load_der_x509_csr(base64.b64decode(b"".join(lines)))
@@ -148,7 +151,7 @@ def public_key_of(body: bytes) -> rsa.RSAPublicKey:
 
 
 def _answer(accept: str, signed: x509.Certificate, own: x509.Certificate) -> Response:
-    """Each client names its own form: ATAK XML, iTAK text, the others JSON."""
+    """Return the response in the client's format: XML for ATAK, text for iTAK, JSON for others."""
     texts = [base64.b64encode(each.public_bytes(Encoding.DER)).decode() for each in (signed, own)]
     if "xml" in accept.lower():
         body = f"<enrollment><signedCert>{texts[0]}</signedCert><ca>{texts[1]}</ca></enrollment>"

@@ -1,12 +1,14 @@
-"""Who is at the hub's own TAK server, and what each is told of what another says. Decides by what
-it is told alone; times are Unix time.
+"""Distribution of events between the guests of the hub's own TAK server. Pure logic; times are Unix
+time.
 
-1. A phone speaks for itself: under the uid and the callsign that it has told first, and that nobody
-   else has who is here. What it says in a user's name, or as another phone, is refused.
-2. What names those whom it is for goes to these; what is said in private never to anybody else.
-   What names nobody goes to all phones, and never back to whoever has said it.
-3. A user here hears what names them, and who cancels their alert: what they are told costs money.
-4. What is on the map is kept until it is stale, for who comes later; so are the last words to all.
+1. A phone speaks only for itself, under the uid and callsign of its first event, which must be
+   unique among those present. Events in a user's name, or in another phone's, are refused.
+2. An event with recipients goes only to them; a private message never goes to others. An event
+   without recipients goes to all phones except its sender.
+3. A user of the hub gets only events that name them, and cancellations of their alert, because
+   delivering them costs money.
+4. Objects on the map are kept until they are stale, for later arrivals. So are the last
+   messages to all.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ from fieldagent.system.rate import Rate
 from fieldagent.wire.errors import RemoteProtocolError
 
 OF_ONE = Rate(600.0, 120)
-"""Events of one phone."""
+"""Rate of events from one phone."""
 KEPT_MAX, KEPT_BYTES_MAX = 1_000, 2_097_152
-"""Objects on the map, and their bytes."""
+"""Largest number of objects on the map, and of their bytes."""
 SAID_MAX = 50
-"""Messages to everybody."""
+"""Largest number of kept messages to everyone."""
 LASTS_MAX = 86_400.0
-"""Seconds for which anything is kept, whatever its phone says."""
+"""Longest time in seconds for which anything is kept, whatever its phone requests."""
 HEARD_MAX = 1_000
-"""Phones of which is remembered what they have heard."""
+"""Largest number of absent phones whose heard messages are remembered."""
 NAME_MAX = 100
 """Characters of a uid, and of a callsign."""
 _KEPT = ("a-", tak.POINTS, "u-", tak.ALERT)
@@ -43,21 +45,22 @@ _KEPT = ("a-", tak.POINTS, "u-", tak.ALERT)
 
 @dataclass(slots=True, eq=False)
 class TakGuest:
-    """Whoever is here: a phone, or a user of the hub (`key` is empty)."""
+    """A guest: a phone, or a user of the hub (empty `key`)."""
 
     member: int
     tell: Callable[[str, bytes, str], bool]
-    """Takes an event's type, its text and the uid of the unit that it is of; False: no room."""
+    """Sends an event: its type, its bytes and the uid of its unit. Returns False if there is no
+    space."""
     key: str = ""
-    """What is the same when it comes again."""
+    """Identifies a phone when it comes back."""
     uid: str = ""
-    """Empty until it has said who it is."""
+    """Empty until the phone has identified itself."""
     callsign: str = ""
     spoke: float = 0.0
-    """For its rate."""
+    """State of its rate limit."""
     heard: int = 0
-    """Up to which of the words to all it has been heard of since they were sent: what else was
-    under way as its connection broke is said again."""
+    """Number of the last message to all after which the phone was heard. Later messages are sent
+    again after a lost connection."""
 
 
 class _Kept(NamedTuple):
@@ -85,15 +88,15 @@ class Exchange:
 
     @property
     def said(self) -> int:
-        """Return the number of the last of the words to all."""
+        """Return the number of the last message to all."""
         return self._number
 
     def has(self, uid: str) -> bool:
-        """Return whether who has that uid is here."""
+        """Return True if a guest with that uid is present."""
         return any(guest.uid == uid for guest in self._guests if uid)
 
     def may_be(self, guest: TakGuest, unit: TakUnit) -> str:
-        """Return why a phone cannot be that unit here, or nothing."""
+        """Return the reason why a phone cannot use that uid and callsign, or an empty string."""
         if unit.uid.startswith(records.PREFIX):
             return f"its uid {unit.uid[:40]!r} is one of the hub's"
         if max(len(unit.uid), len(unit.callsign)) > NAME_MAX:
@@ -107,7 +110,7 @@ class Exchange:
         return ""
 
     def enter(self, guest: TakGuest, unit: TakUnit, now: float) -> None:
-        """Have a guest here, who is told what there is; `unit` is who they are."""
+        """Admit a guest as `unit`, and send them the current map and messages."""
         guest.uid, guest.callsign = unit
         self._guests[guest] = None
         if not guest.key:
@@ -121,7 +124,7 @@ class Exchange:
                 self._tell(guest, tak.CHAT, said.raw)
 
     def leave(self, guest: TakGuest) -> None:
-        """Forget a phone that has gone; where it was stays on the map until it is stale."""
+        """Remove a phone that has left. Its position stays on the map until it is stale."""
         if guest not in self._guests:
             return
         del self._guests[guest]
@@ -132,7 +135,7 @@ class Exchange:
                 self._heard.popitem(last=False)
 
     def read(self, guest: TakGuest, raw: bytes, now: float) -> CotEvent | None:
-        """Return an event of a phone's, read; None of one that comes too fast, or is none."""
+        """Return a decoded event of a phone; None if it is over the rate limit or invalid."""
         guest.spoke, wait = OF_ONE.admit(guest.spoke, now)
         if wait:
             self._note(Became.LIMITED)
@@ -144,11 +147,11 @@ class Exchange:
             return None
 
     def receive(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
-        """Hand on what a phone says that is here."""
+        """Pass on an event of a present phone."""
         if not self._may_say(guest, event):
             self._note(Became.REFUSED)
         elif event.type == tak.CANCEL and event.uid.startswith(records.PREFIX):
-            # The users' own session tells the alert again: phones need not hear of it.
+            # The user's own session repeats the alert, so phones need not know of the cancellation.
             uid = event.uid.removesuffix(tak.ALERT_SUFFIX)
             self._tell_users(event.type, raw, [each for each in self._guests if each.uid == uid])
         else:
@@ -157,11 +160,11 @@ class Exchange:
             self._hand_on(guest, event, cot.framed(raw), now)
 
     def say(self, guest: TakGuest, event: CotEvent, now: float) -> None:
-        """Hand on what a user of the hub's says."""
+        """Pass on an event of a user of the hub."""
         self._hand_on(guest, event, cot.encode(event), now)
 
     def refuse(self) -> None:
-        """Count what a phone said before it has told who it is."""
+        """Count an event of a phone that has not identified itself."""
         self._note(Became.REFUSED)
 
     def _may_say(self, guest: TakGuest, event: CotEvent) -> bool:
@@ -206,7 +209,7 @@ class Exchange:
             self._note(Became.PASSED)
 
     def _tell_users(self, kind: str, raw: bytes, to: list[TakGuest]) -> None:
-        """They count it themselves."""
+        """Send an event to users of the hub, who count it themselves."""
         for each in to:
             if not each.key and not kind.startswith("a-"):
                 each.tell(kind, raw, "")
@@ -215,7 +218,7 @@ class Exchange:
         if not guest.tell(kind, raw, unit):
             self._note(Became.LIMITED)
 
-    # What stays.
+    # Kept objects and messages.
 
     def _keep(self, event: CotEvent, raw: bytes, unit: str, now: float) -> None:
         until = now + min((event.stale - event.time).total_seconds(), LASTS_MAX)
@@ -247,10 +250,12 @@ class Exchange:
 
 
 def pong(now: float) -> bytes:
-    """Return the answer to a ping of a TAK client, as bytes for its line."""
+    """Return the answer to a TAK client's ping, as bytes."""
     return cot.encode(tak.pong(datetime.fromtimestamp(now, UTC)))
 
 
 def _self_of(guest: TakGuest, event: CotEvent) -> TakUnit | None:
-    """Return what a phone says of itself in an event; None where that is of something else."""
+    """Return the unit in a phone's event about itself; None if the event is about something
+    else.
+    """
     return tak.read_unit(event) if event.uid == guest.uid else None

@@ -1,8 +1,8 @@
-"""Who may fetch a certificate for a phone, by a secret that is shown once: an invitation.
+"""Invitations: secrets, shown once, with which a phone can fetch a certificate.
 
-It is good for one key, for a quarter of an hour. The same key may come again meanwhile and gets the
-same certificate: an answer that was lost loses nothing. It ends with its user, and with all of
-theirs that are revoked.
+An invitation is valid for one key and for a quarter of an hour. The same key can come again in that
+time and gets the same certificate, so a lost answer does no harm. An invitation ends when its user
+is disabled, or when the user's certificates are revoked.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 LASTS = 900.0
 """Seconds."""
 OF_A_USER = 5
-"""Invitations of a user that are good at a time; one more, and the oldest ends."""
+"""Largest number of valid invitations of a user. One more ends the oldest."""
 
 
 class CertificateTerms(NamedTuple):
-    """What is signed for a phone. Whoever asks again gets the same."""
+    """Terms of a phone's certificate. A repeated request gets the same terms."""
 
     serial: str
-    """In hexadecimal."""
+    """Hexadecimal."""
     expires: float
 
 
 def invite(db: Db, workspace: int, holder: PhoneHolder, now: float) -> str:
-    """Return a new secret, which only its holder's phone is to see."""
+    """Create an invitation and return its secret, which only the user's phone may see."""
     token = secrets.token_urlsafe(18)
     db.execute("DELETE FROM tak_invitation WHERE expires <= ?", now)
     older = db.execute(
@@ -49,7 +49,9 @@ def invite(db: Db, workspace: int, holder: PhoneHolder, now: float) -> str:
 
 
 def invited(db: Db, workspace: int, name: str, token: str, now: float) -> PhoneHolder | None:
-    """Return whom that secret was made for, who must be called so; None where it is not good."""
+    """Return the user for whom the secret was created, if the name matches; None if it is not
+    valid.
+    """
     rows = db.execute(
         "SELECT member.id, member.name FROM tak_invitation JOIN member ON member.id ="
         " tak_invitation.member JOIN membership ON membership.member = member.id"
@@ -66,10 +68,10 @@ def invited(db: Db, workspace: int, name: str, token: str, now: float) -> PhoneH
 def use(
     db: Db, workspace: int, holder: PhoneHolder, token: str, key: str, new: CertificateTerms
 ) -> CertificateTerms | None:
-    """Put a certificate of the terms `new` in force for that key, a SHA-256 in hexadecimal, or
-    return the terms that it has already; None where the secret was used for another.
+    """Put a certificate with the terms `new` in force for a key (SHA-256 in hexadecimal). If the
+    key has one already, return its terms. None if the secret was used for another key.
 
-    Raises Refused where nobody of that name can be at the server, and for a secret that is no more.
+    Raises Refused if the name cannot be at the server, or if the secret has ended.
     """
     stored = secret.lookup(token)
     now = new.expires - certificates.PHONE_LASTS
@@ -77,7 +79,7 @@ def use(
         f"SELECT key, serial FROM tak_invitation WHERE token = ? {db.for_update()}", stored
     )
     if not there:
-        # Its body came late: newer invitations, or a revocation, have ended it meanwhile.
+        # The request was slow, and newer invitations or a revocation have ended this one.
         raise Refused("this invitation has ended meanwhile: ask for another")
     ((used, serial),) = there
     if not used:

@@ -1,4 +1,4 @@
-"""The hub's own TAK server, for phones: its settings, and what works by them."""
+"""The hub's own TAK server for phones: settings and start."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
     own = host.own
     if own["tak-listen"] is None or own["tak-workspace"] is None:
         return None
-    # Each command of the hub's reads these settings, and most hubs have no phones.
+    # Import only here: every hub command reads these settings, and most hubs have no phones.
     from fieldagent.extensions.tak.bridge import service
 
     try:
@@ -89,7 +89,7 @@ def _work(host: BridgeHost) -> Callable[[], Awaitable[None]] | None:
         own["tak-enroll-certificate"],
         own["tak-enroll-key"],
     )
-    # It is there while it listens, and not while a user is at it.
+    # The bridge counts as connected while the server listens, not while a user is connected.
     quiet = host._replace(note_link=lambda up: None if up else host.note_link(False))
     return partial(service.run, quiet, partial(own_server, host, server), rules_of(own))
 

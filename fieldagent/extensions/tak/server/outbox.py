@@ -1,27 +1,29 @@
-"""What waits to go to one phone: of each unit the newest alone, and no more than there is room for.
-Who is slow loses what is old first, and holds nobody up."""
+"""Events waiting for one phone: only the newest of each unit, within a size limit. A slow phone
+loses further events and does not delay others.
+"""
 
 from __future__ import annotations
 
 import trio
 
 OF_UNITS_MAX = 131_072
-"""Bytes that wait, above which a further position is dropped."""
+"""Waiting bytes above which further positions are dropped."""
 BYTES_MAX = 524_288
-"""Above which anything is."""
+"""Waiting bytes above which everything is dropped."""
 
 
 class PhoneOutbox:
     def __init__(self) -> None:
         self._waiting: dict[str | int, bytes] = {}
-        """By the uid of a unit, or a number."""
+        """Waiting events by the uid of a unit, or by a number."""
         self._size = 0
         self._number = 0
         self._news = trio.Event()
 
     def put(self, data: bytes, unit: str = "") -> bool:
-        """Have it sent, a unit's in the place of what was to be told of that; return False where
-        there is no room."""
+        """Add an event; a unit's event replaces its earlier one. Return False if there is no
+        space.
+        """
         before = len(self._waiting.get(unit, b"")) if unit else 0
         size = self._size + len(data) - before
         if len(data) > before and size > (OF_UNITS_MAX if unit else BYTES_MAX):
@@ -33,7 +35,7 @@ class PhoneOutbox:
         return True
 
     async def take(self) -> bytes:
-        """Return all that waits, once something does."""
+        """Return all waiting events, once there is one."""
         while not self._waiting:
             self._news = trio.Event()
             await self._news.wait()

@@ -1,8 +1,9 @@
-"""One phone at the hub's own TAK server, from its TLS to its end.
+"""Connection of one phone at the hub's own TAK server, from TLS to its end.
 
-1. Nothing is read before its certificate is known to be in force, and nothing but pings is taken
-   before it has said who it is.
-2. It is sent what there is room for; one that takes nothing for SEND_MAX is gone.
+1. Nothing is read before its certificate is known to be valid. Before the phone has identified
+   itself, only pings are accepted.
+2. The phone gets events within the size limit. A phone that accepts nothing for SEND_MAX
+   seconds is disconnected.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 SEND_MAX = 15.0
-"""Seconds in which a phone takes what is sent."""
+"""Seconds within which a phone must accept sent data."""
 RECEIVE_MAX = 65_536
 
 
@@ -38,14 +39,13 @@ class PhoneHost(NamedTuple):
 
 
 class TooSlow(Exception):
-    """It takes nothing."""
+    """The phone accepts no data."""
 
 
 async def serve(
     host: PhoneHost, stream: trio.SSLStream[trio.SocketStream], holder: PhoneHolder, serial: str
 ) -> str:
-    """Serve a phone whose certificate is in force until it leaves; return why it has, for the
-    log."""
+    """Serve a phone with a valid certificate until it leaves. Return the reason for the log."""
     phone = _Phone(host, stream, holder, serial)
     why = "it has closed the connection"
     try:
@@ -76,37 +76,37 @@ class _Phone:
         self._outbox = PhoneOutbox()
         self.guest = TakGuest(holder.member, self._tell, serial)
         self._told = ""
-        """Why it was not taken in, told last."""
+        """Last reason for refusing it that was logged."""
         self._sent = 0
-        """Up to which of the words to all were sent."""
+        """Number of the last message to all that was sent."""
         self._unit: TakUnit | None = None
-        """Who it is, until the database knows that: what is private comes to it and from it by
-        what stands there."""
+        """Its unit until the database has it. Private messages to and from the phone depend on the
+        database."""
 
     def _tell(self, kind: str, raw: bytes, unit: str) -> bool:
         return self._outbox.put(raw, unit)
 
     async def send(self) -> None:
-        """Send what waits until cancelled. Raises TooSlow."""
+        """Send waiting events until cancelled. Raises TooSlow."""
         while True:
             data = await self._outbox.take()
             said = self._host.exchange.said if self.guest.uid else 0
             with trio.move_on_after(SEND_MAX) as patience:
                 await self._stream.send_all(data)
             if patience.cancelled_caught:
-                # Half an event would spoil the next.
+                # A partial event would corrupt the next one.
                 raise TooSlow
             self._sent = said
 
     async def hear(self) -> None:
-        """Take what it says until it leaves."""
+        """Process its events until it leaves."""
         splitter = EventSplitter()
         while data := await self._stream.receive_some(RECEIVE_MAX):
-            # Who speaks is there, and takes what is sent.
+            # A phone that sends is alive and has received what was sent.
             self.guest.heard = max(self.guest.heard, self._sent)
             for raw in splitter.receive_data(bytes(data)):
                 await self._take(raw)
-            # A flood that is dropped waits for nothing, and others must have their turn.
+            # Give other tasks a turn, because dropping a flood of events never waits.
             await trio.lowlevel.checkpoint()
 
     async def _take(self, raw: bytes) -> None:
@@ -118,7 +118,7 @@ class _Phone:
         if event is None:
             return
         if not self.guest.uid:
-            # Where the database is away, what it says next is another try.
+            # If the database is unavailable, the phone's next event is another try.
             with told_once():
                 await self._introduce(event, now)
         if self._unit is not None:
@@ -134,7 +134,7 @@ class _Phone:
             self._host.exchange.refuse()
             self._note(why)
             return
-        # Who hears first that it is here must find it.
+        # Enter the phone first, so that other guests who hear of it can reach it.
         self._host.exchange.enter(self.guest, unit, now)
         self._unit = unit
 

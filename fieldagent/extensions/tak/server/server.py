@@ -1,9 +1,9 @@
-"""The hub's own TAK server, for phones: who may come in, and for how long.
+"""The hub's own TAK server for phones: admission, and the end of connections.
 
-1. A phone comes in by a certificate of this hub's authority that is in force. One that is revoked
-   ends within seconds, and so does its connection.
-2. A phone that comes again takes the place of its connection before: that may be dead.
-3. The bridge works here as at a team's server, without a network between.
+1. A phone is admitted with a valid certificate of this hub's authority. Revocation ends the
+   certificate within seconds, and with it the connection.
+2. A phone that connects again replaces its earlier connection, which may be dead.
+3. The bridge works here as at a team's server, without a network in between.
 """
 
 from __future__ import annotations
@@ -48,33 +48,35 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PHONES_MAX = 300
-"""Connections at one moment, those in their handshake too."""
+"""Largest number of simultaneous connections, including TLS handshakes."""
 UNANSWERED = 3
-"""Questions of the kernel's, after which a phone that does not answer is gone."""
+"""Unanswered keep-alive probes of the kernel after which a phone counts as gone."""
 STRANGERS_MAX = 50
-"""Of these, in their handshake: one more, and the oldest goes. Strangers keep nobody out so."""
+"""Largest number of connections in a TLS handshake. One more ends the oldest, so unknown callers
+cannot keep others out."""
 HANDSHAKE_MAX = 20.0
 LOOK_MAX = 5.0
-"""Seconds between two looks at who may be here, where nobody says that something was written."""
+"""Seconds between two checks of the certificates without an announced write."""
 REST = 1.0
-"""Seconds between two looks in any case."""
+"""Shortest time in seconds between two checks."""
 AGAIN = 10.0
-"""Seconds until a port that is taken is tried again."""
+"""Seconds until a port in use is tried again."""
 ENROLL = Limits(connections=100, per_source=20)
 ANEW = 30 * 86_400.0
-"""Seconds after which the server has another certificate: no process outlives its own."""
+"""Seconds after which the server gets a new certificate, so that it never expires in a running
+process."""
 TITLE = "the TAK server for phones"
 
 
 class PhoneServer(NamedTuple):
-    """What the settings say."""
+    """Settings of the server."""
 
     listen: tuple[str, int]
     name: str
-    """By which phones come: a name or an address."""
+    """Name or address that phones use."""
     enroll_listen: tuple[str, int] | None = None
     enroll_certificate: Path | None = None
-    """That phones trust already; None: the authority's own."""
+    """Certificate that phones trust already; None for one of the hub's authority."""
     enroll_key: Path | None = None
 
 
@@ -82,7 +84,7 @@ class PhoneServer(NamedTuple):
 async def own_server(
     host: BridgeHost, server: PhoneServer, workspace: int
 ) -> AsyncIterator[TakSite]:
-    """Return the hub's own server as the bridge sees it, and have phones come to it meanwhile."""
+    """Return the hub's own server as the bridge sees it, and serve phones meanwhile."""
     exchange = Exchange(host.note_events)
     phones = _Phones(host.store, PhoneHost(host.store, exchange, workspace, host.clock), server)
     async with trio.open_nursery() as nursery:
@@ -105,7 +107,7 @@ async def _listen(host: BridgeHost, phones: _Phones, server: PhoneServer) -> Non
 
 
 async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, workspace: int) -> None:
-    """Serve where phones that were invited fetch their certificates."""
+    """Serve the enrolment endpoints for invited phones."""
     by, now = await phones.prepare(), host.clock()
     enrolment = Enrolment(host.store, workspace, by, host.clock)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -139,8 +141,9 @@ async def _keep_proving(prove: Callable[[float], None], clock: Callable[[], floa
 
 
 async def _begun(settings: str, begin: Callable[[], T]) -> T:
-    """Return what `begin` opens, tried until that is to be had: another process of the hub on this
-    machine may be about to end, a file about to be written."""
+    """Return the result of `begin`, which is repeated until it succeeds. Another hub process may be
+    about to release the port, or a file may be about to be written.
+    """
     trouble = ""
     while True:
         try:
@@ -158,7 +161,7 @@ async def _opened(setting: str, listen: tuple[str, int]) -> list[socket.socket]:
 
 
 class _Phones:
-    """Those who are connected, by the serial of their certificate."""
+    """Connected phones by the serial number of their certificate."""
 
     def __init__(self, store: Store, host: PhoneHost, server: PhoneServer) -> None:
         self._store = store
@@ -173,7 +176,7 @@ class _Phones:
         self._refused = Seldom(host.clock)
 
     async def prepare(self) -> Authority:
-        """Have the authority at hand, and this server's own certificate."""
+        """Load the authority, and create this server's certificate."""
         self._authority = await self._store.commit(authority.authority)
         await self._current_context()
         return self._authority
@@ -188,7 +191,7 @@ class _Phones:
         return self._context
 
     async def keep_in_force(self) -> NoReturn:
-        """End the connections of those whose certificate is in force no more."""
+        """End the connections of phones whose certificate is no longer valid."""
         while True:
             written = self._store.heard(ANYTHING)
             with told_once():
@@ -208,7 +211,7 @@ class _Phones:
             await trio.aclose_forcefully(plain)
             return
         with suppress(OSError):
-            # A phone may say nothing for long, and be gone without a word.
+            # A phone can be silent for long, or disappear without notice.
             keep_alive(plain.setsockopt, unanswered=UNANSWERED)
         self._inside += 1
         try:
@@ -275,12 +278,12 @@ class _Phones:
 
 
 def _serial_of(stream: trio.SSLStream[trio.SocketStream]) -> str:
-    """Return a phone's serial as `authority.Issued` writes it."""
+    """Return a phone's serial number in the format of `authority.Issued`."""
     proven = stream.getpeercert()
     return f"{int(proven['serialNumber'], 16):x}"
 
 
-# The bridge's own end.
+# The bridge's end.
 
 
 @asynccontextmanager
@@ -291,7 +294,7 @@ async def _user(
 
 
 class _UserSession:
-    """A user of the hub at the server: implements `TakSession`."""
+    """Session of a user of the hub at the server. Implements `TakSession`."""
 
     def __init__(self, exchange: Exchange, clock: Callable[[], float], unit: TakUnit) -> None:
         self._exchange = exchange
