@@ -1,9 +1,9 @@
-"""The link by which somebody who was told of an SOS acknowledges it, once: a row of `alarm_link`.
-Its code of six digits does the same in an answer by SMS.
+"""Links with which a notified person acknowledges an SOS, once: rows of `alarm_link`. The six-digit
+code of a link does the same in an answer by SMS.
 
-The hub signs it, bound to the incident, who was told, and the message that told them. The key is
-in the database: any hub process takes the answer. One who is told again by the same message has
-the same link; one that is raised again ends the links of before.
+The hub signs a link over the incident, the person, and the message that notified them. The key is
+in the database, so any hub process accepts the answer. A repeat of the same message contains the
+same link. An SOS that is raised again ends the earlier links.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KEY = "alarm links"
 LASTS = 3 * 86_400.0
 """Seconds."""
 CODE = 6
-"""Digits. Whoever guesses has five tries an hour (`answers.WRONG_MAX`)."""
+"""Number of digits. An attacker has five tries per hour (`answers.WRONG_MAX`)."""
 PATH = "/answer/{token}"
 _TOKEN = re.compile(r"([0-9]{1,18})\.([A-Za-z0-9_-]{22})", re.ASCII)
 
@@ -31,12 +31,12 @@ class AlarmLink(NamedTuple):
     id: int
     sos: int
     name: str
-    """Of who was told."""
+    """Name of the notified person."""
     message_id: str
     expires: float
     used: float | None
     contact: int | None
-    """Who was told; None of a webhook."""
+    """Id of the contact that was notified; None for a webhook."""
     code: str
 
 
@@ -46,7 +46,7 @@ _LINK = "alarm_link.id, sos, alarm_link.name, message_id, expires, used, contact
 def make(
     db: Db, sos: int, name: str, message_id: str, now: float, contact: int | None = None
 ) -> tuple[str, str]:
-    """Return the path of the link for who is told by that message, and the code of the same."""
+    """Return the path and the code of the link for the person notified by this message."""
     code = f"{secrets.randbelow(10**CODE):0{CODE}}"
     (row,) = db.execute(
         "INSERT INTO alarm_link (sos, name, message_id, expires, contact, code)"
@@ -60,8 +60,9 @@ def make(
 
 
 def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
-    """Return the link of this token; None where the hub has made none such. `locked`: nobody else
-    uses it meanwhile."""
+    """Return the link of this token; None if the hub did not create it. `locked` keeps others from
+    using it during the transaction.
+    """
     read = _TOKEN.fullmatch(token)
     if read is None:
         return None
@@ -79,7 +80,7 @@ def find(db: Db, token: str, *, locked: bool = False) -> AlarmLink | None:
 
 
 def of_message(db: Db, message_id: str) -> AlarmLink | None:
-    """Return the link that this message holds; nobody else uses it meanwhile."""
+    """Return the link in this message, locked for the transaction, or None."""
     rows = db.execute(
         f"SELECT {_LINK} FROM alarm_link WHERE message_id = ?{db.for_update()}", message_id
     )
@@ -87,8 +88,7 @@ def of_message(db: Db, message_id: str) -> AlarmLink | None:
 
 
 def of_code(db: Db, code: str, contact: int) -> AlarmLink | None:
-    """Return the newest link of that code that the contact was told; nobody else uses it
-    meanwhile."""
+    """Return the contact's newest link with this code, locked for the transaction, or None."""
     rows = db.execute(
         f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND code = ?"
         f" ORDER BY id DESC LIMIT 1{db.for_update()}",
@@ -98,7 +98,7 @@ def of_code(db: Db, code: str, contact: int) -> AlarmLink | None:
 
 
 def told(db: Db, contact: int, now: float) -> list[AlarmLink]:
-    """Return the live links of a contact, for each incident the newest, the newest first."""
+    """Return the valid links of a contact: the newest for each incident, newest first."""
     rows = db.execute(
         f"SELECT {_LINK} FROM alarm_link WHERE contact = ? AND expires > ? ORDER BY id DESC",
         *(contact, now),
@@ -110,7 +110,7 @@ def told(db: Db, contact: int, now: float) -> list[AlarmLink]:
 
 
 def note_used(db: Db, link: AlarmLink, now: float) -> None:
-    """Write down when a link of an alarm was opened, in Unix time."""
+    """Record the Unix time when a link was used."""
     db.execute("UPDATE alarm_link SET used = ? WHERE id = ?", now, link.id)
 
 

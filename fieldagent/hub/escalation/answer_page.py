@@ -1,7 +1,6 @@
-"""The page behind the link in what a contact is told: it shows the incident, and asks before it
-answers.
+"""Page behind the link in a notification. It shows the incident, and asks before it answers.
 
-Mail scanners and previews follow links: GET and HEAD change nothing, and POST answers once.
+Mail scanners and previews follow links, so GET and HEAD change nothing. POST answers once.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from fieldagent.page.language import LANGUAGES
 from fieldagent.store.group import NOT_STORED
 
 BODY = 4_096
-"""Bytes of the form."""
+"""Largest number of bytes of the form."""
 _HEADERS = (
     ("Content-Security-Policy", POLICY.replace("form-action 'none'", "form-action 'self'")),
     ("Cache-Control", "no-store"),
     ("Vary", "Accept-Language"),
     ("X-Content-Type-Options", "nosniff"),
-    # The address is a secret of whom it was sent to.
+    # The address is a secret of its recipient.
     ("Referrer-Policy", "no-referrer"),
     ("X-Robots-Tag", "noindex"),
 )
@@ -70,20 +69,21 @@ _FORM = """<form method="post">
 
 
 class AnswerPage:
-    """`clock` is Unix time."""
+    """The page behind an alarm's link. `clock` returns Unix time."""
 
     def __init__(self, store: Store, *, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
 
     def routes(self) -> list[Route]:
-        """Return the routes of the page behind an alarm's link."""
+        """Return the routes of the page."""
         post = partial(Route, "POST", alarm_link.PATH, self.answer, body=BODY, takes=(FORM,))
         return [Route("GET", alarm_link.PATH, self.look), post()]
 
     async def look(self, request: Request, token: str) -> Response:
-        """Show the incident behind a link, and ask before it is answered; where the link is forged
-        or the incident answered, say so."""
+        """Show the incident behind a link, with the question; for a forged link or an answered
+        incident, a page with that fact.
+        """
         language = _language(request)
 
         def read(db: Db) -> Response:
@@ -96,8 +96,9 @@ class AnswerPage:
         return await self._store.read(read)
 
     async def answer(self, request: Request, token: str) -> Response:
-        """Acknowledge the incident in the name of the contact whose link it is, unless that works
-        no more. 503 where it cannot be written down."""
+        """Acknowledge the incident in the name of the link's contact, if the link is still valid.
+        Answer 503 if that cannot be stored.
+        """
         language = _language(request)
         text = unworded(language, _text(request))
 
@@ -124,7 +125,7 @@ class AnswerPage:
             return _shown(503, language, say(language, "Not answered"), say(language, why))
 
     def _over(self, db: Db, link: AlarmLink, incident: Sos, language: str) -> Response | None:
-        """Return why the link answers nothing any more, or None where it does."""
+        """Return a page with the reason why the link is no longer valid; None if it is."""
         standing = _standing(db, incident, language)
         if link.used is not None:
             text = "It was used at {time}, and works once."
@@ -174,14 +175,16 @@ def _asking(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
 
 
 def _with_local(said: str, time: str, language: str) -> str:
-    """Return markup of what holds that time, beside which a browser tells the one of its place."""
+    """Return the text as HTML with a `time` element, beside which a browser shows the local
+    time.
+    """
     local = escape(say(language, "{time} here"))
     markup = f'<time datetime="{time}" data-local="{local}">{time}</time>'
     return escape(said).replace(time, markup)
 
 
 def _place(position: Mapping[str, Any] | None, language: str) -> str:
-    """Return markup of where the kit was last, with links to a map."""
+    """Return HTML with the last position of the kit and links to a map."""
     if position is None:
         return escape(say(language, "No position is known."))
     where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
@@ -234,7 +237,7 @@ def _page(status: int, language: str, title: str, content: str) -> Response:
 
 
 def _text(request: Request) -> str:
-    """Return the one field of the form. Raises Problem."""
+    """Return the text field of the form. Raises Problem."""
     try:
         fields: Mapping[str, list[str]] = parse_qs(request.body.decode())
     except ValueError:

@@ -37,25 +37,27 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 WRONG_MAX, WRONG_WITHIN = 5, 3_600.0
-"""Wrong codes of one address, in seconds."""
+"""Wrong codes of one address, and the seconds for which they count."""
 _OK = "[o\N{CYRILLIC SMALL LETTER O}][k\N{CYRILLIC SMALL LETTER KA}]"
-"""As keyboards of either alphabet have it: it looks the same."""
+"""Pattern for OK on Latin and Cyrillic keyboards, whose letters look the same."""
 _TEXT = re.compile(
     rf"\s*({_OK}\b)?[\s,.:;-]*([0-9]{{6}}(?![0-9]))?[\s,.:;-]*(.*)", re.I | re.DOTALL
 )
 
 
 class Wording(NamedTuple):
-    """What an answer says."""
+    """Content of an answer."""
 
     accepts: bool
-    """It begins with OK."""
+    """True if it begins with OK."""
     code: str
     words: str
 
 
 def read(text: str) -> Wording:
-    """Return what the text says: `OK 471123 on our way`, each part of which may be missing."""
+    """Return the content of a text such as `OK 471123 on our way`, each part of which can be
+    missing.
+    """
     match = _TEXT.fullmatch(text)
     assert match is not None, "every part of it may be missing"
     words = notice.visible(match[3])
@@ -63,7 +65,9 @@ def read(text: str) -> Wording:
 
 
 class ContactInbox:
-    """Implements `contract.AnswerInbox`. `clock` is Unix time."""
+    """Receiver of contacts' answers. Implements `contract.AnswerInbox`. `clock` returns Unix
+    time.
+    """
 
     def __init__(self, store: Store, *, clock: Callable[[], float]) -> None:
         self._store = store
@@ -79,7 +83,7 @@ class ContactInbox:
 
 
 def take(db: Db, answer: ContactAnswer, now: float) -> str:
-    """Take one in, and return what became of it in one or two words."""
+    """Process an answer, and return its result in one or two words."""
     new = db.execute(
         "INSERT INTO contact_answer (kind, service_id, at, sender, outcome)"
         " VALUES (?, ?, ?, ?, '') ON CONFLICT (kind, service_id) DO NOTHING RETURNING id",
@@ -171,7 +175,7 @@ def _by_code(
 
 
 def _proved_by_message(db: Db, answer: ContactAnswer, said: Wording, now: float) -> str:
-    """A mail that answers what only who was told can know."""
+    """Process a mail that answers an address or a message known only to its recipient."""
     link = alarm_link.of_message(db, answer.answers)
     if link is None and (written := correspondence.of_message(db, answer.answers)) is not None:
         return correspondence.take(db, [written], answer, now)
@@ -226,7 +230,7 @@ def _incident(db: Db, contact: AlarmContact, link: AlarmLink) -> Sos:
 def _to_kit(
     db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float, *, proved: bool
 ) -> str:
-    """Send words down to the kit, or tell their writer why they stay."""
+    """Send a text to the kit, or reply to its author with the reason why not."""
     if not words:
         why = say(contact.language, "Nothing sent: there were no words.")
         return _reply(db, contact, link.sos, "empty", why, now)
@@ -262,14 +266,15 @@ def _unsent(contact: AlarmContact, why: str) -> str:
 
 
 def _keep(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:
-    """Show the desk words that did not go to the kit."""
+    """Show the desk a text that did not go to the kit."""
     detail = f"wrote, and it did not go to the kit: {words}"[: sos_desk.TEXT_MAX]
     sos.note_event(db, link.sos, "note", now, name=contact.name, detail=detail)
 
 
 def _voice_of(db: Db, contact: AlarmContact, now: float) -> int:
-    """Return the member by whose name the kit is shown what this contact writes: made at its first
-    words, without a way to sign in."""
+    """Return the member in whose name the kit sees this contact's texts. It is created with the
+    first text, and cannot sign in.
+    """
     ((member,),) = db.execute("SELECT member FROM alarm_contact WHERE id = ?", contact.id)
     if member is None:
         member = words_down.add_voice(db, contact.workspace, contact.name, now)
@@ -278,7 +283,7 @@ def _voice_of(db: Db, contact: AlarmContact, now: float) -> int:
 
 
 def _reply(db: Db, contact: AlarmContact, sos_id: int, outcome: str, text: str, now: float) -> str:
-    """Line up what the writer is told, and return the outcome."""
+    """Line up a reply to the author, and return the outcome."""
     ((lately,),) = db.execute(
         "SELECT count(*) FROM alarm_message WHERE contact = ? AND why = ? AND not_before > ?",
         *(contact.id, alarm.REPLY, now - 3_600.0),
@@ -289,8 +294,9 @@ def _reply(db: Db, contact: AlarmContact, sos_id: int, outcome: str, text: str, 
 
 
 def report(db: Db, *, message_id: str, reached: bool, reason: str, now: float) -> None:
-    """Note what a service says of a message that it took. The last word counts, and once; a
-    handset that has it does not lose it again."""
+    """Record a service's report about a message. Each report counts once, and the last one counts.
+    A message once delivered stays delivered.
+    """
     state = "delivered" if reached else "failed"
     rows = db.execute(
         "UPDATE alarm_message SET reached = ? WHERE message_id = ? AND reached <> ?"
@@ -314,7 +320,9 @@ FORGOTTEN_AT_ONCE = 1_000
 
 
 def forget(db: Db, before: float) -> int:
-    """Drop some of those taken in before then; how many. Services bring nothing that is so old."""
+    """Delete some answers received before `before`, and return their number. Services do not repeat
+    answers that are so old.
+    """
     return len(
         db.execute(
             "DELETE FROM contact_answer WHERE id IN (SELECT id FROM contact_answer WHERE at < ?"

@@ -1,5 +1,6 @@
-"""A dispatcher's browser whose page is closed, by web push (extra `push`). Its address is the
-subscription that it gave at the console, as JSON."""
+"""Contact kind for a dispatcher's browser with a closed page, by web push (extra `push`). Its
+address is the subscription from the console, as JSON.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ _LOCAL = re.compile(r"https://(localhost|127\.|\[::1\])")
 
 
 def subject_of(desk: str, mail_from: str | None) -> str:
-    """Return where a push service finds who runs the hub (RFC 8292 2.1); empty if no setting says
-    so. Apple's service refuses an address of this machine."""
+    """Return the contact of the hub's operator for push services (RFC 8292 2.1); empty if none is
+    configured. Apple's service refuses an address of this machine.
+    """
     if desk.startswith("https://") and not _LOCAL.match(desk):
         return desk
     return f"mailto:{mail_from}" if mail_from else ""
@@ -51,13 +53,13 @@ def _sender(host: ContactHost) -> Send:
 
 
 def endpoint_of(address: str) -> str:
-    """Return where a browser is pushed to; empty where its subscription is damaged."""
+    """Return the push endpoint of a browser; empty if its subscription is damaged."""
     endpoint = stored_members(address, "the address of a browser").get("endpoint")
     return endpoint if isinstance(endpoint, str) else ""
 
 
 def _shown(address: str) -> str:
-    """The host alone: the rest of its endpoint is its own."""
+    """Return only the host, because the rest of the endpoint is private to the browser."""
     endpoint = endpoint_of(address)
     if not endpoint:
         return DAMAGED_ROW

@@ -1,8 +1,8 @@
-"""The chain of a workspace: whom an incident is told to, step by step, until somebody answers.
+"""The chain of a workspace: the steps in which contacts are notified of an incident until someone
+answers.
 
-A step is made of the contacts that have one `after`. It works as long as one of them does: what is
-wrong is found before somebody is in distress, from the settings, from what the hub has, and from
-the last try.
+A step contains the contacts with the same `after`. It works if at least one of them works. Faults
+are found before an emergency, from the settings, the installed modules and the last try.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fieldagent.webhook.delivery import HandoverOutcome
 
 Row = dict[str, Any]
 NoteEnd = Callable[[AlarmContact, str], Awaitable[None]]
-"""Stores why a contact was not told, or nothing where it was."""
+"""Stores the reason why a contact was not notified, or an empty string."""
 
 
 def steps(db: Db, workspace: int, kinds: Kinds, own: Own) -> list[Row]:
-    """Return the steps in their order: when each is told, who by, and whether it works."""
+    """Return the steps in order, each with its time, its contacts, and True if it works."""
     rows = contacts.listing(db, workspace, kinds, own)
     return [
         _step(number, after, [*some])
@@ -40,14 +40,15 @@ def _step(number: int, after: str, rows: Sequence[Row]) -> Row:
 
 
 def broken(db: Db, kinds: Kinds, own: Own) -> int:
-    """Return how many steps of all workspaces cannot work."""
+    """Return the number of steps in all workspaces that cannot work."""
     workspaces = db.execute("SELECT DISTINCT workspace FROM alarm_contact")
     return sum(not each["works"] for (one,) in workspaces for each in steps(db, one, kinds, own))
 
 
 async def test(recipients: Sequence[AlarmContact], reach: Reach, note_end: NoteEnd) -> list[Row]:
-    """Tell each contact, step by step, that this is a test, without the waits between. Return how
-    that went; it goes on behind a step that failed."""
+    """Send each contact a test, step by step without waits, and return the results. A failed step
+    does not stop the test.
+    """
     results = []
     for number, (after, some) in enumerate(groupby(recipients, lambda each: each.after), 1):
         for contact in some:

@@ -1,4 +1,6 @@
-"""Who is told of an SOS beside the console, as administrators and dispatchers set it up."""
+"""Contacts that are notified of an SOS besides the console, as configured by administrators and
+dispatchers.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from fieldagent.system.sentence import sentence
 from fieldagent.system.span import span
 
 OF_ONE_MAX = 20
-"""Browsers of one dispatcher."""
+"""Largest number of browsers of one dispatcher."""
 MAX = 200
-"""Contacts of a workspace, of each kind that an administrator adds."""
+"""Largest number of contacts in a workspace that an administrator adds."""
 
 
 class AlarmContact(NamedTuple):
@@ -30,19 +32,19 @@ class AlarmContact(NamedTuple):
     name: str
     address: str
     after: int
-    """Seconds without an answer; 0: at once."""
+    """Seconds without an answer before it is notified; 0 for at once."""
     failing_since: float | None
     reason: str
     tries: int
-    """How often it is told until somebody answers."""
+    """Number of notifications until someone answers."""
     every: int
     """Seconds between two tries."""
     about: str
-    """What it is told of: `alarm.ABOUT`."""
+    """Kinds of incidents, one of `alarm.ABOUT`."""
     quiet: str
     """Its own quiet hours (`records.quiet`)."""
     language: str
-    """What it is told in: `page.language.LANGUAGES`."""
+    """Language of its notifications, one of `page.language.LANGUAGES`."""
 
 
 _COLUMNS = (
@@ -51,18 +53,18 @@ _COLUMNS = (
 )
 TRIES_MAX = 20
 EVERY = 300
-"""Seconds between two tries, unless told otherwise."""
+"""Default seconds between two tries."""
 WAIT_LEAST, WAIT_MOST = 10, 604_800
-"""Seconds of either."""
+"""Limits in seconds for `after` and `every`."""
 
 
 class NewContact(NamedTuple):
-    """A contact as it is to be added; `AlarmContact` has what the members mean."""
+    """A contact to be added. `AlarmContact` explains the members."""
 
     name: str
     address: str
     kind: str = ""
-    """That of the address; where it is empty, as the address looks."""
+    """Kind of the address. If empty, it is derived from the address."""
     after: int = 0
     tries: int = 1
     every: int = EVERY
@@ -71,7 +73,7 @@ class NewContact(NamedTuple):
 
 
 def add(db: Db, workspace: int, new: NewContact, *, now: float, by: str = ADMINISTRATION) -> int:
-    """Add a `new` contact and return its number. Raises Refused."""
+    """Add a contact and return its id. Raises Refused."""
     check_name(new.name)
     kind = new.kind or kind_of(new.address, contact_kinds()).name
     ((there,),) = db.execute(
@@ -105,8 +107,9 @@ def _insert(db: Db, workspace: int, member: int | None, new: NewContact, now: fl
 def listing(
     db: Db, workspace: int, kinds: Kinds | None = None, own: Own | None = None
 ) -> list[Row]:
-    """Return them in the order in which they are told. What is secret of an address is left
-    out. With the settings `own` of the `kinds`, what is wrong before anybody is told is found."""
+    """Return the contacts in the order of notification, without secrets in addresses. With the
+    settings `own` of the `kinds`, each row contains known faults.
+    """
     known = contact_kinds() if kinds is None else kinds
     return [_row(each, known, own) for each in all_of(db, workspace)]
 
@@ -131,8 +134,9 @@ def _row(contact: AlarmContact, kinds: Kinds, own: Own | None) -> Row:
 
 
 def fault_of(contact: AlarmContact, kinds: Kinds, own: Own | None) -> str:
-    """Return why nobody would be told by it now, as far as is known, or nothing. `own`: the
-    settings of the kinds."""
+    """Return the known reason why the contact could not be notified now, or an empty string. `own`:
+    settings of the kinds.
+    """
     kind = kinds.get(contact.kind)
     if kind is None:
         return no_kind(contact.kind)
@@ -141,7 +145,7 @@ def fault_of(contact: AlarmContact, kinds: Kinds, own: Own | None) -> str:
 
 
 def all_of(db: Db, workspace: int) -> list[AlarmContact]:
-    """Return them in the order in which they are told."""
+    """Return the contacts in the order of notification."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM alarm_contact WHERE workspace = ? ORDER BY wait, id", workspace
     )
@@ -149,7 +153,7 @@ def all_of(db: Db, workspace: int) -> list[AlarmContact]:
 
 
 def named(db: Db, workspace: int, contact: int) -> AlarmContact:
-    """Return the contact of that number. Raises Refused."""
+    """Return the contact with this id. Raises Refused."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM alarm_contact WHERE id = ? AND workspace = ?", contact, workspace
     )
@@ -165,19 +169,19 @@ def named(db: Db, workspace: int, contact: int) -> AlarmContact:
 
 
 def remove(db: Db, workspace: int, contact: int, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Remove a contact, with what waits for it. Raises Refused."""
+    """Remove a contact, with everything that waits for it. Raises Refused."""
     entry = named(db, workspace, contact)
     forget(db, entry.id)
     note(db, workspace, by, "contact remove", f"{entry.id} {entry.name}", now)
 
 
 def forget(db: Db, contact: int) -> None:
-    """Delete a contact, with what waits for it."""
+    """Delete a contact, with everything that waits for it."""
     db.execute("DELETE FROM alarm_contact WHERE id = ?", contact)
 
 
 def note_end(db: Db, contact: int, reason: str, now: float) -> None:
-    """Write down how the last try of it ended; without a `reason`, well."""
+    """Record the result of the last try. An empty `reason` means success."""
     since = "coalesce(failing_since, ?)" if reason else "NULL"
     db.execute(
         f"UPDATE alarm_contact SET failing_since = {since}, reason = ? WHERE id = ?",
@@ -197,8 +201,9 @@ def subscribe(
     now: float,
     language: str = ENGLISH,
 ) -> int:
-    """Let a dispatcher's browser ring, whose `subscription` is JSON; once more changes its
-    language alone. Return its number."""
+    """Add a dispatcher's browser with its `subscription` (JSON), and return its id. A repeat only
+    changes its language.
+    """
     known = db.execute(
         "SELECT id, workspace, member FROM alarm_contact WHERE kind = ? AND address = ?",
         *(PUSH, subscription),
@@ -207,7 +212,7 @@ def subscribe(
         if whose == [workspace, member]:
             db.execute("UPDATE alarm_contact SET language = ? WHERE id = ?", language, id_)
             return int(id_)
-        # Somebody else has signed in there now.
+        # Another user has signed in there meanwhile.
         forget(db, id_)
     db.execute(
         "DELETE FROM alarm_contact WHERE id IN (SELECT id FROM alarm_contact WHERE member = ?"
@@ -219,7 +224,7 @@ def subscribe(
 
 
 def subscribed(db: Db, workspace: int, member: int) -> Sequence[tuple[int, Any]]:
-    """Return the numbers and endpoints of their browsers."""
+    """Return the ids and endpoints of a member's browsers."""
     rows = db.execute(
         "SELECT id, address FROM alarm_contact WHERE workspace = ? AND member = ? AND kind = ?",
         *(workspace, member, PUSH),
@@ -229,7 +234,7 @@ def subscribed(db: Db, workspace: int, member: int) -> Sequence[tuple[int, Any]]
 
 
 def unsubscribe(db: Db, workspace: int, member: int, endpoint: str) -> None:
-    """Remove the browser of a member with this endpoint; one that is not there raises nothing."""
+    """Remove the browser of a member with this endpoint, if it exists."""
     for id_, known in subscribed(db, workspace, member):
         if known == endpoint:
             forget(db, id_)

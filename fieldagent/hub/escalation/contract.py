@@ -1,8 +1,8 @@
-"""What a kind of contact says of itself, so that nothing else in the hub has to know it.
+"""Interface of a kind of contact, so that no other part of the hub needs to know the kind.
 
-A kind is one module with a `ContactKind`, named in `known.CONTACTS`: which settings it has, how an
-address of it looks, what of it may be shown, how it is told, and by which way it answers. Each
-passes `tests/hub/escalation/test_contract.py`. The whole way is in docs/adding-an-operator.md.
+A kind is a module with a `ContactKind`, named in `known.CONTACTS`. It defines its settings, the
+form of its addresses and their visible part, how to send, and how answers arrive. Each must pass
+`tests/hub/escalation/test_contract.py`. docs/adding-an-operator.md describes all steps.
 """
 
 from __future__ import annotations
@@ -24,124 +24,128 @@ from fieldagent.webhook.delivery import HandoverResult
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a contact is told, in words that fit a mail, a pager and a lock screen."""
+    """Notification of a contact, with texts that fit a mail, a pager and a lock screen."""
 
     message_id: str
-    """Like no other's: who gets it twice can tell."""
+    """Unique id, by which a recipient can detect duplicates."""
     subject: str
     text: str
     sos: int = 0
-    """Its number; 0 of a test."""
+    """Id of the incident; 0 for a test."""
     device: str = ""
     said: str = ""
     desk: str = ""
-    """Its address at the console; empty where none is set, as of `link`."""
+    """Address of the incident at the console. Empty if none is configured, also for `link`."""
     link: str = ""
-    """What acknowledges it, once."""
+    """Link that acknowledges it once."""
     code: str = ""
-    """Six digits that acknowledge it in an answer, once; empty of a test and of a reply."""
+    """Six digits that acknowledge it once in an answer; empty for a test and a reply."""
     place: str = ""
-    """A short address of the map where the kit was last; empty where that is not known."""
+    """Short map address of the kit's last position; empty if unknown."""
     answers: bool = False
-    """It is from a kit's user: an answer is for them."""
+    """True if it is from a kit's user, who gets the answers."""
     whole: bool = False
-    """It is for a program: nothing of it may be cut off."""
+    """True if it is for a program and must not be cut."""
     language: str = ENGLISH
-    """What it is said in."""
+    """Language of the texts."""
 
 
 Send = Callable[[str, Notice], Awaitable[HandoverResult]]
-"""Hands a notice over to the address of a contact. It raises nothing for what may happen: the
-outcome says it, with the reason and what to do."""
+"""Sends a notice to the address of a contact. It does not raise expected errors: the result
+contains the outcome, the reason and the remedy."""
 
 Own: TypeAlias = "Mapping[str, Any]"
-"""Settings that the kinds bring, by name, each as its `Key` reads it."""
+"""Settings of the kinds by name, each in the form that its `Key` reads."""
 
 
 class ContactHost(NamedTuple):
-    """What the hub lends to a kind of contact."""
+    """Services of the hub for a kind of contact."""
 
     store: Store
     own: Own
     desk: str
-    """The address of the console, as people reach it; empty where none is set."""
+    """Address of the console for people; empty if none is configured."""
     open_stream: Opener
-    """Reaches what a hub may reach for others."""
+    """Connects only to addresses that the hub may use for others."""
     clock: Callable[[], float]
     """Unix time."""
 
 
 class ContactAnswer(NamedTuple):
-    """What somebody wrote back."""
+    """An answer of a contact."""
 
     kind: str
     id: str
-    """As the service calls it: what comes again under one `id` is taken in once."""
+    """The service's id. A repeat with the same id is ignored."""
     sender: str
-    """The address it came from, as contacts have it. Anybody can write that on an SMS or a mail."""
+    """Sender's address in the form of contacts' addresses. It can be forged in an SMS or a mail."""
     text: str
     answers: str = ""
-    """The `message_id` that it answers, where only who was told can know that; otherwise the code
-    in the text has to prove it."""
+    """The `message_id` that it answers, if only the recipient can know it. Otherwise the code in
+    the text must prove it."""
 
 
 class AnswerInbox(Protocol):
-    """The hub, as a kind of contact brings it what came back."""
+    """Receiver of answers in the hub."""
 
     async def take(self, answer: ContactAnswer) -> None:
-        """Take in what somebody wrote. It is on disk on return, and once however often it comes."""
+        """Process an answer. It is on disk on return, and a repeat is ignored."""
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
-        """Note what the service says of a message that it took: that it reached the handset, or
-        why it will not."""
+        """Record a service's report on a message: it reached the handset, or the reason why it will
+        not.
+        """
 
 
 class Inward(NamedTuple):
-    """What the hub lends to a kind by which contacts answer."""
+    """Services of the hub for a kind with answers."""
 
     host: ContactHost
     inbox: AnswerInbox
     note_fault: Note
-    """Logs and counts a fault of ours; what it was about, second."""
+    """Logs and counts a bug in the hub. The second argument is its context."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContactKind:
-    """Describes one kind of contact: all that settings, directory, desk, command line and API
-    ask."""
+    """Description of a kind of contact for settings, directory, desk, command line and API."""
 
     name: str
-    """What the database and lists call it."""
+    """Name in the database and in lists."""
     by: str
-    """How somebody is told, for people: `by e-mail`."""
+    """Manner of sending, for people: `by e-mail`."""
     service: str
-    """Who takes the message, for people: `the mail relay`."""
+    """The service that accepts the message, for people: `the mail relay`."""
     sender: Callable[[ContactHost], Send]
     shown: Callable[[str], str]
-    """Returns of an address what anybody of the workspace may see: no secret."""
+    """Returns the part of an address that the whole workspace may see, without secrets."""
     form: str = ""
-    """How people call an address that they type: `an e-mail address`; empty where none is typed."""
+    """Description of an address for people: `an e-mail address`. Empty if people do not type it."""
     is_one: Callable[[str], bool] = lambda address: False
-    """Whether what somebody typed is an address of this kind."""
+    """Returns True if a typed text is an address of this kind."""
     fault_of: Callable[[str], str] = lambda address: ""
-    """Returns why such an address cannot be used at this hub, and what to do, or nothing."""
+    """Returns the reason why such an address cannot be used at this hub, with the fix, or an empty
+    string."""
     at_the_machine: str = ""
-    """Why such a contact is added at the hub's machine alone; empty where the API adds it, too."""
+    """Reason why such a contact can only be added at the hub's machine; empty if the API can add
+    it."""
     signs_in: bool = False
-    """Who is told opens the desk, where they are signed in: they need no link that answers."""
+    """True if recipients open the desk, where they are signed in, and so need no link to answer."""
     keys: tuple[Key, ...] = ()
-    """Its settings."""
+    """Settings of the kind."""
     examples: Mapping[str, str] = field(default_factory=dict)
-    """Values for a first settings file, of settings without a default; none of a secret."""
+    """Examples for the first settings file, for settings without a default; none for a secret."""
     together: tuple[tuple[str, str], ...] = ()
-    """Settings that mean nothing without each other."""
+    """Settings that must be set together."""
     faults: Callable[[Own], list[str]] = lambda own: []
-    """What else is wrong with the settings, each in a sentence with what to do."""
+    """Returns other faults of the settings, each as a sentence with the fix."""
     missing: Callable[[Own], str] = lambda own: ""
-    """Returns why nobody can be told with these settings, and what to set, or nothing."""
+    """Returns the reason why these settings cannot notify anyone, with the fix, or an empty string.
+    """
     is_answered: Callable[[ContactHost], bool] = lambda host: False
-    """Returns whether what somebody writes back reaches this hub."""
+    """Returns True if answers reach this hub."""
     routes: Callable[[Inward], list[Route]] = lambda inward: []
-    """Where its service brings answers and reports."""
+    """Returns the routes on which its service delivers answers and reports."""
     listen: Callable[[Inward], Callable[[], Awaitable[None]] | None] = lambda inward: None
-    """Returns what asks for answers until it is cancelled; None where nothing is to be asked."""
+    """Returns a function that polls for answers until cancelled; None if there is nothing to poll.
+    """

@@ -1,13 +1,13 @@
-"""What comes back to a kit from an address that it wrote to: words by mail or SMS.
+"""Answers by mail or SMS to a kit that wrote to an address.
 
-1. A mail says by its address which message it answers. An SMS says nothing: it is for the kit that
-   wrote to that number, and where several did, for the one whose user it names first.
-2. Who writes stands at the kit as an integration that is called as the address: the kit answers it
-   by that name, and the hub hands that over there.
-3. Words that are too long, or cost more credits than the kit has left, stay, and their writer is
-   told.
-4. Who answers a message has read it: the one that the mail answers; of SMS the oldest to that
-   number of which that was not known.
+1. A mail names the message that it answers by its address. An SMS does not: it is for the kit
+   that wrote to that number. If several kits did, it is for the one whose user it names first.
+2. The kit sees the author as an integration named after the address. The kit can answer to that
+   name, and the hub sends the answer to the address.
+3. A text that is too long, or that costs more credits than the kit has left, is not sent. Its
+   author is notified.
+4. An answer is also a read receipt: for the message that a mail answers, or for the oldest
+   unread message to the number of an SMS.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from fieldagent.package.reach import Rung
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WITHIN = 30 * 86_400.0
-"""Seconds for which an SMS answers what a kit wrote to its number."""
+"""Seconds for which an SMS can answer a kit's message to its number."""
 PER_DAY = 50
-"""Answers of one address that go to kits."""
+"""Largest number of answers per day from one address to kits."""
 PRIORITY = 10
 
 
 class Written(NamedTuple):
-    """What a kit wrote to an address, the newest of it."""
+    """The newest message of a kit to an address."""
 
     item: int
     address: str
     workspace: int
     device: int
     owner: int
-    """The member whose kit that is."""
+    """Member whose kit it is."""
     member: int
-    """Who wrote it there."""
+    """Author at the kit."""
     name: str
-    """Theirs."""
+    """Name of the author."""
 
 
 _LETTERS = (
@@ -58,20 +58,22 @@ _LETTERS = (
 
 
 def of_message(db: Db, message_id: str) -> Written | None:
-    """Return what a mail answers, by the identity that only who was written to knows."""
+    """Return the message that a mail answers, by the id that only its recipient knows; None if
+    unknown.
+    """
     rows = db.execute(_LETTERS.format(which="message_id = ?"), message_id)
     return Written(*rows[0]) if rows else None
 
 
 def of_address(db: Db, address: str, now: float) -> list[Written]:
-    """Return what kits wrote to an address lately, the newest of each."""
+    """Return the newest recent message of each kit to an address."""
     which = "outward.address = ? AND outward.state = 'handed over' AND item.accepted > ?"
     rows = db.execute(_LETTERS.format(which=which), address, now - WITHIN)
     return [*{written.device: written for written in map(Written._make, reversed(rows))}.values()]
 
 
 def take(db: Db, writings: list[Written], answer: ContactAnswer, now: float) -> str:
-    """Send the words down, and return what became of them in one or two words."""
+    """Send the answer to the kit, and return the result in one or two words."""
     words = visible(answer.text)
     meant = writings if len(writings) == 1 else [each for each in writings if _names(words, each)]
     if len(meant) != 1:
@@ -115,8 +117,9 @@ def _names(words: str, written: Written) -> bool:
 
 
 def _voice_of(db: Db, written: Written, now: float) -> tuple[int, bool]:
-    """Return the member as whom the kit is shown who writes from there, made at their first words,
-    without a way to sign in; and whether it was."""
+    """Return the member in whose name the kit sees answers from this address, and True if it has
+    just been created. It cannot sign in.
+    """
     known = db.execute(
         "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
@@ -144,7 +147,7 @@ def _note_read(db: Db, written: Written, answer: ContactAnswer, now: float) -> N
 
 
 def _tell(db: Db, written: Written, outcome: str, text: str, now: float) -> str:
-    """Line up what the writer is told, and return the outcome."""
+    """Line up a reply to the author, and return the outcome."""
     ((lately,),) = db.execute(
         "SELECT count(*) FROM outward WHERE address = ? AND text <> '' AND not_before > ?",
         *(written.address, now - 3_600.0),

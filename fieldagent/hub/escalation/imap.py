@@ -1,10 +1,10 @@
-"""Answers by mail: a folder is looked at by IMAP (RFC 3501), and what answers a mail of the hub is
-taken in.
+"""Answers by mail: polls a folder by IMAP (RFC 3501) and processes answers to the hub's mails.
 
-A mail is flagged seen once it is on disk; one that comes twice is known by its content. It answers
-what its address (`sos+MESSAGE@…`) or its In-Reply-To says: only who was told knows these. What
-is larger than MAIL_MAX is left alone. A child process reads the rest (`mail_reading`): the
-library's parser takes minutes for a few hundred kilobytes that somebody has thought of.
+A mail is flagged as seen once it is on disk. A duplicate is recognised by its content. The answered
+message is named in the mail's address (`sos+MESSAGE@…`) or in its In-Reply-To, which only the
+recipient knows. A mail larger than MAIL_MAX is ignored. A child process parses the others
+(`mail_reading`), because the library's parser takes minutes for a maliciously built mail of a few
+hundred kilobytes.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ KIND_NAME = "email"
 DEADLINE = 30.0
 """Seconds for each step with the server."""
 MAIL_MAX = 262_144
-"""Bytes of a mail that is read: its words have 200."""
+"""Largest number of bytes of a mail; its text has about 200."""
 AT_ONCE = 50
-"""Mails of one look."""
+"""Mails per poll."""
 PACKAGE_AT = Path(fieldagent.__file__).parents[1]
-"""The folder or archive that holds the program."""
+"""Folder or archive that contains the program."""
 READ_APART = (
     f"import sys; sys.path.insert(0, {str(PACKAGE_AT)!r});"
     " from fieldagent.hub.escalation.mail_reading import main; main()"
@@ -54,14 +54,13 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def reply_address(address: str, message_id: str) -> str:
-    """Return where an answer to that message goes (RFC 5233)."""
+    """Return the address for answers to a message (RFC 5233)."""
     local, _, domain = address.rpartition("@")
     return f"{local}+{message_id}@{domain}"
 
 
 def faults(own: Own) -> list[str]:
-    """Return in words what is missing or unsafe among the settings of IMAP; empty where nothing
-    is."""
+    """Return the faults of the IMAP settings, missing or unsafe ones; empty if there are none."""
     problems = []
     if own["imap-host"] is not None and own["imap-user"] is None:
         problems.append("imap-host needs imap-user: set that too, or remove imap-host")
@@ -78,25 +77,25 @@ def faults(own: Own) -> list[str]:
 class Fetched(NamedTuple):
     uid: bytes
     raw: bytes
-    """Empty of one that is too large."""
+    """Empty if the mail is too large."""
 
 
 def listen(inward: Inward) -> Callable[[], Awaitable[None]] | None:
-    """Return what looks at the folder until it is cancelled; None without imap-host."""
+    """Return a function that polls the folder until cancelled; None without imap-host."""
     if inward.host.own["imap-host"] is None:
         return None
     return partial(_run, inward)
 
 
 async def _run(inward: Inward) -> None:
-    """Look until cancelled. What a server refuses is told once, until it is something else."""
+    """Poll until cancelled. A failure is logged once, until it changes."""
     last_trouble = ""
     while True:
         try:
             await look(inward)
             trouble = ""
         except StoreUnavailable:
-            trouble = last_trouble  # the store says that itself; the mails stay unseen
+            trouble = last_trouble  # the store logs that itself; the mails stay unseen
         except Exception as error:
             if not _is_of_the_server(error):
                 raise
@@ -116,7 +115,9 @@ def _is_of_the_server(error: Exception) -> bool:
 
 
 async def look(inward: Inward) -> None:
-    """Take in what is unseen. Raises what the server or the inbox does: the rest stays unseen."""
+    """Process unseen mails. Raises the errors of the server and of the inbox; the other mails stay
+    unseen.
+    """
     own = inward.host.own
     connection = await _in_thread(partial(_open, own))
     try:
@@ -126,16 +127,18 @@ async def look(inward: Inward) -> None:
                 await inward.inbox.take(answer)
             await _in_thread(partial(_flag_seen, connection, mail.uid))
     finally:
-        # Its socket is closed without a word to a server that may hang.
+        # Close the socket without a logout, because the server may hang.
         connection.shutdown()
 
 
 class MailUnreadable(Exception):
-    """The child that read a mail failed, or took too much."""
+    """The child process that parsed a mail failed, or exceeded its limits."""
 
 
 async def _read(mail: Fetched, inward: Inward) -> ContactAnswer | None:
-    """As `read_apart`. A mail that cannot be read must not keep back those behind it."""
+    """Return the answer in a mail, as `read_apart` does. An unreadable mail must not block the next
+    ones.
+    """
     try:
         return await read_apart(mail.raw, inward.host.own["mail-from"]) if mail.raw else None
     except MailUnreadable as error:
@@ -144,9 +147,10 @@ async def _read(mail: Fetched, inward: Inward) -> ContactAnswer | None:
 
 
 async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
-    """Return the answer that a mail is; None where it is none. A child process reads it, within
-    its limits and DEADLINE. Raises MailUnreadable."""
-    # -I and -S: nothing of the environment, and the standard library alone.
+    """Return the answer in a mail; None if it is not an answer. A child process parses it within
+    its limits and DEADLINE. Raises MailUnreadable.
+    """
+    # -I and -S: ignore the environment, and use only the standard library.
     command = [sys.executable, "-I", "-S", "-c", READ_APART, mail_from]
     with trio.move_on_after(DEADLINE):
         done = await trio.run_process(
@@ -163,7 +167,7 @@ async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
 
 
 async def _in_thread(step: Callable[[], T]) -> T:
-    """Raises trio.TooSlowError; a thread that hangs is left behind."""
+    """Run a step in a thread. Raises trio.TooSlowError; a thread that hangs is abandoned."""
     with trio.fail_after(DEADLINE):
         return await trio.to_thread.run_sync(step, abandon_on_cancel=True)
 
@@ -186,7 +190,7 @@ def _open(own: Own) -> imaplib.IMAP4:
         if state != "OK":
             raise connection.error(f"imap-folder {own['imap-folder']}: {said!r}")
     except BaseException:
-        # A handshake that failed has closed the socket, and is what is told.
+        # A failed handshake has closed the socket already, and is the error to report.
         with suppress(OSError):
             connection.shutdown()
         raise
@@ -210,7 +214,7 @@ def _fetch(connection: imaplib.IMAP4, uid: bytes) -> Fetched:
 
 
 def _line(said: list[object]) -> bytes:
-    """Return what the server said in its first line of an answer."""
+    """Return the first line of the server's answer."""
     first = said[0] if said else b""
     return first if isinstance(first, bytes) else b""
 

@@ -1,7 +1,7 @@
-"""Kits write by SMS to the number at which contacts answer: the same services bring both.
+"""SMS between kits and the hub, over the number and the services of contacts' answers.
 
-What begins like a frame is a kit's; all else goes on to `answers`. What kits are told leaves by the
-service that brought their last message.
+A text that begins like a frame is from a kit; all others go to `answers`. Messages to a kit leave
+over the service that delivered its last message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class KitSmsInbox:
-    """Implements `contract.AnswerInbox`: takes kits' frames out of what comes in."""
+    """Filters kits' frames out of incoming answers. Implements `contract.AnswerInbox`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class KitSmsInbox:
             return
         if frame.envelope:
             await self._mobile_originated.take_in(device, frame.envelope, Bearer.SMS)
-        # Acknowledged only after that. What comes twice is acknowledged twice.
+        # Acknowledge only after that. A duplicate is acknowledged again.
         await self._store.commit(
             lambda db: sms_mail.note_frame(
                 db, device, frame, answer.kind, answer.sender, self._clock()
@@ -71,7 +71,7 @@ class KitSmsInbox:
         )
 
     async def report(self, message_id: str, reached: bool, reason: str = "") -> None:
-        # That a kit's modem has an SMS says nothing of the kit, which acknowledges by itself.
+        # Delivery to a kit's modem does not mean that the kit has it; the kit itself acknowledges.
         await self._answers.report(message_id, reached, reason)
 
 
@@ -83,7 +83,7 @@ async def run(
     per_day: int,
     note_fault: Note,
 ) -> None:
-    """Write to kits what is due, one after the other, until cancelled."""
+    """Send due messages to kits, one after another, until cancelled."""
     while True:
         news, written = store.heard(contact.SMS_NEWS), store.heard(ANYTHING)
         soonest = clock()

@@ -1,4 +1,4 @@
-"""Which kinds of contact there are. A new one is a module beside this one, and a line here."""
+"""The available kinds of contact. A new kind is a module beside this one, and an entry here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 Kinds: TypeAlias = "Mapping[str, ContactKind]"
-"""By what the database calls them."""
+"""Kinds by their names in the database."""
 
 CONTACTS = {
     "email": "fieldagent.hub.escalation.mail:KIND",
@@ -25,14 +25,14 @@ CONTACTS = {
     "twilio": "fieldagent.hub.escalation.twilio:KIND",
     "sms": "fieldagent.hub.escalation.sms_webhook:KIND",
 }
-"""By what the database calls them."""
+"""Modules of the kinds by their names in the database."""
 
 
 @cache
 def contact_kinds(own: tuple[str, ...] = ()) -> Kinds:
-    """Return all there are, and those of third parties, each `package.module:NAME`.
+    """Return all kinds, including third-party ones, each given as `package.module:NAME`.
 
-    Raises WrongProperty, in words that follow `contacts`.
+    Raises WrongProperty, with a text that follows the word `contacts`.
     """
     kinds = [named_object(place, ContactKind) for place in (*CONTACTS.values(), *own)]
     by_name = {kind.name: kind for kind in kinds}
@@ -42,8 +42,9 @@ def contact_kinds(own: tuple[str, ...] = ()) -> Kinds:
 
 
 def kind_of(address: str, kinds: Kinds, own: Own | None = None) -> ContactKind:
-    """Return the kind of an address as people write it: where several may be, the first that the
-    settings `own` set up. Raises Refused."""
+    """Return the kind of an address. If several match, return the first one that the settings `own`
+    configure. Raises Refused.
+    """
     fitting = [kind for kind in kinds.values() if kind.is_one(address)]
     if not fitting:
         forms = " nor ".join(dict.fromkeys(kind.form for kind in kinds.values() if kind.form))
@@ -54,7 +55,7 @@ def kind_of(address: str, kinds: Kinds, own: Own | None = None) -> ContactKind:
 
 
 class Reach:
-    """How each kind of contact that this hub has is told."""
+    """Senders for each kind of contact of this hub."""
 
     def __init__(self, host: ContactHost, kinds: Kinds) -> None:
         self.kinds = kinds
@@ -63,11 +64,11 @@ class Reach:
         self._senders: dict[str, Send] = {name: kind.sender(host) for name, kind in kinds.items()}
 
     def is_answered(self, kind: ContactKind) -> bool:
-        """Return whether what somebody writes back by it reaches this hub."""
+        """Return True if answers over this kind reach the hub."""
         return kind.is_answered(self.host)
 
     async def tell(self, kind: str, address: str, notice: Notice) -> HandoverResult:
-        """Hand a notice over, and return how that ended."""
+        """Send a notice, and return the result."""
         send = self._senders.get(kind)
         if send is None:
             return HandoverResult(HandoverOutcome.FAILED, no_kind(kind))
@@ -75,5 +76,5 @@ class Reach:
 
 
 def no_kind(kind: str) -> str:
-    """Return what is said of a contact whose kind this hub does not have."""
+    """Return the text about a contact whose kind this hub does not have."""
     return f"this hub has no contacts of kind {kind}: name it in its settings, under contacts"

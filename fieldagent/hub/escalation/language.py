@@ -1,6 +1,7 @@
-"""What contacts are told, in their language. The English is the name of each text.
+"""Texts of notifications in the contacts' languages. The English text is the key of each text.
 
-A catalogue is a JSON file beside this one, read once somebody is told in its language."""
+A catalogue is a JSON file beside this module, read when its language is first used.
+"""
 
 from __future__ import annotations
 
@@ -19,26 +20,31 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def say(language: str, text: str, /, **values: object) -> str:
-    """Return the text in that language, with `values` in its places such as {name}. What a
-    catalogue lacks is said in English."""
+    """Return the text in that language, with `values` in its placeholders such as {name}. A text
+    missing in the catalogue stays English.
+    """
     said = _catalogue(language).get(text, text)
     return _PLACE.sub(lambda place: str(values.get(place[1], place[0])), said)
 
 
 def worded(language: str, text: str) -> str:
-    """Return canned words, which travel as numbers, in that language; any other text as it is."""
+    """Return a canned text, which is transmitted as a number, in that language; any other text
+    unchanged.
+    """
     return _words(language).get(text, text)
 
 
 def unworded(language: str, text: str) -> str:
-    """Return what travels of canned words in that language; any other text as it is."""
+    """Return the English original of a canned text in that language; any other text unchanged."""
     said = text.casefold()
     matches = (word for word, own in _words(language).items() if own.casefold() == said)
     return next(matches, text)
 
 
 def _words(language: str) -> dict[str, str]:
-    """Return those of the console's catalogue: what is read at the desk is read in a mail."""
+    """Return the canned texts of the console's catalogue, so that mail and desk use the same
+    ones.
+    """
     words: dict[str, str] = _loaded("fieldagent.hub.console", language).get("words", {})
     return words
 
@@ -49,7 +55,9 @@ def _catalogue(language: str) -> dict[str, str]:
 
 @cache
 def _loaded(package: str, language: str) -> dict[str, Any]:
-    """Where a file is not there, or spoilt, people are told in English rather than not at all."""
+    """Return a catalogue. If the file is missing or damaged, people get English texts rather than
+    none.
+    """
     if language == ENGLISH:
         return {}
     try:

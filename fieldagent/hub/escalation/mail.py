@@ -1,4 +1,4 @@
-"""E-mail by SMTP submission (RFC 6409) to the relay that the settings name; answers by IMAP."""
+"""E-mail by SMTP submission (RFC 6409) to the configured relay. Answers arrive by IMAP."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ NO_RELAY = "set smtp-host in the hub's settings: mail has no relay to go by"
 
 
 async def send(own: Own, address: str, notice: Notice) -> HandoverResult:
-    """Hand it to the relay. That it took it says nothing of who has read it."""
+    """Send a mail to the relay. Success does not mean that anyone has read it."""
     if own["smtp-host"] is None:
         return HandoverResult(HandoverOutcome.FAILED, NO_RELAY)
-    # smtplib blocks, so it has a thread; one that hangs is left behind at the deadline.
+    # smtplib blocks, so it runs in a thread, which is abandoned at the deadline if it hangs.
     with trio.move_on_after(DEADLINE):
         return await trio.to_thread.run_sync(
             partial(_send, own, address, notice), abandon_on_cancel=True
@@ -42,7 +42,7 @@ async def send(own: Own, address: str, notice: Notice) -> HandoverResult:
 
 
 def _send(own: Own, address: str, notice: Notice) -> HandoverResult:
-    import smtplib  # mail goes out now and then: it takes 2 MB
+    import smtplib  # Import it only here, because mail is rare and the module takes 2 MB.
     import ssl
 
     host, port = own["smtp-host"] or "", own["smtp-port"]
@@ -80,8 +80,9 @@ def password_in(path: Path | None) -> str:
 
 
 def _written(own: Own, address: str, notice: Notice) -> EmailMessage:
-    """RFC 5322; RFC 3834 tells machines not to answer it. An answer of people finds its way by the
-    address that it goes to, or by what it says it answers."""
+    """Return the mail (RFC 5322), marked so that machines do not answer it (RFC 3834). An answer of
+    a person is recognised by the address it goes to, or by its In-Reply-To.
+    """
     from email.message import EmailMessage
     from email.utils import formatdate
 
@@ -109,7 +110,7 @@ def _how(language: str) -> str:
 
 
 def mail_address(value: str) -> str:
-    """Read an e-mail address, as it is given. Raises WrongProperty."""
+    """Check an e-mail address, and return it unchanged. Raises WrongProperty."""
     if not MAIL.fullmatch(value):
         raise WrongProperty(
             sentence(

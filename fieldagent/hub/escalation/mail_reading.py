@@ -1,9 +1,8 @@
-"""What a mail says to the hub, read in a process of its own: it may be anybody's.
+"""Parser of mails to the hub, run in a process of its own, because anyone can send a mail.
 
-The parser of the standard library takes quadratic time for some headers. So this process bounds its
-own CPU time and memory (`main`), and gives it the few header fields that the hub needs, HEADER_MAX
-bytes at most. What machines send by themselves is left alone (RFC 3834), and so are quotes and
-signatures.
+The standard library's parser takes quadratic time for some headers. So this process limits its own
+CPU time and memory (`main`). It also parses only the few header fields that the hub needs, at most
+HEADER_MAX bytes. Automatic mails (RFC 3834), quotes and signatures are ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ CPU_MAX = 2.0
 MEMORY_MAX = 2**29
 """Bytes of address space."""
 HEADER_MAX = 16_384
-"""Bytes of the header fields that are read."""
+"""Bytes of the header fields that are parsed."""
 _NEEDED = frozenset(
     (
         *(b"from", b"to", b"cc", b"delivered-to", b"x-original-to", b"return-path", b"subject"),
@@ -46,10 +45,10 @@ _QUOTES = re.compile(
     r"|.{8,}\b(пише|написав|написала|написав\(ла\)):$|(from|von|de|від) ?: .+@)",
     re.I,
 )
-"""A line from which on a mail is not its writer's words."""
+"""Pattern of a line after which the text is not the author's own."""
 _SIGNATURE = "-- "
 _REPLY_TO = re.compile(r"^(?:\s*(?:re|aw|antw|sv|rép|rv|tr|wg|fw|fwd|від)\s*:)+", re.I)
-"""What mail programs put before a subject."""
+"""Prefixes that mail programs put before a subject."""
 _FROM = re.compile(r"(from|von|de|від) ?:", re.I)
 _SENT = re.compile(
     r"(sent|date|gesendet|datum|envoyé( le)?|enviado( el)?|fecha|надіслано|дата) ?:", re.I
@@ -57,23 +56,24 @@ _SENT = re.compile(
 _ALARM = re.compile(r"[^\W\d][\w ]{1,30} [0-9]{1,18}(:| of | von | de ).")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}")
 TITLE_MIN = 5
-"""Characters of a title by which the hub's text is recognised."""
+"""Smallest number of characters of a title that identifies the hub's text."""
 
 
 class MailTooLarge(Exception):
-    """Its header is larger than any that a person's mail program writes."""
+    """The header is larger than that of any real mail program."""
 
 
 def main() -> None:
-    """Read a mail from standard input, and write its answer as JSON: the members of a
-    `ContactAnswer` that stand in it, or null. The argument is the hub's own address."""
+    """Parse a mail from standard input, and write its answer as JSON: members of a `ContactAnswer`,
+    or null. The argument is the hub's own address.
+    """
     _bound()
     answer = read(sys.stdin.buffer.read(), sys.argv[1])
     json.dump(answer, sys.stdout)
 
 
 def _bound() -> None:
-    """Limit what this process may take. A service that may set no limits keeps the timer."""
+    """Limit the resources of this process. If it may not set limits, the timer still applies."""
     signal.setitimer(signal.ITIMER_PROF, CPU_MAX)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CPU, (ceil(CPU_MAX), ceil(CPU_MAX) + 1))
@@ -83,11 +83,12 @@ def _bound() -> None:
 
 
 def read(raw: bytes, own_address: str) -> dict[str, Any] | None:
-    """Return sender, text and message that a mail answers; None where it is no answer, or a
-    machine's. Raises MailTooLarge."""
+    """Return sender, text and answered message of a mail; None if it is not an answer, or is
+    automatic. Raises MailTooLarge.
+    """
     mail: EmailMessage = message_from_bytes(_slimmed(raw), policy=policy.default)
     sender = parseaddr(_header(mail, "From"))[1]
-    # Of an encoded word it may hold anything, also a NUL, which PostgreSQL does not take.
+    # An encoded word can contain anything, also NUL, which PostgreSQL does not accept.
     is_address = bool(sender) and sender.isprintable()
     if _is_automatic(mail) or not is_address or sender == own_address:
         return None
@@ -99,8 +100,9 @@ def read(raw: bytes, own_address: str) -> dict[str, Any] | None:
 
 
 def _slimmed(raw: bytes) -> bytes:
-    """Return a mail with the header fields that are needed alone: relays add many kilobytes of
-    others. Raises MailTooLarge."""
+    """Return a mail with only the needed header fields, because relays add many kilobytes of
+    others. Raises MailTooLarge.
+    """
     end = re.search(rb"\r?\n\r?\n", raw)
     head, body = (raw[: end.start()], raw[end.start() :]) if end else (raw, b"")
     kept: list[bytes] = []
@@ -117,7 +119,7 @@ def _slimmed(raw: bytes) -> bytes:
 
 
 def _header(mail: EmailMessage, name: str) -> str:
-    """Return all fields of that name; strangers wrote them, and some cannot be read."""
+    """Return all fields with that name, joined; empty if they cannot be parsed."""
     try:
         return ", ".join(str(each) for each in mail.get_all(name, []))
     except (ValueError, IndexError, AttributeError, TypeError):
@@ -125,7 +127,7 @@ def _header(mail: EmailMessage, name: str) -> str:
 
 
 def _is_automatic(mail: EmailMessage) -> bool:
-    """Return whether a machine sent it by itself (RFC 3834, 5; RFC 3464)."""
+    """Return True if a machine sent the mail automatically (RFC 3834, 5; RFC 3464)."""
     submitted = _header(mail, "Auto-Submitted").strip().lower()
     precedence = _header(mail, "Precedence").strip().lower()
     bounced = _header(mail, "Return-Path").strip() == "<>"
@@ -150,17 +152,17 @@ def _text(mail: EmailMessage) -> str:
             return ""
         text = str(part.get_content())
     except (KeyError, LookupError, ValueError, AttributeError):
-        return ""  # a coding that nobody knows
+        return ""  # an unknown charset
     if part.get_content_type() != "text/html":
         return text
     reader = _Html()
-    with suppress(AssertionError):  # `<![x[`: what stands before it counts
+    with suppress(AssertionError):  # for example `<![x[`: the text before it counts
         reader.feed(text)
     return "".join(reader.texts)
 
 
 class _Html(HTMLParser):
-    """Reads the text of a mail in HTML, without what it quotes."""
+    """Extracts the text of an HTML mail, without quotes."""
 
     _BREAKS = frozenset(("br", "p", "div", "li", "tr"))
     _SKIPPED = frozenset(("blockquote", "style", "script", "head"))
@@ -188,8 +190,9 @@ class _Html(HTMLParser):
 
 
 def words_of(text: str, subject: str = "") -> str:
-    """Return the writer's own words: those before the quote and the signature, or else those below
-    the quote. `subject` is that of the mail, which names the alarm."""
+    """Return the author's own text: before the quote and the signature, or else below the quote.
+    `subject` is the mail's subject, which names the alarm.
+    """
     lines = text.replace("\r\n", "\n").split("\n")
     lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
     title = _REPLY_TO.sub("", subject).strip()
@@ -203,7 +206,7 @@ def words_of(text: str, subject: str = "") -> str:
 
 
 def _end_of_own(lines: Sequence[str], title: str) -> int:
-    """Return the place of the first line that is not the writer's own."""
+    """Return the index of the first line that is not the author's own."""
     for place, line in enumerate(lines):
         plain = line.strip("* \t")
         if _is_quoted(line) or line == _SIGNATURE or _QUOTES.match(plain):
@@ -220,15 +223,16 @@ def _is_quoted(line: str) -> bool:
 
 
 def _is_header(lines: Sequence[str], place: int) -> bool:
-    """Return whether a quote begins there by the sender and the date of what it quotes."""
+    """Return True if a quote begins there with the sender and date of the quoted mail."""
     if not _FROM.match(lines[place].strip("* \t")):
         return False
     return any(_SENT.match(line.strip("* \t")) for line in lines[place + 1 : place + 4])
 
 
 def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
-    """Return whether the text of the hub begins there: a line with the title of its mail, or one
-    like `SOS 2 of kit-ada` before a line with a time."""
+    """Return True if the hub's text begins there: a line with the title of its mail, or a line like
+    `SOS 2 of kit-ada` before a line with a time.
+    """
     line = lines[place].strip()
     if len(title) >= TITLE_MIN and line.startswith(title):
         return True
@@ -237,8 +241,9 @@ def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
 
 
 def _introduces(lines: Sequence[str], place: int) -> bool:
-    """Return whether the quote is introduced from that line on: in up to three lines, which a mail
-    program has broken one into."""
+    """Return True if a quote is introduced from that line on, in one line that a mail program may
+    have broken into up to three.
+    """
     for size in range(1, 4):
         block = lines[place : place + size]
         behind = [each for each in lines[place + size : place + size + 2] if each.strip()]

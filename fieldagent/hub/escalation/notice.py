@@ -1,4 +1,4 @@
-"""What a contact is told of an SOS, in words that fit a mail, a pager and a lock screen."""
+"""Notifications of an SOS for contacts, in texts that fit a mail, a pager and a lock screen."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from fieldagent.page.language import ENGLISH
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WORDS = 300
-"""Characters of what was said, at most."""
+"""Largest number of characters of the kit's text."""
 
 
 class AnswerWays(NamedTuple):
-    """How who is told answers; what there is none of is empty."""
+    """Ways in which a contact can answer an alarm; an unavailable way is an empty string."""
 
     desk: str = ""
-    """The console's address."""
+    """Address of the console."""
     link: str = ""
-    """The path of what acknowledges it."""
+    """Path of the link that acknowledges it."""
     code: str = ""
-    """What acknowledges it in an answer."""
+    """Code that acknowledges it in an answer."""
 
 
 def of(
     db: Db, incident: Sos, message_id: str, why: str, ways: AnswerWays, language: str = ENGLISH
 ) -> Notice:
-    """Tell somebody of an incident that nobody has answered."""
+    """Return the notice of an unanswered incident."""
     facts = for_a_pager(db, incident.id, ways.desk, ways.link)
     device, said = device_in_words(facts, language), said_in(db, incident, language)
     subject = of_device(incident, device, language)
@@ -76,7 +76,9 @@ def _unanswered(why: str, time: str, language: str) -> str:
 
 
 def together(notices: Sequence[Notice]) -> Notice:
-    """Tell of all that waited for the end of quiet hours: each in a line, then in full."""
+    """Return one notice for all that waited for the end of quiet hours: one line each, then in
+    full.
+    """
     first = notices[0]
     if len(notices) == 1:
         return first
@@ -98,7 +100,9 @@ def together(notices: Sequence[Notice]) -> Notice:
 def asked(
     db: Db, incident: Sos, message_id: str, text: str, ways: AnswerWays, language: str
 ) -> Notice:
-    """Tell a dispatcher that they are to take it over; `text` is who asks, and what they say."""
+    """Return the notice to a dispatcher who is asked to take an SOS over. `text` contains the
+    asking dispatcher and their note.
+    """
     facts = for_a_pager(db, incident.id, ways.desk, "")
     device, words = device_in_words(facts, language), visible(text)[:WORDS]
     what = of_device(incident, device, language)
@@ -108,12 +112,12 @@ def asked(
 
 
 def of_device(incident: Sos, device: str, language: str) -> str:
-    """Return which incident of which kit it is; `device` is as people are shown it."""
+    """Return the name of an incident with its kit. `device` is the kit's name for people."""
     return say(language, "{what} of {device}", what=title(incident, language), device=device)
 
 
 def device_in_words(facts: Mapping[str, Any], language: str) -> str:
-    """Return the name of the kit as `for_a_pager` tells it, and since when it is revoked."""
+    """Return the kit's name in `for_a_pager`, with the time of its revocation if it is revoked."""
     device, since = visible(facts["device"]), facts.get("revokedSince")
     if since is None:
         return device
@@ -122,20 +126,20 @@ def device_in_words(facts: Mapping[str, Any], language: str) -> str:
 
 
 def reply(incident: Sos, device: str, message_id: str, text: str, language: str) -> Notice:
-    """Tell who answered what became of it."""
+    """Return the reply to a contact about their answer."""
     subject = f"Re: {of_device(incident, visible(device), language)}"
     return Notice(message_id, subject, text, incident.id, visible(device), language=language)
 
 
 def test(name: str, message_id: str, language: str) -> Notice:
-    """Return the notice by which a contact is tried; it says that nobody is in distress."""
+    """Return the test notice of a contact, which states that it is not an emergency."""
     text = "TEST. This is a test of the contact {name}. Nobody is in distress."
     said = say(language, text, name=visible(name))
     return Notice(message_id, say(language, "Test of an SOS contact"), said, language=language)
 
 
 def why_over(db: Db, incident: Sos, language: str) -> str:
-    """Return why nobody else can answer it, as `sos_desk.why_over` does."""
+    """Return the reason why no one else can answer it, as `sos_desk.why_over` does."""
     if incident.state == SosState.CLOSED:
         return say(language, "SOS {id} is closed", id=incident.id)
     who = visible(sos_desk.who_has(db, incident))
@@ -143,14 +147,14 @@ def why_over(db: Db, incident: Sos, language: str) -> str:
 
 
 def _short_map(position: dict[str, Any] | None) -> str:
-    """Return an address of the map that fits an SMS beside the rest."""
+    """Return a map address that is short enough for an SMS with the rest."""
     if position is None:
         return ""
     return f"https://osm.org/?mlat={position['latitude']:.5f}&mlon={position['longitude']:.5f}"
 
 
 def title(incident: Sos, language: str) -> str:
-    """Return in a language what an incident is called, such as "SOS 7"."""
+    """Return the name of an incident in a language, such as "SOS 7"."""
     kinds = {
         "sos": "SOS",
         "overdue": say(language, "Overdue"),
@@ -174,7 +178,7 @@ def _places(position: dict[str, Any] | None, language: str) -> list[str]:
 
 
 def said_in(db: Db, incident: Sos, language: str) -> str:
-    """Return the newest words of its kit, canned ones in that language."""
+    """Return the newest text of the incident's kit, with canned texts in that language."""
     for item in reading.items(db, sos.items_of(db, incident.id, 10)):
         said = item.as_json()["event"].get("content")
         if item.device is not None and isinstance(said, str) and said:
@@ -183,7 +187,7 @@ def said_in(db: Db, incident: Sos, language: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return it as one line in which nothing hides: strangers wrote it."""
+    """Return the text as one line without hidden characters, because its author may be unknown."""
     line = " ".join(text.split())
     shown = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
     return "".join(shown)

@@ -1,6 +1,6 @@
-"""Hands items that are for an address over to the service that brings mail or SMS there.
+"""Sends items for an address to the service that delivers mail or SMS there.
 
-That it took one is all that is known then: it is told the sender as that, and no more.
+The only known result is that the service accepted it. The sender gets exactly that report.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from fieldagent.webhook.schedule import SCHEDULE, delay
 log = logging.getLogger(__name__)
 
 AT_ONCE = 1
-"""Claimed together: of several the last could wait for the others' services until its claim has run
-out, and go by another process too."""
+"""Items claimed at once. With several, the last could wait for the other services until its claim
+expires, and another process would send it too."""
 NO_ANSWER = "Answers do not reach the sender."
 DATA = "bytes are no text that could be told there"
 
 
 async def run(store: Store, reach: Reach, *, clock: Callable[[], float], note_fault: Note) -> None:
-    """Hand over what is due, one after the other, until cancelled."""
+    """Send due items, one after another, until cancelled."""
     while True:
         news, written = store.heard(outward.NEWS), store.heard(ANYTHING)
         soonest = clock()
@@ -92,8 +92,9 @@ def _settle(db: Db, each: Outward, service: str, result: HandoverResult, now: fl
 
 
 def _notice(db: Db, each: Outward, answers: bool) -> Notice:
-    """Return what stands in a mail or SMS, in plain text; its text is empty of what has none.
-    `answers`: what is written back goes to the kit."""
+    """Return the mail or SMS in plain text; its text is empty if the item has none. `answers`:
+    answers go to the kit.
+    """
     (item,) = reading.items(db, [each.item])
     event, sender = item.as_json()["event"], visible(item.sender.name)
     subject = f"Message from {sender}"

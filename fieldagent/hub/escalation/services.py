@@ -1,4 +1,6 @@
-"""A hundred services for telephones and pagers, by the library `apprise` (extra `apprise`)."""
+"""Contact kind for about a hundred telephone and pager services, by the library `apprise` (extra
+`apprise`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ MISSING = sentence("apprise is not installed at the hub: pip install fieldagent[
 
 
 def fault_of(address: str) -> str:
-    """Return why apprise cannot use this address, or nothing."""
+    """Return the reason why apprise cannot use this address, or an empty string."""
     try:
         import apprise
     except ImportError:
@@ -31,7 +33,7 @@ def fault_of(address: str) -> str:
 
 
 async def send(address: str, notice: Notice) -> HandoverResult:
-    """Hand it to the service. That it took it says nothing of who has read it."""
+    """Send a notice to the service. Success does not mean that anyone has read it."""
     with trio.move_on_after(DEADLINE):
         return await trio.to_thread.run_sync(
             partial(_send, address, notice), abandon_on_cancel=True
@@ -51,14 +53,14 @@ def _send(address: str, notice: Notice) -> HandoverResult:
         taken = bool(service.notify(title=notice.subject, body=notice.text))
     if taken:
         return HandoverResult(HandoverOutcome.HANDED)
-    # Its lines name the service and the status, and no secret of the address.
+    # Its log lines contain the service and the status, but no secret of the address.
     lines = [line.partition(" - ")[2] or line for line in output.getvalue().splitlines()]
     reason = lines[-1] if lines else "the service did not take it"
     return HandoverResult(HandoverOutcome.FAILED, reason[:300])
 
 
 def _shown(address: str) -> str:
-    """Its service alone: what follows holds passwords."""
+    """Return only the service, because the rest contains passwords."""
     return f"{address.partition('://')[0]}://…"
 
 

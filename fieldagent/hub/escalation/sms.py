@@ -1,5 +1,6 @@
-"""What the adapters for SMS have in common: numbers, the text of a notice, and how a service's
-answer and its reports are read."""
+"""Common parts of the SMS adapters: numbers, the text of a notice, and parsing of a service's
+answers and reports.
+"""
 
 from __future__ import annotations
 
@@ -24,29 +25,32 @@ PHONE = re.compile(r"\+[1-9][0-9]{5,14}", re.ASCII)
 """ITU-T E.164: a plus sign and 6 to 15 digits."""
 FORM = "a telephone number such as +41791234567"
 PARTS = {Alphabet.GSM7: 2, Alphabet.UCS2: 3}
-"""Messages that one notice takes at most: of 160 characters, or of 70."""
+"""Largest number of SMS for one notice: of 160 characters, or of 70."""
 BODY = 16_384
-"""Bytes of what a service brings: a text has at most 1 600 characters."""
+"""Largest number of bytes of a service's post; a text has at most 1600 characters."""
 DEADLINE = 30.0
 """Seconds for a call."""
 _SHOWN = 200
-"""Characters of what a service says."""
+"""Characters of a service's message that are shown."""
 
 
 def is_phone(address: str) -> bool:
-    """Return whether it is a telephone number in the form +41791234567."""
+    """Return True if it is a telephone number in the form +41791234567."""
     return PHONE.fullmatch(address) is not None
 
 
 def number_of(sender: str) -> str:
-    """Return a number as contacts have it: services write spaces in it, or 00 for the plus sign."""
+    """Return a number in the form of contacts' addresses. Services write spaces in it, or 00
+    instead of the plus sign.
+    """
     bare = re.sub(r"[\s()./-]", "", sender)
     return f"+{bare[2:]}" if bare.startswith("00") else bare
 
 
 def text_of(notice: Notice, *, answers: bool) -> str:
-    """Return what fits a few messages: who, what was said, where on the map, and how to answer.
-    With `answers`, an SMS that comes back reaches the hub."""
+    """Return a text that fits a few SMS: the device, the text, the map, and how to answer. With
+    `answers`, an SMS sent back reaches the hub.
+    """
     language = notice.language
     if notice.whole:
         return notice.text
@@ -87,8 +91,9 @@ def _cut(text: str, whole: Callable[[str], str]) -> str:
 async def post(
     address: str, headers: Sequence[tuple[str, str]], body: bytes, *, service: str, says: str
 ) -> HandoverResult:
-    """Post a message to a service, and return how that ended: any 2xx is taken, which says nothing
-    of the handset. `says` names the member in which it tells why it refuses one."""
+    """Post a message to a service, and return the result. Any 2xx is success, which does not mean
+    that the handset has it. `says` names the JSON member with the reason of a refusal.
+    """
     try:
         reply = await request("POST", address, headers=tuple(headers), body=body, deadline=DEADLINE)
     except RequestFailed as failure:
@@ -96,24 +101,24 @@ async def post(
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
     said = " ".join(_member_of(reply, says).split())[:_SHOWN]
-    # What answers 5xx may have passed it on before.
+    # A service that answers 5xx may have sent the message before.
     untaken = 400 <= reply.status < 500
     return failed(f"{service} answered {reply.status}{': ' if said else ''}{said}", untaken=untaken)
 
 
 def failed(reason: str, *, untaken: bool = True) -> HandoverResult:
-    """Return a failure; `untaken` says that the service has surely not taken it."""
+    """Return a failure. `untaken` means that the service certainly did not accept it."""
     return HandoverResult(HandoverOutcome.FAILED, reason, untaken=untaken)
 
 
 def basic(user: str, password: str) -> tuple[str, str]:
-    """Return the header of RFC 7617."""
+    """Return the Authorization header of RFC 7617."""
     pair = base64.b64encode(f"{user}:{password}".encode()).decode()
     return "Authorization", f"Basic {pair}"
 
 
 def _member_of(reply: Reply, name: str) -> str:
-    """Return one text of an answer in JSON, or nothing where it has none."""
+    """Return a text member of a JSON answer, or an empty string."""
     try:
         document = load_document(reply.body)
     except NotJson:
@@ -123,7 +128,7 @@ def _member_of(reply: Reply, name: str) -> str:
 
 
 def json_object(request: Request) -> dict[str, Any]:
-    """Read a body that is a JSON object. Raises Problem."""
+    """Return the JSON object in a body. Raises Problem."""
     try:
         document = load_document(required_body(request))
     except NotJson as error:
@@ -134,7 +139,7 @@ def json_object(request: Request) -> dict[str, Any]:
 
 
 def needed(document: Mapping[str, Any], *names: str, most: int = 2_000) -> str:
-    """Return the first of these members that is a text. Raises Problem where none is."""
+    """Return the first of these members that is a text. Raises Problem if there is none."""
     for name in names:
         value = document.get(name)
         if isinstance(value, str) and value:
@@ -143,10 +148,10 @@ def needed(document: Mapping[str, Any], *names: str, most: int = 2_000) -> str:
 
 
 def unsigned(detail: str) -> Problem:
-    """Return the answer 401 to a call whose signature is missing or wrong."""
+    """Return the Problem 401 for a call with a missing or wrong signature."""
     return Problem(401, detail, headers=(("WWW-Authenticate", "Signature"),))
 
 
 def identity(*parts: str) -> str:
-    """Return an identity of what a service may bring twice, made of what does not change then."""
+    """Return an id for an event that a service may repeat, made of its unchanging parts."""
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()

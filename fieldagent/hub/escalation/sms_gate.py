@@ -1,9 +1,9 @@
-"""SMS by an Android telephone of one's own that runs SMS Gateway for Android (sms-gate.app), in the
-local network or by its cloud.
+"""SMS by an Android telephone that runs SMS Gateway for Android (sms-gate.app), in the local
+network or through its cloud.
 
-A message is posted to `…/messages`. What comes back is posted to the hub, signed by HMAC-SHA256 of
-the body and the header `X-Timestamp` (docs.sms-gate.app, Webhooks). The telephone may post one
-event several times, and its `messageId` of a received SMS is no identity: what an event says is.
+Messages are posted to `…/messages`. Events are posted to the hub, signed by HMAC-SHA256 of the body
+and the header `X-Timestamp` (docs.sms-gate.app, Webhooks). The telephone may repeat an event, and
+the `messageId` of a received SMS is not unique, so an event is identified by its content.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from fieldagent.webhook.delivery import HandoverResult
 NAME = "sms-gate"
 PATH = "/contact/sms-gate"
 LATE = 86_400.0
-"""Seconds by which an event may be old: a telephone without network brings it later."""
+"""Largest age of an event in seconds, because a telephone without a network delivers it later."""
 TIME_TO_LIVE = 1_800
-"""Seconds in which the telephone may send it: after that, other contacts have been told."""
+"""Seconds within which the telephone may send a message. After that, other contacts have been
+notified."""
 _MISSING = "set sms-gate-address, sms-gate-user and sms-gate-password in the hub's settings"
 
 
@@ -48,7 +49,7 @@ def _sender(host: ContactHost) -> Send:
             "phoneNumbers": [address],
             "withDeliveryReport": True,
             "ttl": TIME_TO_LIVE,
-            # From 100 on it passes the limits that the telephone is set to.
+            # A priority of 100 or more bypasses the limits configured on the telephone.
             "priority": 100,
         }
         credentials = sms.basic(own["sms-gate-user"], own["sms-gate-password"])
@@ -77,7 +78,7 @@ def _routes(inward: Inward) -> list[Route]:
         return []
 
     async def look(head: Request) -> None:
-        """Refuse by the head what cannot be theirs, before its body is read."""
+        """Reject unknown callers by the head, before the body is read."""
         moment, signature = (head.headers.get(name, "") for name in ("x-timestamp", "x-signature"))
         if not moment.isascii() or not moment.isdigit() or len(signature) != 64:
             raise sms.unsigned("X-Timestamp and X-Signature are missing, or are none")
@@ -98,11 +99,13 @@ def _routes(inward: Inward) -> list[Route]:
 
 
 async def _take_event(inward: Inward, event: object, payload: object) -> None:
-    """Events that are of no use here are taken and forgotten: otherwise they come again."""
+    """Process an event. Events that the hub does not use are accepted and ignored, because they
+    would otherwise be repeated.
+    """
     if not isinstance(payload, dict):
         return
     if event == "sms:received":
-        # Newer versions say `sender` where older ones said `phoneNumber`.
+        # Newer versions use `sender` instead of `phoneNumber`.
         sender = sms.needed(payload, "phoneNumber", "sender")
         words, at = sms.needed(payload, "message"), str(payload.get("receivedAt", ""))
         identity = sms.identity(sender, words, at)

@@ -1,8 +1,8 @@
-"""SMS by whatever a program of one's own can drive: a webhook each way.
+"""SMS by a program of your own, with a webhook in each direction.
 
-Out, the hub posts `{"id", "to", "text"}`, signed as Standard Webhooks say. In, the program posts
-`{"id", "from", "text"}` for an SMS that came, or `{"id", "state", "reason"}` for one of ours that
-was "delivered" or "failed", with a token in the head.
+Outgoing: the hub posts `{"id", "to", "text"}`, signed by Standard Webhooks. Incoming: the program
+posts `{"id", "from", "text"}` for a received SMS, or `{"id", "state", "reason"}` for a sent one
+that was "delivered" or "failed", with a token in the head.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Hands over what contacts are told of an SOS, and tells the incident how that went.
+"""Sends notifications of an SOS to contacts, and records the results with the incident.
 
-A message is claimed for one process, tried until it is taken or somebody has answered, and noted
-in the incident's timeline: when it was handed over, and when it first failed.
+A message is claimed for one process, and tried until it is accepted or someone has answered. The
+incident's timeline shows when it was handed over, and when it first failed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from fieldagent.webhook.schedule import SOS_SCHEDULE, delay
 log = logging.getLogger(__name__)
 
 AT_ONCE = 16
-"""Messages under way in one process."""
+"""Largest number of simultaneous messages in one process."""
 CLAIM = 120.0
-"""Seconds after which a message that nobody has settled is sent again."""
+"""Seconds after which an unsettled message is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """One message that this process may send now."""
+    """A notification that this process may send now."""
 
     id: int
     sos: int
@@ -52,15 +52,16 @@ class Telling:
     attempts: int
     claimed_until: float
     escalates: bool
-    """Its contact waits for an answer first."""
+    """True if its contact is notified only after a wait for an answer."""
     why: str = ""
     round: int = 1
     beside: tuple[Telling, ...] = ()
-    """What waited for the same morning, and is told in the same message."""
+    """Notifications that waited for the same end of quiet hours and are sent in the same message.
+    """
 
 
 def next_due(db: Db) -> float:
-    """Return when `claim` finds something."""
+    """Return the Unix time when `claim` will find something."""
     return earliest(
         db,
         "SELECT min(CASE WHEN claimed_until > not_before THEN claimed_until ELSE not_before END)"
@@ -69,8 +70,9 @@ def next_due(db: Db) -> float:
 
 
 def claim(db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None) -> list[Telling]:
-    """Return what is due, for this process alone. `desk` is the console's address, `kinds` are
-    those of contact that this hub has."""
+    """Return the due notifications, claimed for this process. `desk` is the console's address;
+    `kinds` are the hub's kinds of contact.
+    """
     known = contact_kinds() if kinds is None else kinds
     rows = db.execute(
         f"{_DUE} AND held = 0 ORDER BY not_before, id LIMIT ?{db.skip_locked()}", now, now, limit
@@ -80,7 +82,7 @@ def claim(db: Db, now: float, limit: int, desk: str, kinds: Kinds | None = None)
 
 
 def give_back(db: Db, tellings: Sequence[Telling]) -> None:
-    """End the claim of what is not sent now: whoever looks next may claim it."""
+    """Release the claims of notifications that are not sent now."""
     for telling in tellings:
         for each in (telling, *telling.beside):
             db.execute(
@@ -112,7 +114,9 @@ class _Due(NamedTuple):
 
 
 def _together(db: Db, now: float, limit: int, desk: str, kinds: Kinds) -> list[Telling]:
-    """Claim what waited for the morning: all of one contact at a time, by one process."""
+    """Claim notifications that waited for the end of quiet hours: all of one contact at a time, by
+    one process.
+    """
     tellings = []
     for (contact,) in db.execute(
         "SELECT DISTINCT contact FROM alarm_message WHERE state = 'waiting' AND held = 1"
@@ -160,8 +164,9 @@ def _claimed(db: Db, due: _Due, now: float, desk: str, kinds: Kinds) -> Telling:
 def settle(
     db: Db, telling: Telling, result: HandoverResult, now: float, kinds: Kinds | None = None
 ) -> str:
-    """Record how it ended, and return what people should know of it. Where the claim has run out
-    meanwhile, another's word counts."""
+    """Record the result, and return a text for the log, or an empty string. If the claim has
+    expired, the result of the other process counts.
+    """
     chance, known = random.random(), contact_kinds() if kinds is None else kinds
     reports = [
         _settle(db, each, result, now, known, chance=chance) for each in (telling, *telling.beside)
@@ -192,7 +197,7 @@ def _settle(
         morning = alarm.waits_until(db, telling.id, now + (wait or 0.0))
         wait, held = (wait, 0) if morning is None else (morning - now, 1)
     settled = db.execute(
-        # Somebody may have answered meanwhile: what was handed over was, and the rest is over.
+        # If someone has answered meanwhile, a message handed over still counts, and the others end.
         "UPDATE alarm_message SET state = CASE WHEN state = 'waiting' OR ? THEN ? ELSE state END,"
         " attempts = ?, not_before = ?, held = CASE held WHEN 0 THEN ? ELSE held END,"
         " claimed_until = 0 WHERE id = ? AND claimed_until = ? RETURNING state",
@@ -241,7 +246,7 @@ async def run(
     note_fault: Note,
     desk: str,
 ) -> None:
-    """Tell whoever is due until cancelled."""
+    """Send due notifications until cancelled."""
     await _Tellings(store, reach, clock, note_fault, desk).run()
 
 
@@ -270,7 +275,9 @@ class _Tellings:
                     await idle.until_due(written, soonest - self.clock(), news=news)
 
     async def due(self, free: int) -> tuple[float, list[Telling]]:
-        """Return when something is due, and what of it this process may send now."""
+        """Return the time when something is due, and the notifications that this process may send
+        now.
+        """
         with told_once():
             soonest = await self.store.read(next_due)
             if soonest > self.clock():
@@ -283,8 +290,9 @@ class _Tellings:
         return 0.0, []
 
     async def carry_out(self, telling: Telling) -> None:
-        """Tell them. Where the hub is killed before its end is written down, it is sent again under
-        the same id."""
+        """Send a notification. If the hub is killed before the result is stored, it is sent again
+        with the same id.
+        """
         try:
             result = await self.send(telling)
             text = await persist(
@@ -305,7 +313,7 @@ class _Tellings:
         try:
             return await self.reach.tell(contact.kind, contact.address, telling.notice)
         except Exception as error:
-            # A mistake of ours: it is made again as if it had not been taken.
+            # A bug in the hub counts as a failure, so that the message is sent again.
             self.note_fault(error, f"a message to contact {contact.id}")
             reason = f"it failed in the hub, whose log tells more: {brief(error)}"
             return HandoverResult(HandoverOutcome.FAILED, reason)

@@ -1,7 +1,7 @@
-"""SMS by Twilio, or by a service that has its form of call (twilio.com/docs/messaging/api).
+"""SMS by Twilio, or by a service with the same API (twilio.com/docs/messaging/api).
 
-What comes back is a form, signed by `X-Twilio-Signature`: base64 of HMAC-SHA1, by the account's
-token, of the URL as they call it and of each member of the form in the order of their names
+Incoming events are forms, signed by `X-Twilio-Signature`: base64 of HMAC-SHA1 with the account's
+token, over the called URL and the form's members in the order of their names
 (twilio.com/docs/usage/security).
 """
 
@@ -33,14 +33,14 @@ from fieldagent.webhook.delivery import HandoverResult
 NAME = "twilio"
 PATH = "/contact/twilio"
 ASKED = "message"
-"""Names our own message in the address of a report."""
+"""Query member that names the hub's message in the address of a report."""
 _MISSING = "set twilio-account, twilio-token and twilio-from in the hub's settings"
 _EMPTY = b'<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
-"""TwiML that answers nothing: what we answer goes by a call of its own."""
+"""Empty TwiML answer, because the hub sends replies in calls of their own."""
 
 
 def signature(token: str, address: str, form: Mapping[str, str]) -> str:
-    """Return what `X-Twilio-Signature` is to be for a form that they post to `address`."""
+    """Return the expected `X-Twilio-Signature` of a form posted to `address`."""
     said = address + "".join(name + form[name] for name in sorted(form))
     digest = hmac.new(token.encode(), said.encode(), hashlib.sha1).digest()
     return base64.b64encode(digest).decode()
@@ -86,7 +86,7 @@ def _routes(inward: Inward) -> list[Route]:
         return []
 
     async def look(head: Request) -> None:
-        """Refuse by the head what cannot be theirs, before its body is read."""
+        """Reject unknown callers by the head, before the body is read."""
         if len(head.headers.get("x-twilio-signature", "")) != 28:
             raise sms.unsigned("X-Twilio-Signature is missing, or is none")
 
@@ -121,7 +121,7 @@ async def _take_report(inward: Inward, message_id: str, form: Mapping[str, str])
 
 
 def _form(asked: Request) -> dict[str, str]:
-    """Raises Problem."""
+    """Return the fields of the form. Raises Problem."""
     try:
         return dict(parse_qsl(required_body(asked).decode(), keep_blank_values=True))
     except ValueError:

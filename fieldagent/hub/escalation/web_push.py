@@ -1,9 +1,9 @@
-"""Web push: a message to a browser whose page is closed, by its maker's push service.
+"""Web push: messages to a browser with a closed page, through its vendor's push service.
 
-RFC 8030 (how it is posted), 8291 and 8188 (how it is encrypted: the service reads nothing of it)
-and 8292 (VAPID: by which key the service knows the hub). Needs `cryptography` (extra `push`) alone:
-pywebpush would bring aiohttp and requests besides, and connect wherever a subscription says, where
-the hub's own client connects to public addresses alone.
+Standards: RFC 8030 (posting), 8291 and 8188 (encryption; the service cannot read the content) and
+8292 (VAPID: the key that identifies the hub). It needs only `cryptography` (extra `push`).
+pywebpush would also need aiohttp and requests, and would connect to any address in a subscription.
+The hub's own client connects only to public addresses.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ KEY = "web push"
 DEADLINE = 20.0
 """Seconds for one post."""
 TIME_TO_LIVE = 3_600
-"""Seconds that the push service keeps it for a browser that is off."""
+"""Seconds for which the push service keeps a message for a browser that is off."""
 TOKEN_LASTS = 12 * 3_600
 """Seconds; RFC 8292 2 allows 24 hours."""
 RECORD = 4_096
-"""Bytes of the one record (RFC 8188 2)."""
+"""Bytes of the only record (RFC 8188 2)."""
 WORDS = 2_000
-"""Characters of what is said: a push service takes 4 096 bytes (RFC 8030 7.2)."""
+"""Characters of the text, because a push service accepts 4096 bytes (RFC 8030 7.2)."""
 REASON_MAX, REASON_SHOWN = 1_024, 200
-"""Bytes that are read of an answer, and characters of its reason, such as
+"""Bytes of an answer that are read, and characters of its reason that are shown, such as
 `{"reason":"BadJwtToken"}`."""
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-"""Of P-256 (SEC 2, 2.4.2)."""
+"""Order of the curve P-256 (SEC 2, 2.4.2)."""
 _GONE = (404, 410)
-"""The subscription is no more (RFC 8030 7.3)."""
+"""HTTP statuses for an expired subscription (RFC 8030 7.3)."""
 
 
 class Subscription(NamedTuple):
-    """What a browser gives who may push to it (W3C Push API, 7)."""
+    """A browser's push subscription (W3C Push API, 7)."""
 
     endpoint: str
     p256dh: str
-    """Its public key, base64url."""
+    """Public key of the browser, base64url."""
     auth: str
-    """Its secret of 16 bytes, base64url."""
+    """Secret of 16 bytes, base64url."""
 
     def fault(self) -> str:
-        """Return why nothing can be pushed to it, or nothing."""
+        """Return the reason why the subscription is unusable, or an empty string."""
         try:
             secret = _bytes_of(self.auth)
             ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes_of(self.p256dh))
@@ -75,7 +75,7 @@ class Subscription(NamedTuple):
         return "" if len(secret) == 16 else sentence("its secret is not of 16 bytes")
 
     def as_json(self) -> str:
-        """Return it as a contact's address is stored."""
+        """Return the subscription as stored in a contact's address."""
         return json.dumps(self._asdict())
 
 
@@ -83,18 +83,18 @@ def _is_https(endpoint: str) -> bool:
     try:
         where = urlsplit(endpoint)
         return where.scheme == "https" and bool(where.hostname) and where.port != 0
-    except ValueError:  # as of https://[
+    except ValueError:  # for example https://[
         return False
 
 
 def hub_key(db: Db) -> ec.EllipticCurvePrivateKey:
-    """Return the hub's own key, by which push services know it; made at its first use."""
+    """Return the hub's key, by which push services identify it. It is created at its first use."""
     number = int.from_bytes(signing_key(db, KEY)) % (_ORDER - 1) + 1
     return ec.derive_private_key(number, ec.SECP256R1())
 
 
 def public_text(key: ec.EllipticCurvePrivateKey) -> str:
-    """Return it as browsers take it for `applicationServerKey`."""
+    """Return the public key in the form of browsers' `applicationServerKey`."""
     return _text_of(_point(key.public_key()))
 
 
@@ -107,8 +107,9 @@ async def send(
     clock: Callable[[], float],
     open_stream: Opener,
 ) -> HandoverResult:
-    """Post it to the push service of a subscription in JSON. GONE: there is none any more.
-    `subject` is where the service finds who runs the hub: https: or mailto:."""
+    """Post a notice as JSON to the push service of a subscription. The outcome GONE means that the
+    subscription has expired. `subject` is the contact of the hub's operator: https: or mailto:.
+    """
     try:
         subscription = Subscription(**stored_members(address, "the address of a browser"))
     except TypeError:
@@ -143,7 +144,7 @@ async def send(
 
 
 def _written(notice: Notice) -> bytes:
-    """Return what the console's service worker shows. A test has no SOS to open."""
+    """Return the payload for the console's service worker. A test contains no SOS to open."""
     payload: dict[str, Any] = {"title": notice.subject, "body": notice.said[:WORDS]}
     if notice.sos:
         payload |= {"sos": notice.sos, "device": notice.device}
@@ -153,7 +154,7 @@ def _written(notice: Notice) -> bytes:
 
 
 def vapid_token(key: ec.EllipticCurvePrivateKey, endpoint: str, subject: str, now: float) -> str:
-    """Return the signed token of RFC 8292 2 for the push service of that endpoint."""
+    """Return the signed token of RFC 8292 2 for an endpoint's push service."""
     parts = urlsplit(endpoint)
     claims = {
         "aud": f"{parts.scheme}://{parts.netloc}",
@@ -165,7 +166,7 @@ def vapid_token(key: ec.EllipticCurvePrivateKey, endpoint: str, subject: str, no
         for part in ({"typ": "JWT", "alg": "ES256"}, claims)
     )
     r, s = decode_dss_signature(key.sign(said.encode(), ec.ECDSA(hashes.SHA256())))
-    # RFC 7518 3.4: both numbers, 32 bytes each.
+    # RFC 7518 3.4: two numbers of 32 bytes each.
     return f"{said}.{_text_of(r.to_bytes(32) + s.to_bytes(32))}"
 
 
@@ -176,8 +177,9 @@ def encrypt(
     salt: bytes | None = None,
     once: ec.EllipticCurvePrivateKey | None = None,
 ) -> bytes:
-    """Return the body of RFC 8291 4 in one record; `salt` and the key that is used `once` are new
-    for each message."""
+    """Return the body of RFC 8291 4 in one record. `salt` and the key `once` are new for each
+    message.
+    """
     salt = os.urandom(16) if salt is None else salt
     once = ec.generate_private_key(ec.SECP256R1()) if once is None else once
     theirs = _bytes_of(subscription.p256dh)
@@ -187,7 +189,7 @@ def encrypt(
     secret = _derive(shared, _bytes_of(subscription.auth), b"WebPush: info\0" + theirs + ours, 32)
     sealing = _derive(secret, salt, b"Content-Encoding: aes128gcm\0", 16)
     nonce = _derive(secret, salt, b"Content-Encoding: nonce\0", 12)
-    # RFC 8188 2: the byte 2 ends the last record.
+    # RFC 8188 2: the byte 2 marks the last record.
     sealed = AESGCM(sealing).encrypt(nonce, text + b"\2", None)
     return salt + RECORD.to_bytes(4) + bytes([len(ours)]) + ours + sealed
 
@@ -205,5 +207,5 @@ def _text_of(data: bytes) -> str:
 
 
 def _bytes_of(text: str) -> bytes:
-    """Raises ValueError."""
+    """Return the bytes of a base64url text. Raises ValueError."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,4 +1,4 @@
-"""How words that came by mail or SMS go down to a kit: by whose name, and whether they may."""
+"""Texts by mail or SMS to a kit: the name of their author, and their limits."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from fieldagent.package.package import Message
 from fieldagent.page.language import ENGLISH
 
 SATELLITE_BYTES = 200
-"""UTF-8 bytes of words that a kit without an IP link is sent: they fit one satellite message."""
+"""Largest text in UTF-8 bytes for a kit without an IP link, so that it fits one satellite message.
+"""
 LINKED_BYTES = 2_000
-"""The same of a kit that is linked."""
+"""Largest text in UTF-8 bytes for a linked kit."""
 REPLIES_MAX = 12
-"""Replies to one address in an hour: two machines that answer each other stop then."""
+"""Largest number of replies to one address per hour, which stops two machines from answering each
+other."""
 
 
 def add_voice(db: Db, workspace: int, name: str, now: float) -> int:
-    """Add the member by whose name a kit is shown what somebody writes to it, without a way to
-    sign in."""
+    """Add a member in whose name a kit sees a person's texts. It cannot sign in."""
     return directory.add_user(db, workspace, voice_name(name), type_="Integration", now=now)
 
 
 def voice_name(name: str) -> str:
-    """Return as much of it as a member's name takes."""
+    """Return the name, cut to the length of a member's name."""
     return name.encode()[: directory.NAME_BYTES_MAX].decode("utf-8", "ignore")
 
 
 def too_much(db: Db, posting: Posting, kit: int, now: float, language: str = ENGLISH) -> str:
-    """Return why its words cannot go to that device now, by how much, or nothing."""
+    """Return the reason why a text cannot go to that device now, with the excess, or an empty
+    string.
+    """
     assert isinstance(posting.item, Message)
     size = len(posting.item.content.encode())
     for device in cost.costs(db, posting, now):
