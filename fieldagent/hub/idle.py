@@ -11,8 +11,8 @@ from fieldagent.system import waits
 BEAT = 5.0
 """Seconds between two rounds while others write constantly, and so the largest delay."""
 NET = 60.0
-"""Seconds after which a round runs in any case, because a clock may be set, a machine may sleep,
-and a process may die before it announces its write."""
+"""Seconds after which a round runs in any case. A clock may be set, a machine may sleep, and a
+process may die before it announces its write."""
 
 
 async def until_due(

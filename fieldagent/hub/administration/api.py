@@ -33,8 +33,8 @@ def routes(
     prices: Prices = lambda operator: None,
     grace: float = 0.0,
 ) -> list[Route]:
-    """Return all routes. `operators` are the names that a device may have, `prices` maps an
-    operator to its price per credit, and `grace` is the number of seconds a link has before
+    """Return all routes. `operators` are the names that a device may have. `prices` maps an
+    operator to its price per credit. `grace` is the number of seconds that a link has before
     satellite is paid for.
     """
     return [

@@ -127,7 +127,8 @@ class ContactsApi:
 
     async def add(self, request: Request, caller: Caller) -> Response:
         """Add a contact and return its id, with 201. Raises Problem 422 if the address has no known
-        kind, or one that only the hub's machine can set up; 409 if there are too many.
+        kind, or a kind that only the hub's machine can set up. Raises Problem 409 if there are
+        too many contacts.
         """
         refuse_others(request, ())
         body = read_body(request, NEW)

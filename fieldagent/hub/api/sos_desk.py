@@ -192,8 +192,8 @@ def note_posted(db: Db, item: int, webhook: int, now: float) -> None:
 
 def for_a_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
     """Return the facts for a person who is being woken: the incident, its device, its last position
-    with a link to a map, and where to answer. That is the desk, or `link`, the path of a link
-    that acknowledges once. `desk` is the console's address.
+    with a map link, and where to answer. That is the desk, or `link`, the path of a link that
+    acknowledges once. `desk` is the console's address.
     """
     ((number, device, state, revoked, latitude, longitude, at),) = db.execute(
         "SELECT sos.number, device.name, sos.state, revoked, latitude, longitude, position_at"

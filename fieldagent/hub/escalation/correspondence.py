@@ -6,8 +6,8 @@
    name, and the hub sends the answer to the address.
 3. A text that is too long, or that costs more credits than the kit has left, is not sent. Its
    author is notified.
-4. An answer is also a read receipt: for the message that a mail answers, or for the oldest
-   unread message to the number of an SMS.
+4. An answer is also a read receipt. A mail's receipt is for the message that it answers. An
+   SMS's receipt is for the oldest unread message to its number.
 """
 
 from __future__ import annotations

@@ -230,8 +230,8 @@ def _is_header(lines: Sequence[str], place: int) -> bool:
 
 
 def _is_of_the_hub(lines: Sequence[str], place: int, title: str) -> bool:
-    """Return True if the hub's text begins there: a line with the title of its mail, or a line like
-    `SOS 2 of kit-ada` before a line with a time.
+    """Return True if the hub's text begins there. It begins with a line with the title of its mail,
+    or with a line like `SOS 2 of kit-ada` before a line with a time.
     """
     line = lines[place].strip()
     if len(title) >= TITLE_MIN and line.startswith(title):

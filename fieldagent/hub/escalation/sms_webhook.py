@@ -1,8 +1,8 @@
 """SMS by a program of your own, with a webhook in each direction.
 
 Outgoing: the hub posts `{"id", "to", "text"}`, signed by Standard Webhooks. Incoming: the program
-posts `{"id", "from", "text"}` for a received SMS, or `{"id", "state", "reason"}` for a sent one
-that was "delivered" or "failed", with a token in the head.
+posts `{"id", "from", "text"}` for a received SMS. For a sent SMS that was "delivered" or "failed",
+it posts `{"id", "state", "reason"}`. It sends a token in the head.
 """
 
 from __future__ import annotations

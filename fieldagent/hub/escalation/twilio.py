@@ -1,7 +1,7 @@
 """SMS by Twilio, or by a service with the same API (twilio.com/docs/messaging/api).
 
-Incoming events are forms, signed by `X-Twilio-Signature`: base64 of HMAC-SHA1 with the account's
-token, over the called URL and the form's members in the order of their names
+Incoming events are forms, signed by `X-Twilio-Signature`. The signature is base64 of HMAC-SHA1 with
+the account's token. It covers the called URL and the form's members in the order of their names
 (twilio.com/docs/usage/security).
 """
 

@@ -1,6 +1,6 @@
-"""Periodic checks on kits: overdue check-ins, late arrivals on a route, the progress of updates and
-of a new radio key, SOS that no dispatcher can see or that have no item, and hours without a
-watch.
+"""Periodic checks on kits: overdue check-ins, late arrivals on a route, and the progress of updates
+and of a new radio key. They also find SOS that no dispatcher can see or that have no item, and
+hours without a watch.
 """
 
 from __future__ import annotations

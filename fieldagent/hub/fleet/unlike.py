@@ -1,10 +1,10 @@
 """Comparison of the kits of a fleet: differences from the others, and bad values.
 
 1. A fixed limit applies in any fleet, even to a single kit.
-2. If at least three kits report a figure, a number differs if it is on the bad side of the
-   median by at least its floor, and by more than five times the spread. The spread is 1.4826
-   times the median distance from the median, which equals the standard deviation of a normal
-   distribution.
+2. A number is compared if at least three kits report it. It differs if it is on the bad side of
+   the median, by at least its floor and by more than five times the spread. The spread is
+   1.4826 times the median distance from the median, which equals the standard deviation of a
+   normal distribution.
 3. A version or a system differs if more than half of the kits have another one.
 
 Figures older than a day are neither judged nor compared, except disk, version and system, which

@@ -1,5 +1,5 @@
-"""Interface of a satellite operator. It accepts MT messages for an IMEI and returns the result; it
-delivers MO messages; and it describes itself, so that no other module needs to know it.
+"""Interface of a satellite operator. It accepts MT messages for an IMEI and returns the result. It
+delivers MO messages. It describes itself, so that no other module needs to know it.
 
 An operator is a module or folder with an `OperatorKind`, named in `known.OPERATORS`. Each must pass
 `tests/hub/operator/test_contract.py`. docs/adding-an-operator.md describes all steps.

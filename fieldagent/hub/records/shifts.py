@@ -1,9 +1,9 @@
 """Shifts at the desk: who is on watch, hand-overs, and an alarm if no one is.
 
-A shift begins when a dispatcher takes the watch. It ends when the dispatcher ends it, at the
-announced time, when the successor has taken it, or when the dispatcher may no longer answer an SOS.
-Several dispatchers can be on watch at one time. If a workspace has watch hours, an alarm is raised
-after five minutes of them without a dispatcher.
+A shift begins when a dispatcher takes the watch. It ends at the announced time, or earlier when the
+dispatcher ends it or the successor has taken it. It also ends when the dispatcher may no longer
+answer an SOS. Several dispatchers can be on watch at one time. If a workspace has watch hours, an
+alarm is raised after five minutes of them without a dispatcher.
 
 Each function is one operation for `Store.commit`, `read` or `once`. Times are Unix seconds.
 """

@@ -2,9 +2,9 @@
 
 State `open` changes to `seen` and then `closed`, or directly to `closed`. Everything that the kit
 sends while the incident is open joins it, because the kit gives it a number of its own. The
-incident opens again in two cases: the kit sends something that is no older than its end, or names
-it as open while the hub does not know it (a restored database). Each step is an event of its
-timeline. Texts of people go to the kit as incident updates.
+incident opens again if the kit sends something that is no older than its end. It also opens if the
+kit names it as open while the hub does not know it (a restored database). Each step is an event of
+its timeline. Texts of people go to the kit as incident updates.
 """
 
 from __future__ import annotations

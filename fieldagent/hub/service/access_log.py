@@ -1,5 +1,5 @@
-"""The access log: a line for each call that changes something, opens a link or is refused, for each
-end of a link, and for each post to a webhook. Also the metrics of calls.
+"""The access log, and the metrics of calls. It has a line for each call that changes something,
+opens a link or is refused. It also has a line for each end of a link and each post to a webhook.
 
 A line contains no header, no query and nothing of a body. The number of lines about refused calls
 per minute is limited; a final line then contains the number of the others.

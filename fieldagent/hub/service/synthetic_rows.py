@@ -1,5 +1,5 @@
-"""Rows of synthetic items in the store: a workspace of their own with a user, a key, a token and a
-webhook, shared by the hub processes of a database. The items themselves are deleted.
+"""Rows of synthetic items in the store: a workspace with a user, a key, a token and a webhook. The
+hub processes of a database share them. The items themselves are deleted.
 
 Each function is one operation for `Store.commit` or `read`.
 """

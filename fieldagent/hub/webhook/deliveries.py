@@ -193,8 +193,8 @@ def _runs(
 
 
 def _members(db: Db, webhook: Webhook, head: int, sender: int, batch: int, now: float) -> list[int]:
-    """Return the items that go with the oldest one of a lane, in order: its earlier batch, or the
-    items that wait behind it, which can fill several batches.
+    """Return the items that go with the oldest one of a lane, in order. These are its earlier
+    batch, or the items that wait behind it, which can fill several batches.
     """
     rows = db.execute(
         "SELECT d.item, d.batch, d.not_before, d.claimed_until, length(item.body)"
