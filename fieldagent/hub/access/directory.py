@@ -42,9 +42,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check_name(name: str) -> None:
-    """Check a name. Raises Refused if people could not tell the name apart from others on a
-    screen.
-    """
+    """Check a name. Raises Refused if it is not 1 to 80 visible characters in one line."""
     if not name.strip() or len(name) > NAME_BYTES_MAX or _CONTROL.search(name):
         raise Refused(
             sentence("a name has 1 to {most} characters in one line", most=NAME_BYTES_MAX)
@@ -141,9 +139,7 @@ def join(
     now: float,
     by: str = ADMINISTRATION,
 ) -> None:
-    """Add a member, or change `over_satellite` of an existing one. The devices of a new member do
-    not get earlier items.
-    """
+    """Add a member, or change `over_satellite`. A new member's devices get no earlier items."""
     if not is_member(db, workspace, member):
         workspace_log.skip(db, workspace, member)
     db.execute(
@@ -158,9 +154,7 @@ def join(
 
 
 def leave(db: Db, workspace: int, member: int, *, now: float) -> None:
-    """End a membership in the workspace and its groups. The items that the member's devices here
-    have not fetched yet are lined up first.
-    """
+    """End a membership here and in its groups, after lining up items not yet fetched."""
     owned = "SELECT id FROM device WHERE workspace = ? AND member = ?"
     for (device,) in db.execute(owned, workspace, member):
         workspace_log.catch_up_wholly(db, device, now)
@@ -218,9 +212,7 @@ def must_choose_password(db: Db, member: int) -> bool:
 
 
 def users(db: Db, workspace: int) -> list[Row]:
-    """Return the members of a workspace by id, with role, whether a password is set, and the time
-    when they were disabled.
-    """
+    """Return the members of a workspace by id. `disabled` is the Unix time or None."""
     return named_rows(
         db,
         "SELECT member.id, type, name, email, role, over_satellite, password IS NOT NULL, disabled"
@@ -232,9 +224,7 @@ def users(db: Db, workspace: int) -> list[Row]:
 
 
 def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
-    """Check that a member belongs only to this workspace. Raises Refused if the account is also in
-    another one.
-    """
+    """Check that a member belongs only to this workspace. Raises Refused otherwise."""
     if _one(
         db,
         "SELECT 1 FROM membership WHERE member = ? AND workspace <> ?"
@@ -319,9 +309,8 @@ def add_device(
     now: float,
     by: str = ADMINISTRATION,
 ) -> tuple[int, str]:
-    """Add a device, and return its id and its link token, which is shown only once. If a device of
-    another workspace has the IMEI, it is contested: the new device has none until the operator
-    decides.
+    """Add a device, and return its id and its link token, which is shown only once. If another
+    workspace has the IMEI, it is contested: the device has none until the operator decides.
     """
     imei = new.imei
     contested = imei is not None and is_contested(db, imei, workspace, by=by)
@@ -362,9 +351,7 @@ def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> No
 
 
 def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMINISTRATION) -> None:
-    """Rename a device, also in the directories of kits. Raises Refused if another device of the
-    workspace has the name.
-    """
+    """Rename a device, also in kits' directories. Raises Refused if the name is taken."""
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     _check_device_name(db, workspace, name, device)
     db.execute("UPDATE device SET name = ? WHERE id = ?", name, device)
@@ -398,9 +385,7 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str)
 def set_air_key(
     db: Db, device: int, key: bytes | None, *, now: float, by: str = ADMINISTRATION
 ) -> None:
-    """Set the satellite key of a device, or remove it with None. Trouble with the earlier key is
-    cleared.
-    """
+    """Set the device's satellite key, or remove it with None. Earlier key trouble is cleared."""
     db.execute("UPDATE device SET air_key = ?, key_trouble = '' WHERE id = ?", key, device)
     state = "removed" if key is None else "set"
     note_of_device(db, device, by, "device key", f"{device} {state}", now)
@@ -414,9 +399,7 @@ def set_relay(db: Db, device: int, allowed: bool, *, now: float, by: str = ADMIN
 
 
 def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION) -> str:
-    """Create and return a new link token. It is shown only once, because the hub keeps only its
-    digest. The old token ends, and so does a link that uses it.
-    """
+    """Create and return a link token, shown only once. The old token and its link end."""
     token = secret.new_secret("link")
     db.execute(
         "UPDATE device SET link_token = ?, place = CASE WHEN link_token IS NULL THEN"
@@ -430,9 +413,7 @@ def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION)
 
 
 def devices(db: Db, workspace: int, now: float) -> list[Row]:
-    """Return the devices of a workspace by id, with their state at `now` (Unix time): link, waiting
-    items, dead letters, troubles.
-    """
+    """Return the devices of a workspace by id, with their state at the Unix time `now`."""
     return named_rows(
         db,
         "SELECT device.id, device.name, device.member, member.name, imei, operator,"
@@ -571,9 +552,7 @@ def _disable_devices_of(db: Db, member: int, when: float | None, now: float) -> 
 
 
 def note_of_device(db: Db, device: int, by: str, action: str, detail: str, now: float) -> None:
-    """Write an audit line about a device in its workspace. Notify kits if the action changes the
-    directory.
-    """
+    """Write an audit line about a device. Notify kits if the directory changes."""
     ((workspace,),) = db.execute("SELECT workspace FROM device WHERE id = ?", device)
     note(db, workspace, by, action, detail, now)
     if action in CHANGES_DIRECTORY:
@@ -649,16 +628,12 @@ def mo_keys_of(db: Db, device: int) -> list[bytes]:
 
 
 def proof_keys_of(db: Db, device: int) -> list[bytes]:
-    """Return the keys with which this kit and the hub authenticate incident updates to each other:
-    from its satellite key, then from its link token.
-    """
+    """Return the keys that authenticate incident updates, in the order of `secrets_of`."""
     return [proof_key(secret) for secret in secrets_of(db, device)]
 
 
 def secrets_of(db: Db, device: int) -> list[bytes]:
-    """Return the secrets that only this kit and the hub share: its satellite key, then the SHA-256
-    of its link token.
-    """
+    """Return the secrets shared with this kit: its satellite key, SHA-256 of its link token."""
     rows = db.execute("SELECT air_key, link_token FROM device WHERE id = ?", device)
     secrets = [bytes(key) for key, _ in rows if key is not None]
     return [*secrets, *(bytes.fromhex(token) for _, token in rows if token)]
@@ -678,9 +653,7 @@ def _device(db: Db, condition: str, value: str | int, *, heard: str = "disabled 
 
 
 def insert_row(db: Db, table: str, **values: Any) -> int:
-    """Insert one row of values by column, and return its id. `table` and the column names go into
-    the SQL unchanged.
-    """
+    """Insert a row and return its id. Table and column names go into the SQL unchanged."""
     names, marks = ", ".join(values), ", ".join("?" * len(values))
     ((id_,),) = db.execute(
         f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING id", *values.values()

@@ -74,8 +74,7 @@ class Posting:
     contact: str = ""
     """JSON with the contact data of a pushed message's author: `phone`, `email`, or both."""
     estimate: Estimate | None = None
-    """Position of the sender according to the satellite operator, for an item without a position.
-    """
+    """Position of the sender from the operator, for an item without a position."""
     revoked: float | None = None
     """For an SOS: Unix time since when the kit that sent or relayed it is revoked."""
 
@@ -124,9 +123,7 @@ def enter(db: Db, posting: Posting, *, now: float, grace: float) -> Entered:
 
 
 def _note_word(db: Db, word: IncidentWord, posting: Posting, now: float) -> None:
-    """Note an incident update: a kit calls off its own incident, or a person at a kit has seen an
-    incident.
-    """
+    """Record an incident update: a kit calls off its own incident, or a person has seen one."""
     assert posting.source is not None
     incident = sos.of_kit(db, word.station or posting.source.station, word.incident)
     if incident is None or incident.workspace != posting.workspace:
@@ -302,9 +299,7 @@ def _entry_of(posting: Posting) -> Entry:
 
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[Entered]:
-    """Store items. Each comes with the device that sent it or, without a `source`, the device it is
-    about.
-    """
+    """Store items, each with the device that sent it (or, without a `source`, is its subject)."""
     of_log = [posting.workspace for posting, _ in postings if _is_of_log(posting)]
     places = iter(workspace_log.next_places(db, of_log))
     rows = [
@@ -404,8 +399,7 @@ def _addressees(
 ) -> tuple[list[tuple[int, int, int, int]], str, set[int]]:
     """Return the item counts, and the column and values of `device` that select the devices.
 
-    Each count is for a member of a workspace, for everyone in it except the sender, or for a single
-    device.
+    Each count is for a member, for everyone except the sender, or for a single device.
     """
     counts: Counter[tuple[int, int, int]] = Counter()
     for posting in postings:
@@ -551,9 +545,7 @@ def _collapse(db: Db, postings: Sequence[Posting], entered: Sequence[Entered], n
 
 
 def confirm(db: Db, item: int, device: int, bearer: Bearer, now: float) -> None:
-    """Record that the device has the item on disk. The delivery ends, and a sending agent gets a
-    receipt.
-    """
+    """Record that the device has the item on disk, which ends the delivery and owes a receipt."""
     confirm_all(db, [(item, device)], bearer, now)
 
 
@@ -640,9 +632,7 @@ AT_ONCE = 100
 
 
 def expire(db: Db, now: float) -> int:
-    """Expire some deliveries whose time has passed before they left, and return their number. Call
-    it again while it is not 0.
-    """
+    """Expire some deliveries and return their number. Call it again while it is not 0."""
     return len(
         db.execute(
             # Check the state again in the outer condition: another process may confirm the delivery
