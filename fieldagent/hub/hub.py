@@ -551,9 +551,7 @@ def _lines_of(settings: HubSettings, emit: Callable[[str], None]) -> access_log.
 
 
 def certificate_of(settings: HubSettings) -> Certificate | None:
-    """Return the paths of the certificate and its key; None if the hub does not serve TLS
-    itself.
-    """
+    """Return the certificate with its key; None if the hub does not serve TLS itself."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return Certificate(settings.tls_certificate, settings.tls_key)

@@ -191,8 +191,8 @@ def _receipts_in(db: Db, call: OperatorCall) -> list[int]:
 
 
 def drop(db: Db, call: OperatorCall) -> list[tuple[int, int, int]] | None:
-    """Delete a message after its call, and return its fragments, which are empty if it contains
-    only receipts. None if it was deleted before.
+    """Delete a message after its call, and return its segments: item, position and count. Empty if
+    it contains only receipts; None if it was deleted before.
     """
     rows = db.execute("DELETE FROM mobile_terminated WHERE id = ? RETURNING pieces", call.id)
     return [tuple(piece) for piece in json.loads(rows[0][0])] if rows else None

@@ -124,7 +124,7 @@ def note_heard(db: Db, device: int, confirmed: Collection[int], now: float) -> i
 
 
 def send_words_by_link(db: Db, device: int) -> None:
-    """Send incident updates also over the device's link, because its modem may lack a view of the
+    """Send incident updates also over the device's link, because its modem may have no view of the
     sky. A kit ignores updates that it has already.
     """
     copies = [each for each in _of(db, device) if each.receipts]

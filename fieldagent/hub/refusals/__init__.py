@@ -1,2 +1,3 @@
-"""What the hub refuses, in each language: a catalogue is a JSON file beside this one, which
-`fieldagent.page.refusals` reads."""
+"""Refusals of the hub in each language. A catalogue is a JSON file beside this module, which
+`fieldagent.page.refusals` reads.
+"""

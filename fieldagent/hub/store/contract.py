@@ -21,7 +21,7 @@ A = TypeVar("A")
 
 
 class OtherVersion(StoreUnavailable):
-    """The tables have a different version from this program's. The text says how to fix that."""
+    """The tables have a different version from this program's. The text contains the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +234,9 @@ class Store(Protocol):
         """Run `operation`, which must only read."""
 
     async def prove(self) -> None:
-        """Return if something was committed within the last `FRESH` seconds, else commit a write of
-        its own first. Raises StoreUnavailable, StoreFull, StoreFailed.
+        """Prove that the database accepts writes: a commit within the last `FRESH` seconds is
+        enough, else commit a row of this process. Raises StoreUnavailable, StoreFull,
+        StoreFailed.
         """
 
     def heard(self, topic: str) -> trio.Event:

@@ -436,8 +436,8 @@ def _run_together(
 
 
 class _Ear:
-    """The connection that listens. Behind a pooler, where it cannot listen, it checks if anything
-    was written. It is opened and pinged in a thread that the hub may stop waiting for.
+    """The connection that listens. Behind a pooler it cannot listen, and checks for writes instead.
+    It is opened and pinged in a thread that the hub may stop waiting for.
     """
 
     def __init__(self, connections: Connections, worker: int, *, listens: bool) -> None:

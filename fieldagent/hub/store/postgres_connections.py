@@ -120,8 +120,8 @@ class Connections:
         return connection
 
     def require_own_sessions(self) -> None:
-        """Raise StoreUnavailable if the address leads to a transaction pooler and the settings do
-        not say so.
+        """Raise StoreUnavailable if the address leads to a transaction pooler that the settings do
+        not name.
 
         With such a pooler, a statement prepared by one client would be taken for that of another,
         so this check runs first. Behind a pooler, two connections reach the same session, or one

@@ -177,7 +177,7 @@ class HubReporter:
             await session.publish(way.topic, compact(document))
             await persist(store, partial(records.note_way, way=way))
 
-    # What is retained.
+    # Retained documents.
 
     async def _tell_kits(self, session: MqttSession) -> None:
         now = self._host.clock()
