@@ -97,7 +97,7 @@ class Agent:
     left_overs: LeftOvers
     update_news: UpdateNews
     logbook: Logbook | None
-    """None without an IP link to a hub, which is its only reader."""
+    """Memory of starts and signals; None without an IP link to a hub, which is its only reader."""
     carried_map: CarriedMap
     tracking: Tracking
     started: float

@@ -28,7 +28,7 @@ class PeopleSettings(NamedTuple):
     join_code: str | None = None
     word: str = "@hub"
     credits_per_day: int | None = None
-    """None if it is not set: see `CREDITS_PER_DAY`."""
+    """Credits per day for each person; None if it is not set, see `CREDITS_PER_DAY`."""
     positions: int = 0
     callsign: str = ""
     baud: int = 9600

@@ -23,9 +23,9 @@ PATIENCE = 3.0
 """Seconds to wait for an answer, in addition to the time on air of the waiting packets and of the
 answer."""
 ACK_WITHIN, ACK_EACH, ACK_MOST = 2.0, 1.0, 20.0
-"""Seconds in which one station of a dense network confirms an item that is not an SOS: the minimum,
-the addition for each station beyond `CROWD`, and the maximum. If many stations transmit, the
-confirmation rides in a packet that one of them sends anyway."""
+"""Seconds in which one station of a dense network confirms an item that is not an SOS. The values
+are the minimum, the addition for each station beyond `CROWD`, and the maximum. If many stations
+transmit, the confirmation rides in a packet that one of them sends anyway."""
 PAUSE = 1.0
 """Longest random quiet time before a packet, in seconds."""
 CROWD = 10
@@ -54,7 +54,7 @@ MEAN_SHARE, STRAY_SHARE, STRAYS = 1 / 8, 1 / 4, 4.0
 def backoff(share: float, most: float, crowd: int) -> float:
     """Return random seconds, up to `most`, until a station sends an answer that any of `crowd`
     stations could send. The delays are short if the crowd is small and mostly long if it is
-    large, so that about one station begins and the others hear it (RFC 5401, RandomBackoff).
+    large. So about one station begins and the others hear it (RFC 5401, RandomBackoff).
     """
     steep = log(max(1, crowd)) + 1
     return most / steep * log(share * (exp(steep) - 1) + 1)
@@ -66,8 +66,8 @@ def ack_within(crowd: int) -> float:
 
 
 def drawn(share: float, crowd: int) -> float:
-    """Return a number below 1 if this kit is one of the stations that answer for all, else 1 or
-    more. Up to `CROWD` stations all of them answer; of more stations about `ON_CALL` do.
+    """Return a number below 1 if this kit is one of the stations that answer for all, otherwise 1
+    or more. Up to `CROWD` stations all answer. If there are more, about `ON_CALL` of them do.
     """
     return share * max(1.0, (crowd - CROWD + ON_CALL) / ON_CALL)
 
@@ -122,8 +122,8 @@ class AirPace:
     _stray: float = 0.0
 
     def note_heard(self, turn: AirTurn, now: float) -> None:
-        """Note that a packet was heard at `now`. It sets whose turn it is, and two fragments of one
-        round show the seconds between fragments.
+        """Record that a packet was heard at `now`. It sets whose turn it is, and two fragments of
+        one round show the seconds between fragments.
         """
         since = now - self._heard_at
         if turn.follows and self._turn.follows and since < PATIENCE:
@@ -136,7 +136,7 @@ class AirPace:
             self._met_at = now
 
     def note_missed(self, now: float) -> None:
-        """Note that no station answered in time."""
+        """Record that no station answered in time."""
         self._missed = True
         if now - self._met_at < LATELY and now - self._vain_at >= AGAIN_FIRST:
             self._vain, self._vain_at = self._vain + 1, now
@@ -151,15 +151,15 @@ class AirPace:
         return hastens
 
     def note_transmitted(self, seconds: float) -> None:
-        """Note how many seconds a packet took on the air. The next packet waits for its
+        """Record how many seconds a packet took on the air. The next packet waits for its
         own turn.
         """
         self.on_air = max(seconds, self.on_air * 0.8)
         self._turn = AirTurn(crowd=self._turn.crowd)
 
     def note_answered(self, now: float, seconds: float, *, part: bool) -> None:
-        """Note the seconds until an answer came. For a fragment (`part`) they count from the end of
-        its round.
+        """Record the seconds until an answer came. For a fragment (`part`) they count from the end
+        of its round.
         """
         self._answered_at, self._vain = now, 0
         if not self._mean:

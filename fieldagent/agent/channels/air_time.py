@@ -99,7 +99,7 @@ class AirTime:
         return spent <= self._allowed() * times
 
     def note(self, seconds: float) -> None:
-        """Note that the radio was on the air for so many seconds; negative to cancel an earlier
+        """Record that the radio was on the air for so many seconds; negative to cancel an earlier
         note.
         """
         now = self._clock()

@@ -1,8 +1,8 @@
 """Keeps one IP link to the hub for as long as the agent runs.
 
 The link is judged only by the hub's acknowledgements, never by the state of a socket or interface.
-Messages that were in flight when a link ended are sent first over the next link, with identical
-bytes, and the hub recognises those that it already has.
+Messages that were in flight when a link ended are sent first over the next link. Their bytes are
+identical, so the hub recognises those that it already has.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class CellularDriver:
             self._show(LinkState.NO_SERVICE, f"the link ended: {why}")
 
     def _note_wish(self, again: float | None) -> None:
-        """Note when the hub wants the next attempt. The hub has answered, so the modem works: the
+        """Record when the hub wants the next attempt. The hub has answered, so the modem works: the
         time without a sign of life starts again.
         """
         self.pace.wish = again

@@ -110,7 +110,7 @@ class ChannelLink:
         await self._asked.wait()
 
     def note_signal(self, bars: int | None) -> None:
-        """Note the signal, in bars. Of several changes within `SIGNAL_EVERY` only the last
+        """Record the signal, in bars. If several changes come within `SIGNAL_EVERY`, only the last
         is kept.
         """
         if bars != self.signal:

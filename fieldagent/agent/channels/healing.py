@@ -135,7 +135,7 @@ class HealingLadder:
     def look(
         self, away_since: float | None, now: float, lived: float, *, asked: bool = False
     ) -> HealingStep | None:
-        """Note since when the modem is silent (`away_since`, None if it answers). Return the step
+        """Record since when the modem is silent (`away_since`, None if it answers). Return the step
         that is due now or was requested with `asked`, else None.
         """
         if away_since != self.away_since:
@@ -147,7 +147,7 @@ class HealingLadder:
         return self.steps[self.place] if len(self.taken) < STEPS_AN_HOUR else None
 
     def take(self, now: float, lived: float) -> None:
-        """Note that the step that was due is being taken."""
+        """Record that the step that was due is being taken."""
         self.taken.append(lived)
         self.place = (self.place + 1) % len(self.steps)
         self.not_before = now + self.pause

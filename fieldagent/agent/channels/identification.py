@@ -42,13 +42,13 @@ class OwedIdentification:
     due: float = inf
 
     def note_transmitted(self, now: float) -> None:
-        """Note that a packet was sent at `now`: the callsign is due at most OWED_AFTER seconds
+        """Record that a packet was sent at `now`: the callsign is due at most OWED_AFTER seconds
         later.
         """
         self.due = min(self.due, now + OWED_AFTER)
 
     def note_said(self) -> None:
-        """Note that the callsign was sent: it is no longer due."""
+        """Record that the callsign was sent: it is no longer due."""
         self.due = inf
 
 

@@ -166,7 +166,7 @@ class KitNotes:
         )
 
     def _waiting(self, file: str) -> OfferReport | None:
-        """Return the offer that root's unit has not taken yet, else None."""
+        """Return the offer that root's unit has not taken yet; None if it has taken it."""
         offer = _read(self._left(file))
         return None if offer is None else OfferReport(offer.number, "waiting")
 

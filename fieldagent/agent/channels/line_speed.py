@@ -1,5 +1,5 @@
-"""Finds the baud rate of a satellite modem: the configured rate, else that of its kind, else
-another rate at which it answers, which may have been stored with +IPR.
+"""Finds the baud rate of a satellite modem. It uses the configured rate, or the usual rate of this
+kind. If the modem is silent, it searches for another rate, which may have been stored with +IPR.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LineSpeed:
     """Baud rate of one modem; it outlives the opening of its port."""
 
     def __init__(self, baud: int | None, probe: Probe) -> None:
-        """If `baud` is configured, no other rate is tried."""
+        """Use the configured `baud` and never search; if it is None, start with the usual rate."""
         self.baud = baud or probe.speeds[0]
         self._probe = probe
         self._is_set = baud is not None
@@ -61,7 +61,7 @@ class LineSpeed:
         self._next = -inf
 
     def note_silent(self) -> None:
-        """Note that no modem answered at the port: the next `look` searches."""
+        """Record that no modem answered at the port: the next `look` searches."""
         self._silent = True
 
     async def look(self, port: str) -> int:

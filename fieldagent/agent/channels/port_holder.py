@@ -1,5 +1,5 @@
-"""Names the program that holds a serial port which cannot be opened. /proc/locks names the process
-that locked it (proc(5)), and the agent locks each of its ports.
+"""Names the program that holds a serial port when it cannot be opened. /proc/locks names the
+process that locked it (proc(5)), and the agent locks each of its ports.
 """
 
 from __future__ import annotations

@@ -206,8 +206,8 @@ class RadioDriver:
         raise RadioLost(f"the radio does not say what became of {MUTE_MAX} packets, one by one")
 
     async def _pass_urgent(self, transmission: Transmission, limit: trio.CancelScope) -> None:
-        """End the wait for the radio's report when an SOS waits, whether the report is on another
-        packet or on the SOS.
+        """After URGENT_MAX seconds, end the wait for the radio's report if an SOS waits or is being
+        sent.
         """
         await trio.sleep(URGENT_MAX)
         if not transmission.urgent:

@@ -38,7 +38,7 @@ class TransmitResult(Enum):
     DROPPED = "dropped"
     """The radio dropped it: the channel was busy, or the radio's rules forbade it."""
     UNKNOWN = "unknown"
-    """It may have been transmitted."""
+    """Unknown result: the packet may have been transmitted."""
     SPENT = "spent"
     """The radio has used up its air-time of this hour."""
 

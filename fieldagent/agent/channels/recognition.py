@@ -60,7 +60,7 @@ class DeviceReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """How one kind of device is recognised."""
+    """Description of how one kind of device is recognised."""
 
     name: str
     """Name of the kind in the settings."""
@@ -81,7 +81,7 @@ class Recognition:
 
 
 class Unrecognised(NamedTuple):
-    """Facts about a device that is none of the kinds in question."""
+    """Facts about a device of another kind than those in question."""
 
     said: bytes
     """The last bytes that it sent, without echoes of the questions."""
@@ -89,7 +89,7 @@ class Unrecognised(NamedTuple):
     """True if it returns the bytes that it receives."""
 
     def in_words(self) -> str:
-        """Return the known facts for people, and what the device may be."""
+        """Return the known facts for people, with a guess about the kind of device."""
         if self.said:
             shown = self.said.decode("ascii", "backslashreplace")[:SHOWN]
             return (

@@ -124,7 +124,9 @@ class Pace:
     """IMEI of the last modem that kept a message after sending it."""
 
     def note_kept(self, modem: str) -> None:
-        """Note that the modem kept its sent message: from now on an empty buffer means a reset."""
+        """Record that the modem kept its sent message: from now on an empty buffer means a
+        reset.
+        """
         self.keeper, self.empty = modem, 0
 
     def count_empty(self, modem: str, looks_sent: bool) -> bool:

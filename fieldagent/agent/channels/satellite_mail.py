@@ -37,9 +37,9 @@ class MailRead(Enum):
     """Result of reading the modem's message."""
 
     STORED = auto()
-    """It is stored, readable or not, and booked."""
+    """The message is stored, readable or not, and booked."""
     STAYS = auto()
-    """It is garbled and stays in the modem; it is booked later."""
+    """The message is garbled and stays in the modem; it is booked later."""
     NOTHING = auto()
     """The modem gave nothing, and nothing is booked."""
 

@@ -93,7 +93,7 @@ class GatewayMailbox:
     """IMEI and MOMSN of the modem before a check whose end is unknown."""
 
     def checked(self, result: SessionResult, now: float, chance: float) -> None:
-        """Note that a session reached the gateway. Start a pause if messages still wait and none
+        """Record that a session reached the gateway. Start a pause if messages still wait and none
         came.
         """
         brought = result.mt_status == 1 and result.mt_length > 0

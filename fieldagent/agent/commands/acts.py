@@ -333,8 +333,8 @@ ACTS: dict[str, Callable[[Hands, KnownCommand], Awaitable[str]]] = {
 }
 AGAIN = ("reboot", "set", "hold", "resume", "radio-key", "update")
 """Commands that continue if they were begun before the agent's start, because a repetition has no
-further effect. The same order means one reboot per boot, one trial of settings or of a program
-with that number, one kind that is held or released, and one step to a key."""
+further effect. The same order means one reboot per boot, and one trial of settings or of a
+program with that number. It also means one kind that is held or released, and one step to a key."""
 JUDGES = {"heal": may_heal, "restart": may_restart, "update": may_update}
 """Checks before a command is begun."""
 WAITS: dict[str, Callable[[Hands, KnownCommand], bool]] = {"update": delta_is_here}

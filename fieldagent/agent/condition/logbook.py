@@ -1,6 +1,6 @@
-"""Remembers facts about the kit for an operator of many kits: the reason of the machine's last
-start, the starts of the agent, and the hourly signal of the modems. They are in a small file in
-the agent's state directory, which is written at each start, at each stop and once an hour.
+"""Remembers facts for an operator of many kits: the reason of the machine's last start, the starts
+of the agent, and the modems' hourly signals. They are in a small file in the agent's state
+directory, which is written at each start, at each stop and once an hour.
 
 The reason of the last start is the first of these that applies:
 

@@ -92,7 +92,7 @@ class Taken:
     proved: bool = False
     """True if it is from the hub, shown by its link or its tag."""
     not_before: float = 0.0
-    """Until this time (elapsed time) hooks receive only an SOS of it."""
+    """Elapsed time until which hooks receive only an SOS of it."""
     unauthenticated: set[int] = field(default_factory=set)
     """Numbers of items whose sender is unauthenticated."""
     contacts: dict[int, Contact] = field(default_factory=dict)

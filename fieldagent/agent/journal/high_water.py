@@ -24,7 +24,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.private import make_private_file
 
 CHOSEN_IDS = 2**30
-"""From here on, ids are only for callers: after such an id our own would exceed 32 bits."""
+"""First id that only callers may use: after such an id our own would exceed 32 bits."""
 SYNC_EVERY = 60.0
 """Seconds between two syncs."""
 _FORM = struct.Struct(">4sIQQQ")

@@ -22,7 +22,7 @@ class ItemCame(NamedTuple):
     """An item by the number under which it arrived."""
 
     origin: int
-    """If negative, the station that numbered it; otherwise the hub did."""
+    """Source of the number: negative for a station, otherwise the hub."""
     sequence: int
     digest: bytes
     asks: bool
@@ -38,7 +38,7 @@ class Received:
     body: str
     received: float
     item: ItemCame | None = None
-    """None if its sender cannot be notified of its progress."""
+    """Number and digest for receipts; None if its sender cannot be notified."""
     copy: bytes | None = None
     """The item as the hub sent it; None for other items."""
 
@@ -166,8 +166,8 @@ class Owed(NamedTuple):
 
 
 def owe(db: sqlite3.Connection, channel: str, what: Owed) -> None:
-    """Record that the peer of a channel must receive a receipt for a stored item. Of one number
-    only the last is kept.
+    """Record that the peer of a channel must receive a receipt for a stored item. Only the last
+    receipt for a number is kept.
     """
     db.execute(
         "INSERT OR REPLACE INTO owed (channel, sequence, at, sos, digest) VALUES (?, ?, ?, ?, ?)",

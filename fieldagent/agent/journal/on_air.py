@@ -95,9 +95,7 @@ def has_confirmed(db: sqlite3.Connection, station: int, sequence: int) -> bool:
 
 
 def delivered_lately(journal: Journal, *, since: float) -> set[int]:
-    """Return those of the newest Packages that another station has received since that elapsed
-    time.
-    """
+    """Return the newest Packages that another station has received since that elapsed time."""
     rows = journal.read(
         "SELECT sequence FROM leg WHERE sequence > (SELECT coalesce(max(sequence), 0) FROM package)"
         " - 500 AND channel = ? AND status = 'Delivered' AND ended > ?",

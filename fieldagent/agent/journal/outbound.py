@@ -321,7 +321,8 @@ class NewPackage(NamedTuple):
     legs: Mapping[Channel, Leg]
     priority: int
     id: int | None = None
-    """None for a neighbour's Package: it gets a negative id, which callers seldom use."""
+    """The caller's id; a neighbour's Package has none and gets a negative id, which callers seldom
+    use."""
     idempotency_key: str | None = None
     undated: bool = False
     status: Status | None = None

@@ -114,7 +114,7 @@ class Accepted(NamedTuple):
     """True if that date is from an untrusted clock and may still be corrected
     (`journal.dating`)."""
     back: int = 0
-    """For an item of an incident: see `envelope.Entry.back`."""
+    """Distance to the first item of the incident; see `envelope.Entry.back`."""
     is_unproved: bool = False
     """True if it belongs to an SOS that an unauthenticated handheld has raised for itself."""
 
@@ -151,8 +151,8 @@ class Storage:
     """`hub` if the hub itself has it."""
 
     def as_json(self) -> dict[str, str | float]:
-        """Return it in the API's form: the receiver, the Unix time, and `agent` or `hub` as the
-        source.
+        """Return the receipt in the API's form: the receiver, the Unix time, and `agent`
+        or `hub`.
         """
         who = self.by
         return {

@@ -1,10 +1,10 @@
 """Tables of the journal. Times are elapsed time in seconds (`system.lived_time`) unless stated
 otherwise; places in an order are row numbers.
 
-A later version has the tables and columns of the earlier one, with the same meaning, so that the
-earlier program can take over a trial's content (`carry_over`). So a step may add a table, an index,
-a trigger, or a column that is NULL or has a default. It does not remove or rename anything, unless
-it leaves a view with that name.
+A later version has the tables and columns of the earlier one, with the same meaning. So the earlier
+program can take over a trial's content (`carry_over`). So a step may add a table, an index, a
+trigger, or a column that is NULL or has a default. It does not remove or rename anything, unless it
+leaves a view with that name.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class PacketReception:
     others.
 
     If another kit has our number, perhaps from a cloned card, its packets are stored but not
-    confirmed, because others could not know which of the two kits has them.
+    confirmed. Others could not know which of the two kits has them.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class PacketReception:
         self._relay = relay
         self.troubles = troubles
         self.catching_up_until = 0.0
-        """Until this time (elapsed time) hooks receive an SOS before all other items."""
+        """Elapsed time until which hooks receive an SOS before all other items."""
         self._asked_for: set[AskedFor] = set()
 
     def read(self, body: bytes) -> Envelope | None:

@@ -255,8 +255,8 @@ class RadioReception:
 
 
 def _follow(envelope: Envelope, acks: Mapping[int, Ack]) -> int:
-    """Return the number of fragments that the sender may add at once: the number that it announces,
-    or else the fragments after this one that are missing here.
+    """Return the number of fragments that the sender may add at once. It is the announced number
+    or, without one, the number of later fragments that are missing here.
     """
     for entry in envelope.entries:
         says = entry.content

@@ -56,8 +56,8 @@ notice is not confirmed."""
 STOPS_AFTER = 10.0
 """Seconds in which another station may deliver an item that we may not pass on."""
 TELLS_MAX, TELL_AGAIN = 3, 30.0
-"""How often the sender is notified that the hub has its item, because the notice is not confirmed,
-and the seconds from the first notice to the second. The third follows after four times as long."""
+"""Number of notices to the sender that the hub has its item, because they are not confirmed, and
+the seconds from the first to the second. The third follows after four times as long."""
 SOS_BLIND, SOS_ALONE = 3, 8
 """How often an SOS is repeated although no station is known to be missing it, because the hello of
 such a station may be lost. The second number is for an SOS that no station has confirmed."""
@@ -135,8 +135,8 @@ class OnCall:
     _until: float = -inf
 
     def draw(self, crowd: int, now: float, share: float) -> bool:
-        """Return True if this kit repeats. Up to `CROWD` stations in range all repeat; of more only
-        a few, drawn by a share from 0 to 1.
+        """Return True if this kit repeats. Up to `CROWD` stations in range all repeat. If there are
+        more, a few are drawn by a share from 0 to 1.
         """
         if crowd <= CROWD:
             return True
@@ -325,7 +325,9 @@ class Rounds:
         return [number for number in self.neighbours.in_earshot() if number not in knows]
 
     def take(self, now: float) -> list[Repeat]:
-        """Return the repeats that are due now; of items that are not an SOS, the newest first."""
+        """Return the repeats that are due now. Items that are not an SOS are sorted,
+        newest first.
+        """
         for item in [each for each in self.items.values() if each.until < now]:
             self.drop(item)
         repeats: list[Repeat] = []
@@ -465,8 +467,8 @@ class Rounds:
 
 
 def _note_wanted(item: OnItsWay, now: float) -> bool:
-    """Record that a station is missing it. Return True if it was already missing and was not heard
-    since.
+    """Record that a station is missing it. Return True if it has been missing for ON_CALL_FOR
+    seconds or more without a repeat.
     """
     if item.wanted <= item.aired:
         item.wanted = now

@@ -1,8 +1,8 @@
 """Space for an item in one transmission, and the cutting of larger items.
 
-On the air a part of each packet is reserved for accompanying entries: a request to the hub, the
-mark of a repeated item, or the end of a round of fragments. A station that repeats an item cuts it
-as its sender did, so the result must not depend on the station.
+On the air a part of each packet is reserved for accompanying entries. These are a request to the
+hub, the mark of a repeated item, or the end of a round of fragments. A station that repeats an item
+cuts it as its sender did, so the result must not depend on the station.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Draft:
     ) -> None:
         self.entries: list[Entry] = []
         self.body = b""
-        """Its encoded content."""
+        """Encoded content."""
         self.origin = origin
         self._key = key
         self._sealed = sealed

@@ -15,8 +15,8 @@ from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ENOUGH = 0.95
-"""Share that is sufficient: of the cheaper deliveries after the longest wait, or of the deliveries
-in time without a wait."""
+"""Sufficient share of the cheaper deliveries after the longest wait, or of the deliveries in time
+without a wait."""
 MARGIN = 2.0
 """Factor on a more expensive channel's usual time, because another Package may go first, or an
 attempt may fail."""

@@ -19,8 +19,8 @@ RECEIPTS_BYTES = 100
 """Bytes of receipts, about ten, that ride with Packages if bytes are billed. A modem that keeps no
 copy of received messages relies on them."""
 NAME_INCIDENT_EVERY = 300.0
-"""Seconds after which an open incident is named again over a free link without other traffic, so
-that a hub with a restored database raises the alarm again."""
+"""Seconds after which an open incident is named again over a free link without other traffic. So a
+hub with a restored database raises the alarm again."""
 
 
 class HubPiggyback:

@@ -1,7 +1,7 @@
 """Checks if a peer's report about a number is about the Package that has it.
 
-The number alone may belong to another item: from before the journal was lost, from another kit with
-our station number, or in a hub's database that was restored.
+The number alone may belong to another item. That item may be from before the journal was lost, from
+another kit with our station number, or in a hub's restored database.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Packing:
         out of the queue.
 
         Entries that are not an SOS stay within `ordinary` bytes, or within the rest of the SOS's
-        last credit, because the credits that are kept for an SOS must not pay for them.
+        last credit. The credits that are kept for an SOS must not pay for them.
         """
         repeat = piggyback.next_repeat(busy=self._is_busy(now))
         if repeat is not None:

@@ -1,9 +1,8 @@
 """Receipts between stations on the air: how far items have come with people, and when to send that.
 Pure.
 
-A receipt ("word") shows how far an item of one station has come at another station's kit: with its
-programs, on its person's radio, or read by a person. The item's station *answers* that the receipt
-has arrived.
+A receipt ("word") shows how far an item of one station has come at another's kit: with its
+programs, on its person's radio, or read. The item's station *answers* that the receipt has arrived.
 
 | of | entry | beside another entry | in its own packet, if requested | repeated |
 |---|---|---|---|---|
@@ -205,8 +204,8 @@ class Readings:
             passed.answer.go(now, now + self._spread(ANSWER_WITHIN, crowd))
 
     def greet(self, station: int, now: float) -> None:
-        """Send a station in range the receipts for its items that it may have missed; other
-        receipts may be passed on by it to stations out of our range.
+        """Send a station in range the receipts for its items that it may have missed. It may pass
+        other receipts on to stations out of our range.
         """
         for _, word in self._ours.values():
             assert isinstance(word.entry.content, Receipt)

@@ -13,7 +13,7 @@ from fieldagent.system.sentence import sentence
 
 
 class UnknownPackage(Exception):
-    """There is no Package with that id."""
+    """Error for an id without a Package."""
 
 
 class Standing(NamedTuple):

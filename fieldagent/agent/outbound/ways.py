@@ -79,8 +79,8 @@ class Ways:
         return self._heard
 
     def next_hop(self, but: Collection[int] = ()) -> int | None:
-        """Return the best neighbour to ask, not one of `but` unless there is no other; None if
-        there is none.
+        """Return the best neighbour to ask, or None. Neighbours in `but` are used only if there is
+        no other.
         """
         near = [number for number, each in self.known().items() if each.hops + 1 <= self._hops]
         candidates = [number for number in near if number not in but] or near

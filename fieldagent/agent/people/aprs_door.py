@@ -15,7 +15,7 @@ from fieldagent.system.rate import Rate
 from fieldagent.wire.aprs import AprsAnswer, AprsEmergency, AprsHeard, AprsMessage, AprsPosition
 
 COPY, COPY_TO_US = 28.0, 5.0
-"""Seconds within which an equal frame counts as a copy: of any frame, and of a frame for the kit.
+"""Seconds within which an equal frame counts as a copy: for any frame, and for a frame to the kit.
 The second is shorter, because a station repeats a message until it is acknowledged."""
 REMEMBERED_MAX = 1_000
 RATE = Rate(per_minute=60, burst=60)

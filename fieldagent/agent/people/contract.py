@@ -92,7 +92,7 @@ class FromHandheld(NamedTuple):
     number: int
     """Number of the packet; 0 if the radio reports earlier knowledge of its own."""
     what: Spoken | Named | Located | Marked | Powered | None
-    """None if the content is not for the kit; the handheld is in range."""
+    """Content; None if it is not for the kit and only shows that the handheld is in range."""
     signal: HandheldSignal = HandheldSignal()
     over_internet: bool = False
     """True if it came over an MQTT server, so it does not show who is near."""
@@ -185,7 +185,7 @@ SHORT_KEY = 12
 
 
 def in_short(handle: str) -> str:
-    """Return a handle for texts to people; of a public key only the start, as MeshCore's apps show
-    it.
+    """Return a handle for texts to people. A public key is shortened to its start, as in MeshCore's
+    apps.
     """
     return handle[:SHORT_KEY] if len(handle) == 64 else handle

@@ -7,7 +7,7 @@ self-signed certificate. If a person decides to stay, the phone from then on get
 answer and does not leave the network by itself.
 
 The API of a captive portal (RFC 8908, announced by DHCP option 114, RFC 8910) needs a certificate
-that phones trust, which a kit without a domain name cannot have.
+that phones trust. A kit without a domain name cannot have one.
 """
 
 from __future__ import annotations

@@ -20,12 +20,12 @@ PARTS_APART = 3_600.0
 
 
 class Arrival(NamedTuple):
-    """A complete message, or a status report for one of ours."""
+    """A complete message, or a status report for a message of this kit."""
 
     places: tuple[int, ...]
     """Places in the store that may be freed once it is taken in."""
     message: Deliver | StatusReport | None
-    """None if it is a duplicate, or one of our own messages that was stored."""
+    """Content; None if it is a duplicate, or a stored message of this kit."""
 
 
 class WaitingParts(NamedTuple):

@@ -292,8 +292,8 @@ class ImtDriver:
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
 
     async def _until_told(self, key: imt.MessageKey, *, urgent: bool) -> None:
-        """Wait until one of these happens: the modem reports the end of the message, the time limit
-        is over, the modem has lost the message, or an SOS waits. Raises ImtReset, ImtSilent.
+        """Wait until the modem reports the end of the message, or the time limit is over. Also
+        return if the modem has lost the message, or if an SOS waits. Raises ImtReset, ImtSilent.
         """
         events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.has_told, key)]
         if not urgent:

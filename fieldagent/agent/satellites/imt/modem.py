@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 ANSWER_MAX = 5.0
 """Seconds in which a request is answered."""
 QUIET, QUIET_MAX = 0.5, 5.0
-"""Seconds of silence after the port is opened, because earlier answers belong to another program;
-and the longest wait for it, because an active modem may never be silent."""
+"""Seconds of silence to wait for after the port is opened, because earlier answers belong to
+another program. The second is the longest wait, because an active modem may never be silent."""
 STATE_MAX = 10.0
 """Seconds in which the modem becomes active, or reports its SIM."""
 SETTLES = 0.1

@@ -2,8 +2,8 @@
 
 Any client that can publish at the broker can send, under any client id. So the sender is the last
 level of the topic, which the broker's access rules can reserve for one client. Only senders in
-`mqtt-senders` may use channels that cost, name an addressee or author (the kit cannot verify the
-name), or replace waiting Packages. All senders together have one budget.
+`mqtt-senders` may use channels that cost, name people (the kit cannot know at whose cost that is
+delivered), or replace waiting Packages. All senders together have one budget.
 """
 
 from __future__ import annotations
