@@ -29,7 +29,8 @@ def radio(name: str) -> Radio:
 
     Raises WrongProperty, in words that follow `radio-protocol`.
     """
-    from fieldagent.agent.radios.contract import Radio  # a kit without does without
+    # Imported here, so that a kit without a radio saves this memory.
+    from fieldagent.agent.radios.contract import Radio
 
     return known_object(name, RADIOS, Radio)
 

@@ -158,7 +158,7 @@ def check_meshtastic(place: RadioPlace) -> Finding:
     if place.port.startswith(TCP):
         try:
             named = bool(urlsplit(place.port).hostname)
-        except ValueError:  # a bracket without its other
+        except ValueError:  # One bracket of a pair is missing.
             named = False
         return Finding(named, f"{place.port} is reached once the agent runs" if named else NO_HOST)
     return check_serial_port(Path(place.port))

@@ -24,6 +24,7 @@ def modem(name: str) -> SatelliteModem:
 
     Raises WrongProperty, in words that follow `satellite-modem`.
     """
-    from fieldagent.agent.satellites.contract import SatelliteModem  # a kit without does without
+    # Imported here, so that a kit without a satellite modem saves this memory.
+    from fieldagent.agent.satellites.contract import SatelliteModem
 
     return known_object(name, MODEMS, SatelliteModem)
