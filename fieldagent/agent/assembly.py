@@ -85,9 +85,7 @@ class Parts:
 
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
-    """Assemble the parts; Packages that waited before are queued again. `emit` prints the lines for
-    a script.
-    """
+    """Assemble the parts and queue waiting Packages again. `emit` prints a script's lines."""
     plans, people_link = _plans(settings), ChannelLink()
     hooks = [
         *hooks_of(settings, emit),

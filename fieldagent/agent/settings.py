@@ -140,9 +140,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def hub_address(value: str) -> str:
-    """Read https:// and a host, or http:// on loopback, without a final slash. Raises
-    WrongProperty.
-    """
+    """Read https://HOST, or http:// on loopback. Drops a final slash. Raises WrongProperty."""
     parts = urlsplit(url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
         raise WrongProperty(f"must be https:// and a host, with a port perhaps, not {value!r}")
@@ -160,9 +158,7 @@ def _token(value: str) -> str:
 
 
 def _interface(value: str) -> str:
-    """Read an interface's name. IFNAMSIZ is 16 with the final zero (linux/if.h); dev_valid_name
-    defines the characters.
-    """
+    """Read an interface's name by the rules of IFNAMSIZ and dev_valid_name (linux/if.h)."""
     if not re.fullmatch(r"[^\s/:]{1,15}", value) or value in (".", ".."):
         raise WrongProperty(f"must be the name of a network interface such as wwan0, not {value!r}")
     return value
@@ -585,8 +581,7 @@ EXAMPLES = {
     "page-listen": "192.168.4.0/24",
     "page-portal-port": "9093",
 }
-"""Values of keys without a default, for the first settings file. It contains no secret, because
-some users would keep it."""
+"""Examples for keys without a default; not of secrets, because some users would keep them."""
 
 
 def radio_place(settings: Settings) -> RadioPlace:
