@@ -158,7 +158,9 @@ def _token(value: str) -> str:
 
 
 def _interface(value: str) -> str:
-    """Read an interface's name by the rules of IFNAMSIZ and dev_valid_name (linux/if.h)."""
+    """Read an interface's name. IFNAMSIZ is 16 with the final zero (linux/if.h), and dev_valid_name
+    defines the characters.
+    """
     if not re.fullmatch(r"[^\s/:]{1,15}", value) or value in (".", ".."):
         raise WrongProperty(f"must be the name of a network interface such as wwan0, not {value!r}")
     return value
