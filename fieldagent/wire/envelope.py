@@ -69,6 +69,8 @@ BEYOND_MAX = 8
 """Stations that an Ack names as lacking an item."""
 RADIUS_MAX = 20_100
 """Kilometres: half of the way around the earth."""
+LEFT = 1
+"""The value of an Ack's *by hub* if a satellite gateway has the item."""
 NO_WAY = 255
 """Hops of who does not reach the hub any more."""
 SOS = 0x10
@@ -132,6 +134,8 @@ class Ack:
     beyond: tuple[int, ...] = ()
     """Stations that lack it as far as the sender knows, which may not pass it on: it has crossed as
     many kits as allowed."""
+    left: bool = False
+    """The sender's satellite gateway has it. This does not show that the hub has it."""
 
     @property
     def whole(self) -> bool:
@@ -492,7 +496,8 @@ def _bitmap(said: Report | Ack) -> bytes:
 
 def _write_ack(said: Ack) -> list[Any]:
     stations = [*said.beyond] or None
-    return [said.station, said.count, _bitmap(said), said.by_hub or None, stations]
+    reach = True if said.by_hub else LEFT if said.left else None
+    return [said.station, said.count, _bitmap(said), reach, stations]
 
 
 def _write_introduction(said: Introduction) -> list[Any]:
@@ -517,9 +522,9 @@ def _read_report(count: Any, bitmap: Any) -> Report:
     return Report(count, *read_bitmap(read_bytes(bitmap), count))
 
 
-def _read_ack(station: Any, count: Any, bitmap: Any, by_hub: Any = None, beyond: Any = None) -> Ack:
+def _read_ack(station: Any, count: Any, bitmap: Any, reach: Any = None, beyond: Any = None) -> Ack:
     expect(in_range(station, low=1), "station")
-    expect(by_hub in (None, False, True), "word of the hub")
+    expect(reach in (None, False, True, LEFT), "word of the hub")
     stations = [] if beyond is None else beyond
     expect(isinstance(stations, list) and len(stations) <= BEYOND_MAX, "stations beyond")
     expect(all(in_range(each, low=1) for each in stations), "stations beyond")
@@ -527,7 +532,9 @@ def _read_ack(station: Any, count: Any, bitmap: Any, by_hub: Any = None, beyond:
         arrived, digest = read_bitmap(read_bytes(bitmap), 0)
         return Ack(station, 0, arrived, digest=digest)
     report = _read_report(count, bitmap)
-    details = bool(by_hub), report.digest, tuple(stations)
+    # Python takes True for 1, the value of LEFT.
+    by_hub = reach is True
+    details = by_hub, report.digest, tuple(stations), reach == LEFT and not by_hub
     return Ack(station, report.count, report.arrived, *details)
 
 

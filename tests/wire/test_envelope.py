@@ -203,6 +203,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
         None,
     ),
     "the hub has 12": ([Entry(12, Ack(7, by_hub=True, digest=DIGEST))], 5, None),
+    "a satellite gateway has 12": ([Entry(12, Ack(7, left=True, digest=DIGEST))], 5, None),
     "station 7's callsign": ([Entry(0, Introduction(Identity("", "N0CALL-7", "")))], 7, None),
     "journal 70000001": ([Entry(70_000_001, JournalNumber(asks=True))], 0, None),
     "SOS message 31 that nobody": (

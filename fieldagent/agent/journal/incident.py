@@ -383,6 +383,16 @@ def brought(journal: Journal, number: int) -> list[tuple[float, str]]:
     )
 
 
+def left_nearby(journal: Journal, number: int) -> list[tuple[float, str]]:
+    """Return which neighbours report that something of it left by their satellite, and when (lived
+    time)."""
+    return journal.read(
+        "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
+        " WHERE incident = ? AND event = 'left nearby' GROUP BY detail ORDER BY 1",
+        number,
+    )
+
+
 def stopped(journal: Journal, number: int) -> list[tuple[float, str]]:
     """Return the reports of kits that may not pass items of the incident on, each with its elapsed
     time.

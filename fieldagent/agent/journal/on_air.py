@@ -114,8 +114,17 @@ def is_delivered_elsewhere(journal: Journal, sequence: int) -> bool:
 
 
 def is_relayed(journal: Journal, sequence: int) -> bool:
-    """Return True if a neighbour has relayed it to the hub."""
+    """Return True if a neighbour reports that the hub has it."""
     return relayed_at(journal, sequence) is not None
+
+
+def left_nearby(journal: Journal, sequence: int) -> list[tuple[float, str]]:
+    """Return the elapsed time and the name of each neighbour whose satellite took it."""
+    return journal.read(
+        "SELECT min(at), detail FROM story WHERE sequence = ? AND event = 'left nearby'"
+        " GROUP BY detail ORDER BY 1",
+        sequence,
+    )
 
 
 def relayed_at(journal: Journal, sequence: int) -> float | None:
@@ -154,13 +163,17 @@ def note_stopped(db: sqlite3.Connection, sequence: int, text: str, at: float) ->
     return True
 
 
-def brought(db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes) -> bool:
-    """Return True if this kit has delivered a neighbour's item to the hub. `digest` is the start of
-    the item's digest.
+def brought(
+    db: sqlite3.Connection, origin: int, origin_sequence: int, digest: bytes
+) -> tuple[bool, bool]:
+    """Return two flags for a neighbour's item that this kit relayed: True if the hub confirmed it,
+    and True if only a satellite gateway has it. `digest` is the start of the item's digest.
     """
-    row = db.execute(
-        "SELECT 1 FROM carried JOIN package USING (sequence) WHERE origin = ?"
-        " AND origin_sequence = ? AND status = 'Delivered' AND substr(digest, 1, ?) = ?",
+    (at_hub, left) = db.execute(
+        "SELECT coalesce(max(channel = 'Cellular' OR EXISTS (SELECT 1 FROM receipt"
+        " WHERE receipt.sequence = leg.sequence AND by >= 0 AND proved = 1)), 0), count(*)"
+        " FROM carried JOIN package USING (sequence) JOIN leg USING (sequence) WHERE origin = ?"
+        " AND origin_sequence = ? AND leg.status = 'Delivered' AND substr(digest, 1, ?) = ?",
         (origin, origin_sequence, len(digest), digest),
     ).fetchone()
-    return row is not None
+    return bool(at_hub), left > 0 and not at_hub

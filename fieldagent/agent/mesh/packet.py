@@ -338,12 +338,14 @@ class PacketReception:
         known = packet.taken.duplicates
         self._inbox.store_entry(db, -packet.station, entry, packet.taken)
         digest = digest_of(entry)
-        at_hub = packet.relay and on_air.brought(db, packet.station, entry.sequence, digest)
+        at_hub, left = False, False
+        if packet.relay:
+            at_hub, left = on_air.brought(db, packet.station, entry.sequence, digest)
         came_again = packet.taken.duplicates > known
         silent = in_parts or (came_again and self._is_silent(packet, entry.sequence))
         silent |= packet.again_for_others and not entry.sos
-        if at_hub or not silent:
-            ack = Ack(packet.station, by_hub=at_hub, digest=digest)
+        if at_hub or left or not silent:
+            ack = Ack(packet.station, by_hub=at_hub, digest=digest, left=left)
             packet.acks.append((entry.sequence, ack))
         packet.items.append(entry)
         if not came_again:
@@ -397,6 +399,9 @@ class PacketReception:
         if ack.by_hub:
             text = f"station {station} brought it to the hub"
             history.note(db, [sequence], Channel.RADIO, "relayed", text, now)
+        elif ack.left:
+            text = f"left by station {station}'s satellite"
+            history.note(db, [sequence], Channel.RADIO, "left nearby", text, now)
         if ack.beyond:
             text = on_air.stop_text(station, ack.beyond)
             if on_air.note_stopped(db, sequence, text, now):

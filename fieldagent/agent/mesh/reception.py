@@ -237,7 +237,9 @@ class RadioReception:
             for sequence, ack in packet.acks:
                 # The sender of a round waits for its answer.
                 twice = sequence in packet.again
-                together = ack.whole and sequence not in urgent and not (ack.by_hub or twice)
+                together = (
+                    ack.whole and sequence not in urgent and not (ack.by_hub or ack.left or twice)
+                )
                 alone = sequence in packet.repeated
                 self._piggyback.acknowledge(
                     sequence, ack, together=together, twice=twice, alone=alone, crowd=crowd

@@ -153,7 +153,9 @@ class Repeating:
             self._rounds.supersede(collapse, sos=entry.sos)
         item = OnItsWay(self._station, entry, parts, now + left, collapse=collapse)
         item.has |= on_air.holders(self._journal, known.sequence)
-        item.brought_by = self._station * on_air.is_relayed(self._journal, known.sequence)
+        item.at_hub = on_air.is_relayed(self._journal, known.sequence)
+        is_taken = item.at_hub or on_air.left_nearby(self._journal, known.sequence)
+        item.brought_by = self._station * is_taken
         self._rounds.add(item, now)
         if not entry.sos:
             self._words.note_here(self._station, entry)

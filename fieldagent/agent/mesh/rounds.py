@@ -103,7 +103,9 @@ class OnItsWay:
     echoes: set[int] = field(default_factory=set)
     """Stations that repeated it since our last turn."""
     brought_by: int = 0
-    """Station that reported that the hub has it; 0 for none."""
+    """Station that relayed it to the hub or to a satellite gateway; 0 for none."""
+    at_hub: bool = False
+    """True if that station reports that the hub has it."""
     due: float = inf
     tries: int = 0
     aired: float = -inf
@@ -267,8 +269,8 @@ class Rounds:
         item.has.add(by)
         if ack.beyond:
             self._note_stop(item, by, ack.beyond, now)
-        if ack.by_hub and not item.brought_by:
-            item.brought_by = by
+        if (ack.by_hub and not item.at_hub) or (ack.left and not item.brought_by):
+            item.brought_by, item.at_hub = by, ack.by_hub
             if item.station != self.station and item.tries + item.hub_tries:
                 # The station that asked may not hear the station that answered.
                 item.tell_due = now + 1 + 4 * self._random()
@@ -447,7 +449,8 @@ class Rounds:
     def _tell(self, item: OnItsWay) -> list[Repeat]:
         if item.hops >= self._hops:
             return []
-        ack = Ack(item.station, by_hub=True, digest=digest_of(item.entry))
+        digest = digest_of(item.entry)
+        ack = Ack(item.station, by_hub=item.at_hub, digest=digest, left=not item.at_hub)
         mark = Entry(0, Source(self.station, item.hops))
         return [Repeat(item.brought_by, [Entry(item.entry.sequence, ack), mark])]
 

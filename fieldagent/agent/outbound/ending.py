@@ -78,7 +78,9 @@ class Endings:
         note_ends = outbound.end(ended, self.clock())
         await self._journal.persist(note_ends if also is None else together(also, note_ends))
         for each in ended:
-            self._tell_neighbour(each, known)
+            package = known.get(each.sequence)
+            if package is not None and each.leg.status is Status.DELIVERED:
+                self._tell_neighbour(package, by_hub=each.channel is Channel.CELLULAR)
         self.tell(ended)
 
     def tell(self, ended: Sequence[EndedLeg]) -> None:
@@ -147,13 +149,17 @@ class Endings:
         fan-out `every` only from those that cost credits.
         """
         queues = [queue for name, queue in self._queues.items() if name is not Channel.RADIO]
-        if not any(sequence in queue for queue in queues):
+        if not (proved and self._neighbours) and not any(sequence in queue for queue in queues):
             return
         try:
             package = outbound.package(self._journal, sequence)
         except DamagedPackage:
             return
-        if package is None or package.package.urgent:
+        if package is None:
+            return
+        if proved:
+            self._tell_neighbour(package, by_hub=True)
+        if package.package.urgent:
             return
         fan_out = self.fan_out_of(package.package, relayed=package.origin != 0)
         if fan_out is FanOut.EVERY:
@@ -161,13 +167,12 @@ class Endings:
         if withdrawn := _take_out(queues, sequence, "the hub has it"):
             await self.record(withdrawn)
 
-    def _tell_neighbour(self, ended: EndedLeg, known: Mapping[int, Accepted]) -> None:
-        package = known.get(ended.sequence)
-        if package is None or not package.origin or ended.leg.status is not Status.DELIVERED:
-            return
-        if self._neighbours is not None:
+    def _tell_neighbour(self, package: Accepted, *, by_hub: bool) -> None:
+        """Report to the kit whose item it is that the hub has the item; without `by_hub`, that a
+        satellite gateway has it."""
+        if package.origin and self._neighbours is not None:
             digest = digest_of(entry_of(package))
-            ack = Ack(package.origin, by_hub=True, digest=digest)
+            ack = Ack(package.origin, by_hub=by_hub, digest=digest, left=not by_hub)
             self._neighbours.acknowledge(package.origin_sequence, ack)
             self._queues[Channel.RADIO].wake()
 

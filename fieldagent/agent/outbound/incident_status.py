@@ -133,6 +133,10 @@ def ladder(journal: Journal, own: Incident, sequences: Sequence[int]) -> list[St
         # The source is a neighbour's report, which is unauthenticated.
         step = {"state": "at the hub", "at": date(at), "text": with_names(journal, text)}
         steps.append(step | {"unauthenticated": True})
+    for at, text in () if at_hub else incident.left_nearby(journal, own.number):
+        by = with_names(journal, text).removeprefix("left by ").removesuffix("'s satellite")
+        step = {"state": "left", "channel": Channel.SATELLITE, "at": date(at), "by": by}
+        steps.append(step | {"unauthenticated": True})
     return steps + [_said(word) for word in incident.words(journal, own.number)] + _end(own, date)
 
 

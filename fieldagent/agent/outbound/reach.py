@@ -2,6 +2,7 @@
 
 on this kit          it is on this kit's disk
 left by Satellite    a gateway has it; this does not show that the hub has it
+left by X's satellite  the gateway of another kit has it
 heard by X           another kit has it
 at the hub           the hub has it
 on X's kit, with X's programs, on X's radio
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from fieldagent.agent.journal import directory, on_air, outbound
+from fieldagent.agent.journal.history import with_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, Known
 from fieldagent.package.package import Channel, Status
@@ -56,6 +58,8 @@ def reached(journal: Journal, known: Known) -> list[Step]:
         steps.append(_of_receipt(receipt.by, receipt.at, is_station=receipt.kind == "agent"))
     if (relayed := on_air.relayed_at(journal, known.sequence)) is not None:
         steps.append(Step(date(relayed), "hub", "", f"at {HUB}, by a neighbour's word"))
+    for at, text in on_air.left_nearby(journal, known.sequence):
+        steps.append(Step(date(at), "left", "", with_names(journal, text)))
     steps += beyond(journal, [known])[known.sequence]
     if known.status in (Status.ERROR, Status.CANCELED, Status.COLLAPSED) and known.ended:
         steps.append(Step(date(known.ended), "ended", "", _end(journal, known)))

@@ -36,6 +36,7 @@ export function showAlarms(sos) {
 
 /** What is known by one step of the ladder, such as "left by Satellite". */
 function known({ state, channel, by: who = channel && term(channel) }) {
+  if (state === "left" && channel && who !== term(channel)) return say("left by {who}’s satellite", { who });
   if (state === "left") return say("left by {who}", { who });
   if (state === "heard by") return say("heard by {who}", { who });
   if (!who) return term(state);

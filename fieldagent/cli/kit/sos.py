@@ -195,7 +195,8 @@ def step_text(step: dict[str, Any]) -> str:
     """Return one step of the ladder in its words, such as `left by Satellite 2026-…Z`."""
     state = step["state"]
     if "channel" in step:
-        state += f" by {step['channel']}"
+        whose = f"{step['by']}'s " if "by" in step else ""
+        state += f" by {whose}{step['channel']}"
     elif "by" in step:
         state += f" {step['by']}" if state.endswith(" by") else f" by {step['by']}"
     said = f': "{step["text"]}"' if step.get("text") else ""

@@ -14,6 +14,7 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.radio import URGENT_MAX
 from fieldagent.agent.channels.radio_modem import AIR_BYTES
 from fieldagent.agent.journal import incident, outbound
+from fieldagent.agent.outbound.reach import reached
 from fieldagent.agent.radios.contract import RadioPlace
 from fieldagent.agent.radios.node import open_node
 from fieldagent.package.package import Channel, Message, Status
@@ -521,6 +522,30 @@ async def test_a_linked_agent_carries_and_the_hub_sees_whose_it_is(
 
 def _story(of: Any) -> Any:
     return of.history(1)
+
+
+@pytest.mark.parametrize("priority", [12, 100])
+async def test_a_neighbour_s_satellite_is_not_the_hub(
+    tmp_path: Path, clock: Any, priority: int
+) -> None:
+    def ladder() -> list[str]:
+        known = outbound.by_sequence(ada.journal, sequence)
+        assert known is not None
+        return [each.text for each in reached(ada.journal, known)]
+
+    async with (
+        on_air(tmp_path),
+        station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True) as ada,
+        station(tmp_path, 2, tmp_path / "node-2", relays_over=frozenset([SATELLITE])) as ben,
+    ):
+        sequence = await ada.post(message={"content": "help"}, priority=priority)
+        await _carry_over(ben.outboxes[SATELLITE])
+        await until(lambda: "left by Kit 2's satellite" in ladder())
+        assert not any("hub" in each for each in ladder())
+        ((carried,),) = ben.journal.read("SELECT sequence FROM carried")
+        await ben.journal.persist(lambda db: outbound.note_receipt(db, carried, 0, 1.0))
+        await ben.endings.note_at_hub(carried, proved=True)
+        await until(lambda: "at the hub, by a neighbour's word" in ladder())
 
 
 async def test_who_has_a_link_of_its_own_is_not_carried(tmp_path: Path, clock: Any) -> None:
