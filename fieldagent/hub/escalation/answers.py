@@ -7,7 +7,8 @@ kit, and whoever wrote is told what became of it.
    which only who was told can know needs no code.
 3. Wrong codes are counted by the address: after WRONG_MAX in an hour no code of it counts.
 4. Other words go to the kit, if they fit and its credits do. Without a code they are marked as
-   unproved, and go nowhere where several incidents may be meant.
+   unproved, and go nowhere where several incidents may be meant. If several workspaces know the
+   address, words without a code or a name go nowhere, and the hub asks which one is meant.
 5. What answers no incident may answer what a kit wrote to that address: `correspondence`.
 6. Strangers are answered nothing.
 """
@@ -25,6 +26,7 @@ from fieldagent.hub.escalation import alarm_link, contacts, correspondence, noti
 from fieldagent.hub.escalation.alarm_link import AlarmLink
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactAnswer
+from fieldagent.hub.escalation.correspondence import Written
 from fieldagent.hub.escalation.language import say, unworded
 from fieldagent.hub.records import alarm, sos
 from fieldagent.hub.records.ledger import Posting
@@ -103,7 +105,11 @@ def _taken(db: Db, answer: ContactAnswer, now: float) -> str:
     whose = _contacts_of(db, answer)
     links = {each.id: alarm_link.told(db, each.id, now) for each in whose}
     open_ones = [(each, link) for each in whose for link in links[each.id] if _is_open(db, link)]
-    if not open_ones and (writings := correspondence.of_address(db, answer.sender, now)):
+    writings = correspondence.of_address(db, answer.sender, now)
+    told_by = {each.workspace for each in whose if links[each.id]}
+    is_shared = len(told_by | {each.workspace for each in writings}) > 1
+    is_named = is_shared and correspondence.is_to_one(writings, answer)
+    if writings and (is_named or not (told_by if is_shared else open_ones)):
         return correspondence.take(db, writings, answer, now)
     if not any(links.values()):
         return "of a stranger" if not whose else "about nothing"
@@ -116,6 +122,8 @@ def _taken(db: Db, answer: ContactAnswer, now: float) -> str:
             "Not answered: write OK and the six digits of the message that you got.",
         )
         return _reply(db, contact, link.sos, "without code", why, now)
+    if is_shared:
+        return _reply(db, contact, link.sos, "ambiguous", _which(contact, writings), now)
     if len(open_ones) > 1:
         _keep(db, contact, link, said.words, now)
         why = say(
@@ -132,6 +140,21 @@ def _contacts_of(db: Db, answer: ContactAnswer) -> list[AlarmContact]:
         *(answer.kind, answer.sender),
     )
     return [contacts.named(db, workspace, id_) for id_, workspace in rows]
+
+
+def _which(contact: AlarmContact, writings: list[Written]) -> str:
+    """Return the question which incident or kit is meant. Several workspaces know the address, and
+    the desk of one must not read words for another."""
+    if not writings:
+        return say(
+            contact.language,
+            "Nothing sent: you were told of several. Begin with the six digits of the one meant.",
+        )
+    text = (
+        "Nothing sent: several wrote to you. Begin with the six digits of the alarm, or the name"
+        " of the one meant: {names}."
+    )
+    return say(contact.language, text, names=correspondence.names_of(writings))
 
 
 def _newest(
@@ -165,10 +188,16 @@ def _by_code(
             "Not answered: too many wrong codes came from this number. Use the link or your desk.",
         )
         return _reply(db, contact, last.sos, "limited", why, now)
-    for each in whose:
-        link = alarm_link.of_code(db, said.code, each.id)
-        if link is not None:
-            return _proved(db, each, link, said, now)
+    matches = [(each, alarm_link.of_code(db, said.code, each.id)) for each in whose]
+    coded = [(each, link) for each, link in matches if link is not None]
+    if len({each.workspace for each, _ in coded}) > 1:
+        why = say(
+            contact.language,
+            "Not answered: several alarms have that code. Use the link or your desk.",
+        )
+        return _reply(db, contact, last.sos, "ambiguous", why, now)
+    for each, link in coded:
+        return _proved(db, each, link, said, now)
     text = "Not answered: {code} is no code that was sent to you. See your newest message."
     why = say(contact.language, text, code=said.code)
     return _reply(db, contact, last.sos, "wrong code", why, now)

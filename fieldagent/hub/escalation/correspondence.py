@@ -72,12 +72,23 @@ def of_address(db: Db, address: str, now: float) -> list[Written]:
     return [*{written.device: written for written in map(Written._make, reversed(rows))}.values()]
 
 
+def is_to_one(writings: list[Written], answer: ContactAnswer) -> bool:
+    """Return True if the words begin with the name of exactly one of the writers."""
+    words = visible(answer.text)
+    return sum(_names(words, each) for each in writings) == 1
+
+
+def names_of(writings: list[Written]) -> str:
+    """Return the names of the writers, in order."""
+    return ", ".join(sorted({visible(each.name) for each in writings}))
+
+
 def take(db: Db, writings: list[Written], answer: ContactAnswer, now: float) -> str:
     """Send the answer to the kit, and return the result in one or two words."""
     words = visible(answer.text)
     meant = writings if len(writings) == 1 else [each for each in writings if _names(words, each)]
     if len(meant) != 1:
-        names = ", ".join(sorted({visible(each.name) for each in writings}))
+        names = names_of(writings)
         why = f"Nothing sent: several wrote to you. Begin with the name of the one meant: {names}."
         return _tell(db, writings[0], "ambiguous", why, now)
     (written,) = meant

@@ -31,7 +31,7 @@ CREATE TABLE tak_event ( -- an item on its way to a TAK server, or from there
     not_before {real} NOT NULL,
     credits {int} NOT NULL DEFAULT 0, -- that it may have cost
     at {real} NOT NULL,
-    UNIQUE (inward, message_id, uid)
+    UNIQUE (member, inward, message_id, uid)
 );
 CREATE INDEX tak_event_of_item ON tak_event (item);
 CREATE INDEX tak_event_under_way ON tak_event (at) WHERE state IN ('waiting', 'sent', 'delivered');

@@ -302,7 +302,7 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
 
         async def tick(uid: str, *, read: bool) -> bool:
             return await alps.store.commit(
-                lambda db: records.note_tick(db, uid, out.message_id, alps.now, read=read)
+                lambda db: records.note_tick(db, 1, uid, out.message_id, alps.now, read=read)
             )
 
         async def rungs() -> list[int]:

@@ -111,7 +111,9 @@ async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
         (out,) = await store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
         assert out.uid == PHONE
         await store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
-        tick = partial(records.note_tick, uid=PHONE, message_id=out.message_id, read=True)
+        tick = partial(
+            records.note_tick, workspace=1, uid=PHONE, message_id=out.message_id, read=True
+        )
         assert await store.commit(lambda db: tick(db, now=alps.now))
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
         assert (Rung.READ, "Dora") in rows
@@ -141,7 +143,9 @@ async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) ->
         (out,) = await store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
         await arrive(alps, cleo, "aa", PHONE)
         # Her phone's tick does not say that her kit has it; nor does its silence.
-        tick = partial(records.note_tick, uid=PHONE, message_id=out.message_id, read=False)
+        tick = partial(
+            records.note_tick, workspace=1, uid=PHONE, message_id=out.message_id, read=False
+        )
         assert await store.commit(lambda db: tick(db, now=alps.now))
         alps.now += OVER_AFTER
         await store.commit(lambda db: records.give_up(db, alps.now))

@@ -9,6 +9,7 @@ import pytest
 
 from fieldagent.hub.access import revocation
 from fieldagent.hub.api import sos_desk
+from fieldagent.hub.contract import Device
 from fieldagent.hub.escalation import alarm_link, answers, contacts, telling, words_down
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.records import lease, sos
@@ -200,6 +201,54 @@ async def test_who_was_told_of_several_says_which(store: Store) -> None:
         assert await answer(alps, f"{second} we come") == "to the kit"
         assert await answer(alps, f"OK {code}") == "acknowledged"
         assert said(await collect(alps.mailbox(2)))[-1][1] == "we come"
+
+
+def _move_kit_2(db: Db) -> None:
+    """Give Ben and his kit a workspace of their own, which has the same contact."""
+    db.execute("INSERT INTO workspace (id, name, created) VALUES (2, 'Coast', 0)")
+    db.execute("UPDATE membership SET workspace = 2 WHERE member = 2")
+    db.execute("UPDATE device SET workspace = 2 WHERE id = 2")
+    contacts.add(db, 2, contacts.NewContact("Coast guard", PHONE, "sms"), now=START)
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+async def test_words_for_one_workspace_never_reach_another(store: Store, closed: bool) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        await store.commit(_move_kit_2)
+        alps.device = lambda number: Device(  # type: ignore[method-assign]
+            number, number, number, f"kit {number}", f"30000000000000{number}"
+        )
+        await alps.sends(2, Entry(3, Message("man overboard"), int(START), sos=True))
+        (second,) = await told(alps)
+        if closed:
+            await store.commit(lambda db: db.execute("UPDATE sos SET state = 'closed'") and None)
+        else:
+            await answer(alps, f"OK {second}")
+            await told(alps)
+        assert await answer(alps, "the helicopter is at the hut") == "ambiguous"
+        assert (await told(alps))[0].endswith("Begin with the six digits of the one meant.")
+        for kit in (1, 2):
+            come = said(await collect(alps.mailbox(kit)))
+            assert not any("helicopter" in text for _, text in come)
+        assert await alps.rows("SELECT id FROM sos_event WHERE detail LIKE '%helicopter%'") == []
+        if not closed:
+            assert await answer(alps, f"{code} the helicopter is at the hut") == "to the kit"
+            assert said(await collect(alps.mailbox(1)))[-1][1] == "the helicopter is at the hut"
+
+
+async def test_a_code_of_two_workspaces_is_asked_about(store: Store) -> None:
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        await store.commit(_move_kit_2)
+        alps.device = lambda number: Device(  # type: ignore[method-assign]
+            number, number, number, f"kit {number}", f"30000000000000{number}"
+        )
+        await alps.sends(2, Entry(3, Message("man overboard"), int(START), sos=True))
+        await told(alps)
+        await store.commit(lambda db: db.execute("UPDATE alarm_link SET code = ?", code) and None)
+        assert await answer(alps, f"OK {code}") == "ambiguous"
+        assert await alps.rows("SELECT id FROM sos WHERE state <> 'open'") == []
 
 
 async def test_two_machines_do_not_answer_each_other_for_ever(store: Store) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from fieldagent.hub.contract import Device
 from fieldagent.hub.escalation import answers, correspondence, words_down
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.records import outward
@@ -16,7 +17,7 @@ from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
 from fieldagent.package.reach import Rung
 from fieldagent.wire.envelope import Entry, Receipt
-from tests.hub.escalation.test_answers import PHONE, _number_on, ask_for_help
+from tests.hub.escalation.test_answers import PHONE, _move_kit_2, _number_on, ask_for_help
 from tests.hub.escalation.test_imap import mail_from, mail_server
 from tests.hub.field import Field, collect, field_of, said
 from tests.hub.relay import mail_relay
@@ -107,6 +108,25 @@ async def test_of_several_kits_it_names_the_one_that_is_meant(store: Store) -> N
         assert await come(field, BEN) == ([(PHONE, "see you then")], [(1, PHONE)])
         assert await come(field, ADA) == ([], [])
         assert "Begin with the name of the one meant: Ada, Ben." in (await told(field))[0]
+
+
+async def test_an_answer_that_two_workspaces_await_is_asked_about(store: Store) -> None:
+    async with field_of(store) as field:
+        code = await ask_for_help(field)
+        await store.commit(_move_kit_2)
+        field.device = lambda number: Device(  # type: ignore[method-assign]
+            number, number, number, f"kit {number}", f"30000000000000{number}"
+        )
+        await write(field, BEN, 1)
+        assert await answer(field, "see you then") == "ambiguous"
+        ((text,),) = await field.rows("SELECT text FROM alarm_message WHERE why = 'reply'")
+        assert text.endswith("the six digits of the alarm, or the name of the one meant: Ben.")
+        for kit in (ADA, BEN):
+            assert "see you then" not in [text for _, text in (await come(field, kit)).words]
+        assert await answer(field, "Ben: see you then") == "to the kit"
+        assert await answer(field, f"{code} we come") == "to the kit"
+        assert [text for _, text in (await come(field, BEN)).words] == ["Ben: see you then"]
+        assert [text for _, text in (await come(field, ADA)).words] == ["we come"]
 
 
 async def test_a_mail_goes_where_it_belongs_whoever_else_wrote(store: Store) -> None:

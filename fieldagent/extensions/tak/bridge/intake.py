@@ -88,7 +88,7 @@ class TakIntake:
     def _note_unit(self, db: Db, unit: TakUnit, now: float) -> None:
         if unit.callsign in self._inbox.rules.allow:
             records.note_person(db, self._inbox.workspace, unit.callsign, unit.uid, now)
-        records.note_there(db, unit.uid, now)
+        records.note_there(db, self._inbox.workspace, unit.uid, now)
 
     async def _take_cancel(self, event: CotEvent, now: float) -> None:
         """Record a cancelled alert, and send the alert again at once."""
@@ -110,6 +110,7 @@ class TakIntake:
             self._host.store,
             lambda db: records.note_tick(
                 db,
+                self._inbox.workspace,
                 receipt.sender.uid,
                 receipt.message_id,
                 now,

@@ -127,11 +127,12 @@ def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> 
     return known._replace(uid=uid)
 
 
-def note_there(db: Db, uid: str, now: float) -> None:
+def note_there(db: Db, workspace: int, uid: str, now: float) -> None:
     """Note that a phone is there that was away: what waits for its confirmation goes again."""
     db.execute(
-        "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND state = 'sent' AND uid = ?",
-        *(now, uid),
+        "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND state = 'sent' AND uid = ?"
+        " AND person IN (SELECT member FROM tak_person WHERE workspace = ?)",
+        *(now, uid, workspace),
     )
 
 
@@ -245,16 +246,16 @@ def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
         ledger.note_rung(db, out.item, out.person, Rung.HANDED_OVER, SERVER, now)
 
 
-def note_tick(db: Db, uid: str, message_id: str, now: float, *, read: bool) -> bool:
+def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, read: bool) -> bool:
     """Note that a phone has a message of ours, or a person there has read it; return whether it is
     ours."""
     rows = db.execute(
         # The tick may be faster than the server's word that it has the message.
         "SELECT tak_event.id, item, person, state, member.name FROM tak_event JOIN tak_person"
         " ON tak_person.member = person JOIN member ON member.id = person"
-        " WHERE inward = 0 AND message_id = ?"
+        " WHERE inward = 0 AND message_id = ? AND workspace = ?"
         " AND ? IN (tak_event.uid, tak_person.uid) AND state IN ('waiting', 'sent', 'delivered')",
-        *(message_id, uid),
+        *(message_id, workspace, uid),
     )
     for id_, item, person, state, name in rows:
         if state != "delivered" and not _has_kit(db, person):
@@ -312,9 +313,9 @@ def note_came(
     if rows:
         return int(rows[0][0])
     db.execute(
-        "UPDATE tak_event SET state = 'sent' WHERE inward = 1 AND uid = ? AND message_id = ?"
-        " AND item IS NOT NULL AND at > ?",
-        *(uid, message_id, now - OVER_AFTER),
+        "UPDATE tak_event SET state = 'sent' WHERE member = ? AND inward = 1 AND uid = ?"
+        " AND message_id = ? AND item IS NOT NULL AND at > ?",
+        *(member, uid, message_id, now - OVER_AFTER),
     )
     return None
 
