@@ -10,7 +10,7 @@ import pytest
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.records import rebuild
-from fieldagent.hub.records.numbering import JUMP
+from fieldagent.hub.records.numbering import JUMP, leave_out
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Location, Message
 from fieldagent.wire.backup_note import (
@@ -128,14 +128,27 @@ async def test_what_its_journal_has_no_more_is_counted(store: Store) -> None:
         assert state is not None
         assert (state.missing, state.back, state.gone) == (6, 1, 5)
         figures = await store.read(rebuild.figures)
-        assert (figures["rebuild_items_gone"], figures["rebuild_kits_waiting"]) == (5, 3)
+        assert (figures["rebuild_items_gone"], figures["rebuild_kits_waiting"]) == (5, 1)
 
 
-async def test_each_kit_is_asked_and_numbers_are_left_out(store: Store) -> None:
+async def test_a_false_holding_concerns_its_own_kit_alone(store: Store) -> None:
     async with field_of(store) as alps:
         await alps.push(Message("hello"), target=3)
         before = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
+        names = await alps.rows("SELECT device, member FROM introduced ORDER BY device, member")
         await alps.mailbox(1).take_note(Holding(got=Held(7, b"else")).encode())
+        now = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
+        assert [number - was for (number,), (was,) in zip(now, before, strict=True)] == [JUMP, 0, 0]
+        others = "SELECT device, member FROM introduced WHERE device <> 1 ORDER BY device, member"
+        assert await alps.rows(others) == [each for each in names if each[0] != 1]
+        assert decode(await alps.mailbox(1).next_note()) == Ask(SENT, 0)
+        assert [await state_of(alps, number) for number in (2, 3)] == [None, None]
+
+
+async def test_each_kit_is_asked_once_the_hub_itself_was_restored(store: Store) -> None:
+    async with field_of(store) as alps:
+        before = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
+        await store.commit(lambda db: leave_out(db, alps.now))
         now = await alps.rows("SELECT next_sequence FROM device ORDER BY id")
         assert now == [(number + JUMP,) for (number,) in before]
         for number in (1, 2, 3):
@@ -191,7 +204,7 @@ async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
         # Ada's own kit has it, too: that proves it, and it is there already.
         mailbox = alps.mailbox(1)
         own = replace(of_ada, sequence=77)
-        assert decode(await mailbox.next_note()) == Ask(SENT, 0)
+        assert await asks(mailbox, holding(own)) == Ask(SENT, 0)
         assert await asks(mailbox, Inventory(SENT, 0, (row(own),))) == Fetch(SENT, (77,))
         await asks(mailbox, copies([own]))
         assert await alps.rows(doubts) == [(1, 0), (3, 1)]

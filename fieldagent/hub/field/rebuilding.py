@@ -1,8 +1,8 @@
 """Recovery of a restored database over one kit's link.
 
 1. The kit's summary (`Holding`) names the last items that it sent and got. If the hub does not
-   know them, its database was restored: numbers are skipped, and every kit is asked, this one
-   at once.
+   know them, its database may be an older one, or the summary is false. So numbers are skipped
+   for this kit alone, and it is asked. `fieldagent hub restored` does so for every kit.
 2. The kit is asked for a list of its items, and then for the missing ones, page by page.
 3. A kit proves the items that it sent itself. Another kit's copy of them, or of a push, is
    marked as unauthenticated until the sending kit delivers it.
@@ -104,8 +104,9 @@ class Rebuilding:
         if isinstance(said, Holding):
             if await self.store.commit(lambda db: self._meet(db, said, now)):
                 log.error(
-                    "%s has sent or got what this database does not know: it was restored from an"
-                    " older copy; kits are asked for what they still have of the time since",
+                    "%s has sent or got what this database does not know: the hub asks it for what"
+                    " it still has. If the database was restored from an older copy, run"
+                    " `fieldagent hub restored`",
                     self.device.name,
                 )
         elif isinstance(said, Inventory) and self.is_asked and self.page is None:
@@ -174,7 +175,7 @@ class Rebuilding:
         known = rebuild.of(db, device)
         if known is not None and (known.is_open or known.held == held):
             return False
-        numbering.leave_out_once(db, now)
+        numbering.leave_out_of(db, device, now)
         rebuild.begin_one(db, device, held, now)
         return True
 

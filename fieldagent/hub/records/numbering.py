@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from fieldagent.hub.records import rebuild
-from fieldagent.hub.records.audit import ADMINISTRATION, note
+from fieldagent.hub.records.audit import ADMINISTRATION, HUB, note
 from fieldagent.hub.store.contract import Db
 
 log = logging.getLogger(__name__)
@@ -35,30 +35,43 @@ def leave_out(db: Db, now: float) -> int:
     return len(devices)
 
 
-def leave_out_once(db: Db, now: float) -> int:
-    """Like `leave_out`, but at most once per hour, whatever devices send. Return 0 if it was done
-    before.
+def leave_out_of(db: Db, device: int, now: float) -> bool:
+    """Skip numbers of this device only. Return False if that was done within the last hour.
+
+    A device's report proves nothing about the database, so other devices keep their numbers.
     """
-    if db.execute("SELECT 1 FROM audit WHERE action = 'restored' AND at > ?", now - ONCE_IN):
-        return 0
-    return leave_out(db, now)
+    detail = f"{JUMP} numbers of device {device} left out"
+    if db.execute(
+        "SELECT 1 FROM audit WHERE action = 'restored' AND detail = ? AND at > ?",
+        *(detail, now - ONCE_IN),
+    ):
+        return False
+    ((workspace,),) = db.execute(
+        "UPDATE device SET next_sequence = next_sequence + ? WHERE id = ? RETURNING workspace",
+        *(JUMP, device),
+    )
+    db.execute("DELETE FROM introduced WHERE device = ?", device)
+    note(db, workspace, HUB, "restored", detail, now)
+    return True
 
 
 def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
-    """Check if the database was restored: an authenticated device confirms an item that the hub
-    never sent under this number. Return True if numbers were skipped, at most once per hour.
+    """Skip numbers of an authenticated device that confirms an item which the hub never sent under
+    this number, and ask the device for its items. Return True if this was done, at most once per
+    hour.
     """
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if not following - JUMP <= sequence < following + JUMP:
         return False
-    count = leave_out_once(db, now)
-    if not count:
+    if not leave_out_of(db, device, now):
         return False
+    if db.execute("SELECT 1 FROM device WHERE id = ? AND link_token IS NOT NULL", device):
+        rebuild.begin_one(db, device, b"", now)
     log.error(
-        "device %d confirms a number that this database has not given to it: it was restored from"
-        " an older copy; %d numbers are left out for each of %d devices, and nothing else is to do",
+        "device %d confirms a number that this database has not given to it: %d numbers are left"
+        " out for it. If the database was restored from an older copy, run `fieldagent hub"
+        " restored`",
         device,
         JUMP,
-        count,
     )
     return True
