@@ -32,7 +32,7 @@ from fieldagent.hub.escalation import contacts
 from fieldagent.hub.escalation.contract import ContactHost
 from fieldagent.hub.escalation.known import Reach
 from fieldagent.hub.field import dead_letters
-from fieldagent.hub.records import usage
+from fieldagent.hub.records import sending, usage
 from fieldagent.hub.records.usage_file import CountedDay
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
@@ -481,6 +481,38 @@ async def test_a_chain_that_is_tried_is_one_call_however_many_are_told(store: St
         assert len(reasons) == 3 and all(reason for (reason,) in reasons)
         hub.alps.now += 3600
         assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
+
+
+async def test_test_messages_have_a_daily_limit(store: Store) -> None:
+    async with office(store) as hub:
+        new = contacts.NewContact("Ada", "+41791234567", "sms")
+        await store.commit(partial(contacts.add, workspace=1, new=new, now=START))
+        for _ in range(sending.PER_ADDRESS[sending.TEST]):
+            assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
+            hub.alps.now += 60
+        answer = await hub.ask("POST", "/api/contacts/1/test")
+        assert answer.status == 429 and b"to one address" in answer.body
+        (result,) = (await hub.done("POST", "/api/chain/test"))["results"]
+        assert (result["handedOver"], "to one address" in result["reason"]) == (False, True)
+        hub.alps.now += sending.DAY
+        assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
+
+
+@pytest.mark.parametrize("what", sorted(sending.PER_ADDRESS))
+async def test_everything_that_sends_has_a_limit_for_address_and_workspace(
+    store: Store, what: str
+) -> None:
+    async with field_of(store) as alps:
+
+        async def sends(address: str, count: int) -> int:
+            refusal = partial(sending.refusal, workspace=1, address=address, what=what, now=START)
+            return [await alps.store.commit(lambda db: refusal(db)) for _ in range(count)].count("")
+
+        most = sending.PER_ADDRESS[what]
+        assert await sends("+41791234567", most + 1) == most
+        left = sending.PER_WORKSPACE - most
+        done = [await sends(f"+4179{n:07}", most) for n in range(left // most + 1)]
+        assert sum(done) == left
 
 
 async def test_a_webhook_gets_another_secret_which_is_shown_once(store: Store) -> None:

@@ -120,7 +120,7 @@ def test_steps(arguments: argparse.Namespace) -> int:
                     lambda db: contacts.note_end(db, contact.id, reason, time.time())
                 )
 
-            return await chain.test(recipients, reach, note_end)
+            return await chain.test([(each, "") for each in recipients], reach, note_end)
 
         workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
         recipients = store.once(lambda db: contacts.all_of(db, workspace))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fieldagent.http.message import Request, Response, json_response
@@ -25,7 +26,7 @@ from fieldagent.hub.administration.acts import Acts
 from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import TRIES_MAX, WAIT_LEAST, WAIT_MOST, AlarmContact
 from fieldagent.hub.escalation.known import Reach, kind_of
-from fieldagent.hub.records import quiet
+from fieldagent.hub.records import quiet, sending
 from fieldagent.hub.records.alarm import ABOUT
 from fieldagent.hub.records.quiet import HOURS, NEVER, WrongHours, read_hours
 from fieldagent.hub.store.contract import Db
@@ -197,7 +198,15 @@ class ContactsApi:
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Send the contact a message that is marked as a test."""
         refuse_others(request, ())
-        contact = await self._acts.carry_out(caller, lambda db, now: _contact(db, caller, id))
+
+        def act(db: Db, now: float) -> tuple[AlarmContact, str]:
+            contact = _contact(db, caller, id)
+            limit = sending.refusal(db, caller.workspace, contact.address, sending.TEST, now)
+            return contact, limit
+
+        contact, limit = await self._acts.carry_out(caller, act)
+        if limit:
+            raise Problem(429, limit, headers=(("Retry-After", "3600"),))
         message = notice.test(contact.name, str(uuid.uuid4()), contact.language)
         result = await self._reach.tell(contact.kind, contact.address, message)
         taken = result.outcome is HandoverOutcome.HANDED
@@ -228,10 +237,13 @@ class ContactsApi:
         result, even if all failed.
         """
         refuse_others(request, ())
-        recipients = await self._acts.carry_out(
-            caller, lambda db, now: contacts.all_of(db, caller.workspace)
-        )
 
+        def act(db: Db, now: float) -> list[tuple[AlarmContact, str]]:
+            everybody = contacts.all_of(db, caller.workspace)
+            count = partial(sending.refusal, db, caller.workspace, what=sending.TEST, now=now)
+            return [(each, count(address=each.address)) for each in everybody]
+
+        recipients = await self._acts.carry_out(caller, act)
         results = await chain.test(recipients, self._reach, self._note_end)
         return json_response({"results": results})
 

@@ -1,16 +1,16 @@
-"""What contacts write back by SMS and mail: it acknowledges the incident, or becomes words to its
-kit, and whoever wrote is told what became of it.
+"""Answers of contacts by SMS and mail. An answer acknowledges the incident, or is sent to its kit.
+Its author gets a reply with the result.
 
-1. Each answer is taken in once, by the identity that its service gives it.
-2. Who writes is found by the address. That is no proof, since anybody can write a number on an SMS:
-   `OK` and the code of the message acknowledges, once. A mail that answers an address or a message
-   which only who was told can know needs no code.
-3. Wrong codes are counted by the address: after WRONG_MAX in an hour no code of it counts.
-4. Other words go to the kit, if they fit and its credits do. Without a code they are marked as
-   unproved, and go nowhere where several incidents may be meant. If several workspaces know the
-   address, words without a code or a name go nowhere, and the hub asks which one is meant.
-5. What answers no incident may answer what a kit wrote to that address: `correspondence`.
-6. Strangers are answered nothing.
+1. Each answer is processed once, by the id that its service gives it.
+2. The author is found by the address. That proves nothing, because anyone can forge the number of
+   an SMS: `OK` with the code of the message acknowledges, once. A mail that answers an address or
+   a message that only its recipient can know needs no code.
+3. Wrong codes are counted per address. After WRONG_MAX in an hour, its codes are ignored.
+4. Other texts go to the kit, if they fit and its credits suffice. Without a code they are marked
+   as unproved, and are not sent if several incidents may be meant. If several workspaces know the
+   address, texts without a code or a name are not sent, and the hub asks which one is meant.
+5. An answer to no incident may answer a kit that wrote to that address: `correspondence`.
+6. The hub does not reply to unknown senders.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.correspondence import Written
 from fieldagent.hub.escalation.language import say, unworded
-from fieldagent.hub.records import alarm, sos
+from fieldagent.hub.records import alarm, sending, sos
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.owed import WORD_MAX
 from fieldagent.hub.records.sos import Sos, Who
@@ -317,7 +317,12 @@ def _reply(db: Db, contact: AlarmContact, sos_id: int, outcome: str, text: str, 
         "SELECT count(*) FROM alarm_message WHERE contact = ? AND why = ? AND not_before > ?",
         *(contact.id, alarm.REPLY, now - 3_600.0),
     )
-    if text and lately < words_down.REPLIES_MAX:
+    is_limited = lately >= words_down.REPLIES_MAX
+    if (
+        text
+        and not is_limited
+        and not sending.refusal(db, contact.workspace, contact.address, sending.REPLY, now)
+    ):
         alarm.reply(db, sos_id, contact.id, text, now)
     return outcome
 

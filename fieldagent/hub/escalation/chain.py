@@ -45,17 +45,22 @@ def broken(db: Db, kinds: Kinds, own: Own) -> int:
     return sum(not each["works"] for (one,) in workspaces for each in steps(db, one, kinds, own))
 
 
-async def test(recipients: Sequence[AlarmContact], reach: Reach, note_end: NoteEnd) -> list[Row]:
+async def test(
+    recipients: Sequence[tuple[AlarmContact, str]], reach: Reach, note_end: NoteEnd
+) -> list[Row]:
     """Send each contact a test, step by step without waits, and return the results. A failed step
-    does not stop the test.
+    does not stop the test. Each recipient comes with the reason of `sending.refusal`: a contact
+    with a reason gets no test.
     """
     results = []
-    for number, (after, some) in enumerate(groupby(recipients, lambda each: each.after), 1):
-        for contact in some:
-            marked = notice.test(contact.name, str(uuid.uuid4()), contact.language)
-            result = await reach.tell(contact.kind, contact.address, marked)
-            reason = "" if result.outcome is HandoverOutcome.HANDED else result.reason
-            await note_end(contact, reason)
+    for number, (after, some) in enumerate(groupby(recipients, lambda each: each[0].after), 1):
+        for contact, limit in some:
+            reason = limit
+            if not limit:
+                marked = notice.test(contact.name, str(uuid.uuid4()), contact.language)
+                result = await reach.tell(contact.kind, contact.address, marked)
+                reason = "" if result.outcome is HandoverOutcome.HANDED else result.reason
+                await note_end(contact, reason)
             results.append(
                 {
                     "step": number,

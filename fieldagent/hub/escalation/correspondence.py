@@ -18,7 +18,7 @@ from fieldagent.hub.api.sos_desk import GRACE
 from fieldagent.hub.escalation import words_down
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.escalation.notice import visible
-from fieldagent.hub.records import ledger, outward
+from fieldagent.hub.records import ledger, outward, sending
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import Db
@@ -163,6 +163,8 @@ def _tell(db: Db, written: Written, outcome: str, text: str, now: float) -> str:
         "SELECT count(*) FROM outward WHERE address = ? AND text <> '' AND not_before > ?",
         *(written.address, now - 3_600.0),
     )
-    if lately < words_down.REPLIES_MAX:
+    if lately < words_down.REPLIES_MAX and not sending.refusal(
+        db, written.workspace, written.address, sending.REPLY, now
+    ):
         outward.tell(db, written.item, written.address, text, now)
     return outcome

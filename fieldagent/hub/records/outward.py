@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from fieldagent.hub.records import ledger
+from fieldagent.hub.records import ledger, sending
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import Db, earliest
 from fieldagent.package.reach import Rung
@@ -43,6 +43,9 @@ def enter(db: Db, item: int, address: str, now: float) -> str:
     )
     if today >= PER_DAY:
         return TOO_MANY
+    ((workspace,),) = db.execute("SELECT workspace FROM item WHERE id = ?", item)
+    if limit := sending.refusal(db, workspace, address, sending.LETTER, now):
+        return limit
     tell(db, item, address, "", now)
     return ""
 

@@ -100,6 +100,15 @@ CREATE TABLE alarm_link ( -- by which one who was told acknowledges it, once
 );
 CREATE INDEX alarm_link_of_sos ON alarm_link (sos);
 
+CREATE TABLE sending ( -- a message that left for an address within a day, to count it
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    address TEXT NOT NULL,
+    what TEXT NOT NULL, -- test, letter, reply
+    at {real} NOT NULL
+);
+CREATE INDEX sending_of_workspace ON sending (workspace);
+CREATE INDEX sending_at ON sending (at);
+
 CREATE TABLE contact_answer ( -- what came back, once for each identity that a service gives it
     id {id},
     kind TEXT NOT NULL, -- of contact

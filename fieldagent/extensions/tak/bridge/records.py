@@ -128,7 +128,7 @@ def note_person(db: Db, workspace: int, callsign: str, uid: str, now: float) -> 
 
 
 def note_there(db: Db, workspace: int, uid: str, now: float) -> None:
-    """Note that a phone is there that was away: what waits for its confirmation goes again."""
+    """Record that a phone is back, so that its unconfirmed messages are sent again."""
     db.execute(
         "UPDATE tak_event SET not_before = ? WHERE inward = 0 AND state = 'sent' AND uid = ?"
         " AND person IN (SELECT member FROM tak_person WHERE workspace = ?)",
@@ -247,10 +247,11 @@ def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
 
 
 def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, read: bool) -> bool:
-    """Note that a phone has a message of ours, or a person there has read it; return whether it is
-    ours."""
+    """Record that a phone has a message of the hub, or that a person has read it. Return True if
+    the message is the hub's.
+    """
     rows = db.execute(
-        # The tick may be faster than the server's word that it has the message.
+        # The tick may arrive before the server's own confirmation.
         "SELECT tak_event.id, item, person, state, member.name FROM tak_event JOIN tak_person"
         " ON tak_person.member = person JOIN member ON member.id = person"
         " WHERE inward = 0 AND message_id = ? AND workspace = ?"

@@ -1,0 +1,39 @@
+"""Daily limits of what the hub sends to telephones and mail addresses.
+
+Each SMS and mail is paid for by whoever runs the hub. An alarm has no limit here: `tries` bounds
+how often a contact gets it.
+"""
+
+from __future__ import annotations
+
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.sentence import sentence
+
+DAY = 86_400.0
+PER_WORKSPACE = 500
+"""Tests, letters and replies of a workspace in a day."""
+TEST, LETTER, REPLY = "test", "letter", "reply"
+PER_ADDRESS = {TEST: 10, LETTER: 50, REPLY: 50}
+"""Messages of a workspace to one address in a day, by what they are."""
+
+
+def refusal(db: Db, workspace: int, address: str, what: str, now: float) -> str:
+    """Note one message to an address and return "", or return why it may not leave today."""
+    db.execute("DELETE FROM sending WHERE at <= ?", now - DAY)
+    ((to_it, of_it),) = db.execute(
+        "SELECT count(CASE WHEN address = ? AND what = ? THEN 1 END), count(*) FROM sending"
+        " WHERE workspace = ?",
+        *(address, what, workspace),
+    )
+    most = PER_ADDRESS[what]
+    if to_it >= most:
+        return sentence("{n} messages a day to one address are the most: try tomorrow", n=most)
+    if of_it >= PER_WORKSPACE:
+        return sentence(
+            "{n} messages a day of one workspace are the most: try tomorrow", n=PER_WORKSPACE
+        )
+    db.execute(
+        "INSERT INTO sending (workspace, address, what, at) VALUES (?, ?, ?, ?)",
+        *(workspace, address, what, now),
+    )
+    return ""
