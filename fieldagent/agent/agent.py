@@ -268,7 +268,7 @@ def _channel_status(
         "queued": queued,
         "bytesToday": spent.bytes,
         "creditsToday": spent.credits,
-        "creditsDoubtfulToday": spent.doubtful,
+        "creditsInDoubtToday": spent.doubtful,
         **link.facts,
     }
 
@@ -601,7 +601,7 @@ async def _hear_of_updates(agent: Agent) -> None:
     await agent.update_news.keep_looking()
 
 
-async def _tell_rungs(agent: Agent) -> None:
+async def _report_stages(agent: Agent) -> None:
     await keep_telling(agent.parts.inbox, agent.parts.outboxes)
 
 
@@ -647,6 +647,6 @@ KEEPERS = {
     "the repeating of SOS": _keep_sos_going,
     "the positions of an SOS": _track_sos,
     "the news of updates": _hear_of_updates,
-    "the words to senders": _tell_rungs,
+    "the words to senders": _report_stages,
 }
 """Tasks beside channels and hooks, by their names for people."""

@@ -73,7 +73,7 @@ class Tracking:
             "chosenInterval": self.chosen,
             "interval": None if pace is None else pace.interval,
             "due": None if pace is None else pace.due,
-            "told": None if pace is None else pace.told,
+            "reportedAt": None if pace is None else pace.told,
         }
 
 

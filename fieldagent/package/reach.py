@@ -1,4 +1,4 @@
-"""How far a Package has come with one person: the rungs of the ladder "who has it".
+"""How far a Package has come with one person: the stages of "who has it".
 
 The words are the same on every screen, and none says more than is known.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Rung(IntEnum):
-    """By their number on air. A higher number is not always a higher rung."""
+class Stage(IntEnum):
+    """By their number on air. A higher number is not always a later stage."""
 
     STORED = 0
     """Their kit has it on its disk."""
@@ -25,23 +25,23 @@ class Rung(IntEnum):
     """Their own radio has confirmed it: no person has, by that."""
 
 
-LADDER = (Rung.NOBODY, Rung.STORED, Rung.RADIO, Rung.PROGRAMS, Rung.HANDED_OVER, Rung.READ)
+LADDER = (Stage.NOBODY, Stage.STORED, Stage.RADIO, Stage.PROGRAMS, Stage.HANDED_OVER, Stage.READ)
 """From the lowest: clocks of kits differ, and their times alone are no order."""
 
 
-def in_words(rung: Rung, who: str, text: str = "") -> str:
-    """Return the rung as a step for people; `who` has it, and `text` is a person's name, a service
+def in_words(stage: Stage, who: str, text: str = "") -> str:
+    """Return the stage as a step for people; `who` has it, and `text` is a person's name, a service
     or a reason."""
-    if rung is Rung.READ and not text:
+    if stage is Stage.READ and not text:
         # Whoever has the kit in hand: nobody said who that is.
         return f"read at {who}'s kit"
-    if rung is Rung.READ:
+    if stage is Stage.READ:
         return f"read by {text}" if text == who else f"read by {text}, at {who}'s kit"
     words = {
-        Rung.STORED: f"on {who}'s kit",
-        Rung.PROGRAMS: f"with {who}'s programs",
-        Rung.HANDED_OVER: f"handed over to {text}, for {who}",
-        Rung.NOBODY: f"{who} cannot be reached: {text}",
-        Rung.RADIO: f"on {who}'s radio",
+        Stage.STORED: f"on {who}'s kit",
+        Stage.PROGRAMS: f"with {who}'s programs",
+        Stage.HANDED_OVER: f"handed over to {text}, for {who}",
+        Stage.NOBODY: f"{who} cannot be reached: {text}",
+        Stage.RADIO: f"on {who}'s radio",
     }
-    return words[rung]
+    return words[stage]

@@ -148,17 +148,17 @@ export function ago(seconds) {
   return counted(Math.floor(seconds / YEAR), "{n} year ago", "{n} years ago");
 }
 
-/** How far something has come with a person: a rung of the ladder in docs/local-api.md. One of a
+/** How far something has come with a person: a stage of the ladder in docs/local-api.md. One of a
  * later version is told in that one's own words. */
-export function rungInWords({ rung, who: name, detail, text }) {
+export function stageInWords({ stage, who: name, detail, text }) {
   const who = name || say("the addressee");
   const values = { who, detail };
-  if (rung === "read")
+  if (stage === "read")
     return !detail ? say("read at {who}'s kit", values)
       : detail === who ? say("read by {who}", values) : say("read by {detail}, at {who}'s kit", values);
   return {
     stored: say("on {who}'s kit", values), programs: say("with {who}'s programs", values),
     handed_over: say("handed over to {detail}, for {who}", values),
     nobody: say("{who} cannot be reached: {detail}", values), radio: say("on {who}'s radio", values),
-  }[rung] ?? text;
+  }[stage] ?? text;
 }

@@ -26,7 +26,7 @@ from fieldagent.package.package import (
     Waypoint,
 )
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.package.reading import WrongValue, read_person
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.bitmap import DIGEST_BYTES, read_bitmap, write_bitmap
@@ -112,7 +112,7 @@ class Receipt:
     the station whose number `sequence` is; 0 is the hub, which gave it."""
     digest: bytes = b""
     """`digest_of` the item."""
-    rung: Rung = Rung.STORED
+    stage: Stage = Stage.STORED
     text: str = ""
     """Who has read it, by which service it goes on, or why nobody gets it."""
 
@@ -576,12 +576,12 @@ def _read_unproved(proof: Any) -> Unproved:
     return Unproved()
 
 
-def _read_receipt(by: Any, digest: Any, rung: Any = None, text: Any = None) -> Receipt:
+def _read_receipt(by: Any, digest: Any, stage: Any = None, text: Any = None) -> Receipt:
     by = 0 if by is None else by
     expect(in_range(by, low=0), "number of who has it")
     expect(len(read_bytes(digest)) == DIGEST_BYTES, "digest of 4 bytes")
-    expect(rung is None or in_range(rung, low=0, high=max(Rung)), "rung known here")
-    return Receipt(by, digest, Rung(rung or 0), "" if text is None else read_text(text))
+    expect(stage is None or in_range(stage, low=0, high=max(Stage)), "stage known here")
+    return Receipt(by, digest, Stage(stage or 0), "" if text is None else read_text(text))
 
 
 def _read_contact(phone: Any = None, email: Any = None) -> Contact:
@@ -630,7 +630,7 @@ _TIMED: Kinds = {
     11: (
         Receipt,
         lambda time, by, digest, *reach: _read_receipt(by, digest, *reach),
-        lambda said: [said.by or None, said.digest, said.rung or None, said.text or None],
+        lambda said: [said.by or None, said.digest, said.stage or None, said.text or None],
     ),
     32: (IncidentWord, read_incident_word, write_incident_word),
     35: (Unreadable, _read_unreadable, lambda said: [said.size, said.guard]),

@@ -232,7 +232,7 @@ def test_a_dry_run_tells_what_a_transmission_takes(tmp_path: Path) -> None:
         assert kit.call("POST", "/api/package", MESSAGE).body["status"] == "Delivered"
         estimate = kit.call("POST", "/api/package/cost", MESSAGE).body["channels"]["Satellite"]
         answer = kit.call("POST", "/api/package", MESSAGE).body
-        story = kit.call("GET", f"/api/package/{answer['id']}").body["story"]
+        story = kit.call("GET", f"/api/package/{answer['id']}").body["history"]
         sent = next(line for line in story if line["event"] == "sent")
         assert estimate["credits"] == 1
         assert sent["detail"].startswith(f"{estimate['bytes']} bytes, 1 credit")

@@ -377,7 +377,7 @@ def test_a_message_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_p
         kit_of("Ada") as kit,
         page(chromium, kit.port) as shown,
     ):
-        until(lambda: kit.call("GET", "/api/people").body["whole"])
+        until(lambda: kit.call("GET", "/api/people").body["complete"])
         shown.reload()
         shown.locator("#people option[value=Ben]").wait_for(state="attached")
         shown.locator("#field-to").fill("ben")
@@ -801,7 +801,7 @@ def test_the_kits_in_earshot_are_listed_with_what_they_lack(chromium: Any, tmp_p
 
             def lacking() -> dict[int, list[int]]:
                 listed = ada.call("GET", "/api/neighbours").body["neighbours"]
-                return {each["station"]: each["lacks"] for each in listed}
+                return {each["station"]: each["missing"] for each in listed}
 
             until(lambda: lacking() == {2: [sent["id"]], 3: []})
             with page(chromium, ada.port) as shown:

@@ -120,7 +120,7 @@ def test_what_is_chosen_is_kept_and_each_form_of_a_position_is_shown(
         assert not faults(shown)
 
 
-RUNGS = {
+STAGES = {
     "stored": "",
     "programs": "",
     "handed_over": "Gmail",
@@ -133,10 +133,10 @@ RUNGS = {
 def test_how_far_a_message_has_come_is_said_in_ones_own_language(chromium: Any, kit: Agent) -> None:
     """Each rung as the API names it; what a later version adds, in that one's own words."""
     steps = [
-        {"at": 0, "rung": rung, "who": "Ada", "detail": detail, "text": "in English"}
-        for rung, detail in RUNGS.items()
+        {"at": 0, "stage": stage, "who": "Ada", "detail": detail, "text": "in English"}
+        for stage, detail in STAGES.items()
     ]
-    steps += [{**steps[0], "rung": "read", "who": "", "detail": ""}]
+    steps += [{**steps[0], "stage": "read", "who": "", "detail": ""}]
 
     def tell(route: Any) -> None:
         body = route.fetch().json()

@@ -95,7 +95,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
                     "text": "no signal",
                     "reason": "no signal",
                     "notices": ["the journal is in memory, and not on the disk: the disk is full"],
-                    "story": [{"event": "sent", "detail": "3 bytes", "times": 1}],
+                    "history": [{"event": "sent", "detail": "3 bytes", "times": 1}],
                     "losses": [
                         {
                             "text": "Package 7 is damaged on the disk and was not sent: post it"
@@ -120,7 +120,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
         "notices": [
             "das Journal ist im Speicher, und nicht auf dem Datenträger: der Datenträger ist voll"
         ],
-        "story": [{"event": "gesendet", "detail": "3 Bytes", "times": 1}],
+        "history": [{"event": "gesendet", "detail": "3 Bytes", "times": 1}],
         "losses": [
             {
                 "text": "Paket 7 ist auf dem Datenträger beschädigt und wurde nicht gesendet: noch"

@@ -155,8 +155,8 @@ def test_each_figure_is_explained_and_what_rings_is_there(seen: Seen) -> None:
     page = (RULES.parents[1] / "docs/hub.md").read_text()
     missing = {name for name in names if f"`{name.removeprefix('fieldagent_hub_')}" not in page}
     assert missing == set()
-    rung = set(re.findall("fieldagent_hub_[a-z_]+", RULES.read_text()))
-    samples = re.sub("_(total|bucket|count|sum)$", "", "\n".join(sorted(rung)), flags=re.MULTILINE)
+    stage = set(re.findall("fieldagent_hub_[a-z_]+", RULES.read_text()))
+    samples = re.sub("_(total|bucket|count|sum)$", "", "\n".join(sorted(stage)), flags=re.MULTILINE)
     assert set(samples.split("\n")) <= names
     looked_at = {f"fieldagent_hub_{name}" for name in ONLY_LOOKED_AT}
     assert names - set(samples.split("\n")) == looked_at

@@ -311,7 +311,7 @@ async def test_what_comes_over_ip_and_cannot_be_read_is_kept_too(store: Store) -
         await alps.mailbox(1).take_in(body)
         await alps.mailbox(1).take_in(body)
         listed = await store.read(dead_letters.listing)
-        assert [(each["way"], each["device"]) for each in listed] == [("ip", "kit 1")] * 3
+        assert [(each["bearer"], each["device"]) for each in listed] == [("ip", "kit 1")] * 3
         assert ["kind 99" in each["reason"] for each in listed] == [True, True, False]
         assert len(await alps.rows("SELECT id FROM item")) == 1
         taking = alps.mobile_originated()

@@ -13,7 +13,7 @@ from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import CheckIn, CommandAnswer, CommandOutcome, IncidentWord
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Ack, Content, Entry, Receipt, Unreadable, Way, encode
 from tests.agent.test_extreme_values import ITEMS, TIMES, UINT
 from tests.hub.field import START, collect, field_of
@@ -38,7 +38,7 @@ TO_HUB: tuple[Content, ...] = (
     CheckIn(UINT * 60),
     CommandAnswer(UINT, CommandOutcome.FAILED, b""),
     Unreadable(UINT, 0xFFFF),
-    Receipt(UINT, bytes(4), Rung.READ, "\0"),
+    Receipt(UINT, bytes(4), Stage.READ, "\0"),
     Ack(UINT, 255, frozenset(range(255)), by_hub=True, digest=bytes(4)),
     Way(255, UINT, UINT, low=True),
 )

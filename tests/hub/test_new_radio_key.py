@@ -97,7 +97,7 @@ def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
             report = administer(
                 team.database, "device", "revoke", "kit of Eve", "--new-radio-key", "--why", "gone"
             )
-            assert (report["revoked"], report["step"], report["lacking"]) == (True, "1 of 3", 2)
+            assert (report["revoked"], report["step"], report["pending"]) == (True, "1 of 3", 2)
             assert report["cost"] == "2 kits: 1 by link, 1 once linked, or by a neighbour"
             until(lambda: steps(team) == {"Ada": 1, "Ben": 0})
             assert radio(ada)["keyChange"]["step"] == 1
@@ -109,7 +109,7 @@ def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
                 until(lambda: min(steps(team).values()) > turn)  # noqa: B023
                 ben.kill()
                 ada.kill()
-        assert status(team)["ended"] and status(team)["lacking"] == 0
+        assert status(team)["ended"] and status(team)["pending"] == 0
         with kits.on("Ada") as ada, kits.on("Ben") as ben:
             assert "keyChange" not in radio(ada)
             before = len(contents(eve))

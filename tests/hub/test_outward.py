@@ -18,7 +18,7 @@ from fieldagent.hub.escalation.known import contact_kinds
 from fieldagent.hub.records import outward
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.supervisor import log_fault
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry
@@ -26,7 +26,7 @@ from tests.hub.field import START, field_of
 from tests.hub.relay import mail_relay
 from tests.hub.test_contacts import kit_of, settle_in
 from tests.hub.test_people import ADA, receipts
-from tests.hub.test_people_journey import rungs
+from tests.hub.test_people_journey import stages
 from tests.processes import agent, hub, until, until_async
 
 DORA = "dora@example.org"
@@ -50,13 +50,13 @@ def test_a_mail_is_handed_over_and_nobody_says_that_it_was_read(
             assert (mail["To"], mail["Subject"]) == (DORA, "Message from Ada")
             assert "Back on Sunday" in mail.get_content()
             assert "Answers do not reach the sender." in mail.get_content()
-            until(lambda: rungs(kit, sent["id"]) == ["at the hub", handed])
+            until(lambda: stages(kit, sent["id"]) == ["at the hub", handed])
             place = {"location": {"latitude": 46.5, "longitude": 7.25}, "to": DORA}
             kit.call("POST", "/api/package", place)
             assert "mlat=46.5&mlon=7.25" in relay.mail(2).get_content()
             raw = {"data": {"payload": "AAEC"}, "to": DORA}
             lost = kit.call("POST", "/api/package", raw).body["id"]
-            until(lambda: "no text that could be told there" in rungs(kit, lost)[-1])
+            until(lambda: "no text that could be told there" in stages(kit, lost)[-1])
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_a_sender_is_told_what_the_hub_has_no_service_for(
     ):
         body = {"message": {"content": "hello"}, "to": to}
         sent = kit.call("POST", "/api/package", body).body["id"]
-        until(lambda: "cannot be reached" in rungs(kit, sent)[-1])
-        assert why in rungs(kit, sent)[-1]
+        until(lambda: "cannot be reached" in stages(kit, sent)[-1])
+        assert why in stages(kit, sent)[-1]
 
 
 async def test_a_kit_has_so_many_a_day(store: Store) -> None:
@@ -83,8 +83,8 @@ async def test_a_kit_has_so_many_a_day(store: Store) -> None:
         for number in range(outward.PER_DAY + 1):
             await field.sends(ADA, Entry(number + 1, Message("Hi"), int(START), to=DORA))
         answers = await receipts(field, ADA)
-        assert [(number, each.rung, each.text) for number, each in answers] == [
-            (outward.PER_DAY + 1, Rung.NOBODY, outward.TOO_MANY)
+        assert [(number, each.stage, each.text) for number, each in answers] == [
+            (outward.PER_DAY + 1, Stage.NOBODY, outward.TOO_MANY)
         ]
 
 
@@ -99,7 +99,7 @@ async def test_what_another_has_settled_meanwhile_is_settled_once(store: Store) 
         assert first[0].message_id == second[0].message_id
         for each in (second[0], first[0]):
             await store.commit(partial(outward.taken, each=each, service="the relay", now=later))
-        assert [each.rung for _, each in await receipts(field, ADA)] == [Rung.HANDED_OVER]
+        assert [each.stage for _, each in await receipts(field, ADA)] == [Stage.HANDED_OVER]
 
 
 async def test_what_waits_behind_a_slow_service_is_claimed_by_nobody(store: Store) -> None:

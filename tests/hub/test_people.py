@@ -16,7 +16,7 @@ from fieldagent.hub.administration import deletion
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Data, Message, Person
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of, encode
 from tests.hub.field import GRACE, START, Field, collect, field_of, read, said
 
@@ -96,9 +96,9 @@ async def test_a_sender_is_told_that_nobody_gets_it(store: Store, to: Person, wh
         sent = message(7, to)
         await field.sends(ADA, sent)
         ((number, receipt),) = await receipts(field, ADA)
-        assert (number, receipt.rung, receipt.by, receipt.digest) == (
+        assert (number, receipt.stage, receipt.by, receipt.digest) == (
             7,
-            Rung.NOBODY,
+            Stage.NOBODY,
             0,
             digest_of(sent),
         )
@@ -128,13 +128,13 @@ async def test_each_rung_is_told_to_the_sender_once_and_in_whose_name(store: Sto
         (came,) = [each for each in envelope.entries if isinstance(each.content, Message)]
         assert (came.to, came.asks) == (BEN, True)
         digest = digest_of(came)
-        for rung, text in ((Rung.PROGRAMS, ""), (Rung.READ, "Ben"), (Rung.READ, "Ben")):
-            await field.sends(BEN, Entry(came.sequence, Receipt(0, digest, rung, text), TIME))
+        for stage, text in ((Stage.PROGRAMS, ""), (Stage.READ, "Ben"), (Stage.READ, "Ben")):
+            await field.sends(BEN, Entry(came.sequence, Receipt(0, digest, stage, text), TIME))
         answers = await receipts(field, ADA)
-        assert [(number, each.rung, each.by, each.text) for number, each in answers] == [
-            (7, Rung.STORED, BEN, ""),
-            (7, Rung.PROGRAMS, BEN, ""),
-            (7, Rung.READ, BEN, "Ben"),
+        assert [(number, each.stage, each.by, each.text) for number, each in answers] == [
+            (7, Stage.STORED, BEN, ""),
+            (7, Stage.PROGRAMS, BEN, ""),
+            (7, Stage.READ, BEN, "Ben"),
         ]
         assert {each.digest for _, each in answers} == {digest_of(sent)}
 
@@ -145,7 +145,7 @@ async def test_a_rung_of_what_was_heard_by_radio_is_told_by_its_senders_number(
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
         await field.sends(ADA, sent)
-        heard = Receipt(ADA, digest_of(sent), Rung.READ, "Ben")
+        heard = Receipt(ADA, digest_of(sent), Stage.READ, "Ben")
         await field.sends(BEN, Entry(7, heard, TIME))
         assert (7, replace(heard, by=BEN)) in await receipts(field, ADA)
 
@@ -156,7 +156,7 @@ async def test_a_rung_of_what_its_sender_has_not_brought_is_no_trouble(
     """Read at a kit that heard it by radio, while its sender's own link is away."""
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
-        entries = [Entry(7, Receipt(ADA, digest_of(sent), Rung.READ, "Ben"), TIME)]
+        entries = [Entry(7, Receipt(ADA, digest_of(sent), Stage.READ, "Ben"), TIME)]
         hub = field.mobile_originated()
         await hub.take_in(field.device(BEN), encode(entries), Bearer.IP)
         assert (hub.mismatches, caplog.messages) == (0, [])
@@ -165,11 +165,11 @@ async def test_a_rung_of_what_its_sender_has_not_brought_is_no_trouble(
 
 
 @pytest.mark.parametrize("digest", [b"abcd", b""])
-async def test_a_rung_of_something_else_counts_for_nothing(store: Store, digest: bytes) -> None:
+async def test_a_stage_of_another_item_is_ignored(store: Store, digest: bytes) -> None:
     async with field_of(store) as field:
         await field.sends(ADA, message(7, BEN, asks=True))
-        await field.sends(BEN, Entry(1, Receipt(0, digest, Rung.READ), TIME))
-        await field.sends(CLEO, Entry(1, Receipt(0, digest, Rung.READ), TIME))
+        await field.sends(BEN, Entry(1, Receipt(0, digest, Stage.READ), TIME))
+        await field.sends(CLEO, Entry(1, Receipt(0, digest, Stage.READ), TIME))
         assert await receipts(field, ADA) == []
 
 
@@ -300,7 +300,7 @@ async def test_who_is_deleted_leaves_no_name_where_they_had_read(store: Store) -
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
         await field.sends(ADA, sent)
-        read_it = Receipt(ADA, digest_of(sent), Rung.READ, "Ben")
+        read_it = Receipt(ADA, digest_of(sent), Stage.READ, "Ben")
         await field.sends(BEN, Entry(7, read_it, TIME))
         assert await field.rows("SELECT text FROM reached") == [("Ben",)]
         await group(field, "rescue", BEN)

@@ -23,10 +23,10 @@ from tests.hub.test_journey import (
 from tests.processes import Agent, administer, agent, free_port, hub, until
 
 
-def rungs(kit: Agent, package: int) -> list[str]:
+def stages(kit: Agent, package: int) -> list[str]:
     """What its sender sees, without what happened on its own kit and channels."""
     steps = kit.call("GET", f"/api/package/{package}").body["reached"]
-    return [each["text"] for each in steps if each["rung"] not in ("kept", "left")]
+    return [each["text"] for each in steps if each["stage"] not in ("kept", "left")]
 
 
 def came(kit: Agent, text: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
         adas = stack.enter_context(agent(folder(tmp_path / "ada"), above))
         home = folder(tmp_path / "ben")
         with agent(home, linked(ben, **{"inbound-hook": "cat"})) as bens:
-            until(lambda: bens.call("GET", "/api/people").body["whole"])
+            until(lambda: bens.call("GET", "/api/people").body["complete"])
             listed = bens.call("GET", "/api/people").body
             assert listed["owner"] == users["Ben"]
             assert {(each["kind"], each["name"]) for each in listed["people"]} == {
@@ -102,7 +102,7 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
             sent = adas.call("POST", "/api/package", body).body
             # The gateway has it: that is all that is known.
             assert sent["status"] == "Delivered"
-            assert rungs(adas, sent["id"]) == []
+            assert stages(adas, sent["id"]) == []
             payload = came(bens, "are you there?")
             event = payload["body"]["payloads"][0]["events"][0]
             assert event["to"] == {"id": str(users["Ben"]), "name": "Ben", "type": "User"}
@@ -118,9 +118,9 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
             bens.kill()
         push(running.port, proof, message_to(users["Ada"], first, "first"))
         until(lambda: "first" in contents(adas))
-        until(lambda: "on Ben's kit" in rungs(adas, sent["id"]))
+        until(lambda: "on Ben's kit" in stages(adas, sent["id"]))
         # Nobody but Ben's kit knows that he has read it.
-        assert not [each for each in rungs(adas, sent["id"]) if each.startswith("read")]
+        assert not [each for each in stages(adas, sent["id"]) if each.startswith("read")]
         with agent(home, linked(ben)) as bens:
             bens.expect("linked to the hub")
             administered = {"id": str(users["Ben"]), "name": "Ben", "type": "User"}
@@ -128,11 +128,11 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
 
             def read_at_last() -> bool:
                 push(running.port, proof, message_to(users["Ada"], first, "again"))
-                return "read by Ben" in rungs(adas, sent["id"])
+                return "read by Ben" in stages(adas, sent["id"])
 
             until(read_at_last)
             steps = ["on Ben's kit", "with Ben's programs", "read by Ben"]
-            assert rungs(adas, sent["id"]) == steps
+            assert stages(adas, sent["id"]) == steps
             # So is a webhook that asked for it, of what was pushed as well.
             number = watching.got[0]["requestId"]
             until(lambda: told_of(watching, number)[-1:] == [steps])
@@ -148,5 +148,5 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
             lost = {"message": {"content": "hello?"}, "to": "dora"}
             lost_id = bens.call("POST", "/api/package", lost).body["id"]
             nobody = "dora cannot be reached: nobody here is called dora"
-            until(lambda: rungs(bens, lost_id) == ["at the hub", nobody])
+            until(lambda: stages(bens, lost_id) == ["at the hub", nobody])
         assert contents(cleos) == []

@@ -64,7 +64,7 @@ class Team:
 
 
 def events(kit: Agent, sent: dict[str, Any]) -> list[str]:
-    story = kit.call("GET", f"/api/package/{sent['id']}").body["story"]
+    story = kit.call("GET", f"/api/package/{sent['id']}").body["history"]
     return [line["event"] for line in story]
 
 

@@ -90,7 +90,7 @@ async def step_of(alps: Field) -> tuple[int, bool]:
 
 
 async def lacking(alps: Field) -> float:
-    return (await alps.store.read(radio_key.figures))["radio_key_kits_lacking"]
+    return (await alps.store.read(radio_key.figures))["radio_key_kits_pending"]
 
 
 async def test_all_take_a_step_before_any_takes_the_next(store: Store) -> None:

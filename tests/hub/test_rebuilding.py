@@ -171,8 +171,8 @@ async def test_an_sos_rings_again_unless_its_kit_knows_that_it_was_closed(
         ((number, now, raised),) = await alps.rows("SELECT number, state, raised FROM sos")
         assert (number, now) == (1, "closed" if state == "closed" else "open")
         assert raised == AT
-        rung = await alps.rows("SELECT 1 FROM alarm_message WHERE state = 'waiting'")
-        assert bool(rung) is (state != "closed")
+        stage = await alps.rows("SELECT 1 FROM alarm_message WHERE state = 'waiting'")
+        assert bool(stage) is (state != "closed")
         # It goes to nobody over what is paid for.
         assert await alps.rows("SELECT 1 FROM delivery WHERE satellite_from IS NOT NULL") == []
         assert await alps.rows("SELECT 1 FROM webhook_delivery") == []

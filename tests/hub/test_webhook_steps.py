@@ -14,7 +14,7 @@ from fieldagent.hub.records import ledger, workspace_log
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.properties import WrongProperty
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.schedule import LONGEST
@@ -40,15 +40,15 @@ def told(there: Receiver) -> list[str | list[str]]:
     ]
 
 
-async def comes(alps: Field, rung: Rung, text: str = "", *, item: int = 1) -> None:
+async def comes(alps: Field, stage: Stage, text: str = "", *, item: int = 1) -> None:
     """A step of an item, with Ben."""
-    if rung is Rung.STORED:
+    if stage is Stage.STORED:
         await alps.store.commit(lambda db: workspace_log.catch_up(db, [(BEN, alps.now)]))
         await alps.store.commit(
             partial(ledger.confirm, item=item, device=BEN, bearer=Bearer.IP, now=alps.now)
         )
         return
-    noted = partial(ledger.note_rung, item=item, member=BEN, rung=rung, text=text, now=alps.now)
+    noted = partial(ledger.note_stage, item=item, member=BEN, stage=stage, text=text, now=alps.now)
     await alps.store.commit(noted)
 
 
@@ -57,13 +57,13 @@ async def test_each_step_is_told_once_after_its_item(store: Store, batch: int) -
     async with posting(store, steps=True, batch=batch) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         # It has come somewhere before the item itself is posted: the item goes first.
-        await comes(alps, Rung.STORED)
+        await comes(alps, Stage.STORED)
         await turn(alps)
         assert told(there) == ["are you there?", ["on Ben's kit"]]
         # Two steps before the next post are one post, and what was told once is no news.
-        await comes(alps, Rung.PROGRAMS)
-        await comes(alps, Rung.READ, "Ben")
-        await comes(alps, Rung.READ, "Ben")
+        await comes(alps, Stage.PROGRAMS)
+        await comes(alps, Stage.READ, "Ben")
+        await comes(alps, Stage.READ, "Ben")
         await turn(alps)
         steps = ["on Ben's kit", "with Ben's programs", "read by Ben"]
         assert told(there)[2:] == [steps]
@@ -79,9 +79,9 @@ async def test_each_step_is_told_once_after_its_item(store: Store, batch: int) -
 async def test_what_comes_while_a_post_is_under_way_is_told_after_it(store: Store) -> None:
     async with posting(store, steps=True) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
-        for rung in (Rung.STORED, Rung.READ):
+        for stage in (Stage.STORED, Stage.READ):
             (under_way,) = await store.commit(partial(claim, now=alps.now))
-            await comes(alps, rung)
+            await comes(alps, stage)
             ended = HandoverResult(HandoverOutcome.HANDED)
             await store.commit(partial(settle, posting=under_way, result=ended, now=alps.now))
         await turn(alps)
@@ -95,9 +95,9 @@ async def test_a_post_of_steps_that_fails_comes_again_with_what_came_meanwhile(
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         await turn(alps)
         there.answers = [Response(503)]
-        await comes(alps, Rung.STORED)
+        await comes(alps, Stage.STORED)
         await turn(alps)
-        await comes(alps, Rung.READ, "Ben")
+        await comes(alps, Stage.READ, "Ben")
         await turn(alps)
         assert len(there.got) == 2, "its schedule holds"
         alps.now += LONGEST
@@ -112,7 +112,7 @@ async def test_of_a_push_its_steps_are_told_and_nothing_else(store: Store) -> No
         await alps.push(Message("come down"), target=BEN)
         await turn(alps)
         assert there.got == []
-        await comes(alps, Rung.STORED)
+        await comes(alps, Stage.STORED)
         await turn(alps)
         assert told(there) == [["on Ben's kit"]]
 
@@ -120,7 +120,7 @@ async def test_of_a_push_its_steps_are_told_and_nothing_else(store: Store) -> No
 async def test_the_steps_of_an_sos_raise_nothing_again(store: Store) -> None:
     async with posting(store, steps=True) as (alps, there):
         await alps.sends(1, Entry(1, Message("Leg broken"), int(START), sos=True))
-        await comes(alps, Rung.STORED)
+        await comes(alps, Stage.STORED)
         await turn(alps)
         assert told(there) == ["Leg broken", ["on Ben's kit"]]
         assert ["fieldagent-sos" in request.headers for request in there.got] == [True, False]
@@ -132,8 +132,8 @@ async def test_nobody_else_is_told_of_steps(store: Store) -> None:
     async with posting(store) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
         await turn(alps)
-        await comes(alps, Rung.STORED)
-        await comes(alps, Rung.READ, "Ben")
+        await comes(alps, Stage.STORED)
+        await comes(alps, Stage.READ, "Ben")
         await turn(alps)
         assert told(there) == ["are you there?"]
 

@@ -117,7 +117,7 @@ class Truth:
             self._delivered(kit)
         for post in self._ledger.posts:
             if post.phone is not None and post.kit.process.running is not None:
-                self._rungs(post, post.phone)
+                self._stages(post, post.phone)
 
     def _news(self, process: Mortal[Any]) -> Iterable[Any]:
         begin = self._heard[process.name]
@@ -189,7 +189,7 @@ class Truth:
             self._ledger.delivered += len(claimed)
         known |= fresh
 
-    def _rungs(self, post: Post, phone: SoakPhone) -> None:
+    def _stages(self, post: Post, phone: SoakPhone) -> None:
         name = named(phone)
         if f"read by {name}" in post.seen:
             return

@@ -308,7 +308,7 @@ def _quiet(line: str) -> None:
 async def run_hardware(made: Cell, *, task_status: trio.TaskStatus[None]) -> None:
     """The modem, the nodes and the operator's side, until cancelled."""
 
-    def rung() -> None:
+    def stage() -> None:
         made.modem.ring()
         made.port.poke()
 
@@ -316,7 +316,7 @@ async def run_hardware(made: Cell, *, task_status: trio.TaskStatus[None]) -> Non
         await nursery.start(made.port.run)
         await nursery.start(made.nodes.run)
         if made.gateway.hub is not None:
-            await nursery.start(made.gateway.hub.serve, made.mt_port, rung)
+            await nursery.start(made.gateway.hub.serve, made.mt_port, stage)
             nursery.start_soon(made.gateway.hub.bring)
         task_status.started()
         await trio.sleep_forever()

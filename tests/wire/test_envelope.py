@@ -32,7 +32,7 @@ from fieldagent.package.package import (
     Waypoint,
 )
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire import envelope
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.command_proof import command_key
@@ -138,9 +138,9 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
     "for group 3": ([Entry(7, CAMP, TIME, to=-3)], 0, None),
     'for "ada"': ([Entry(7, CAMP, TIME, to="ada")], 0, None),
     "by user 5": ([Entry(7, CAMP, TIME, author=5)], 0, None),
-    "read: 14": ([Entry(14, Receipt(1, DIGEST, Rung.READ, "Ben"), TIME)], 0, None),
-    "nobody: 14": ([Entry(14, Receipt(0, DIGEST, Rung.NOBODY, NOBODY), TIME)], 0, None),
-    "with programs: 14": ([Entry(14, Receipt(0, DIGEST, Rung.PROGRAMS), TIME)], 0, None),
+    "read: 14": ([Entry(14, Receipt(1, DIGEST, Stage.READ, "Ben"), TIME)], 0, None),
+    "nobody: 14": ([Entry(14, Receipt(0, DIGEST, Stage.NOBODY, NOBODY), TIME)], 0, None),
+    "with programs: 14": ([Entry(14, Receipt(0, DIGEST, Stage.PROGRAMS), TIME)], 0, None),
     "SOS position 12 of the incident 8": (
         [Entry(12, Location(46.5, 7.25, MOMENT), TIME, sos=True, back=4)],
         0,

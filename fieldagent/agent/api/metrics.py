@@ -63,8 +63,8 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
         ("sent_today_bytes", "bytesToday", "Sent since midnight UTC.", "bytes"),
         ("credits_today", "creditsToday", "Spent since midnight UTC.", ""),
         (
-            "credits_doubtful_today",
-            "creditsDoubtfulToday",
+            "credits_in_doubt_today",
+            "creditsInDoubtToday",
             "Beside these, may have been paid: copies of what may have left.",
             "",
         ),

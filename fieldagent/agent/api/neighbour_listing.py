@@ -24,7 +24,7 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
     no radio.
     """
     if station is None:
-        return {"station": None, "neighbours": [], "beyond": []}
+        return {"station": None, "neighbours": [], "remoteStations": []}
     names = inbound.station_names(journal)
     ways = station.words.ways.known()
     in_earshot = set(station.neighbours.in_earshot())
@@ -37,11 +37,11 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
             "version": each.version,
             "hops": 1 if number in in_earshot else hops.get(number),
             "lastHeard": journal.clock.date(each.heard_at),
-            "inEarshot": number in in_earshot,
+            "inRange": number in in_earshot,
             "rssi": each.rssi,
             "snr": each.snr,
             **_to_the_hub(ways.get(number)),
-            "lacks": _lacks(number, ours) if number in in_earshot else [],
+            "missing": _lacks(number, ours) if number in in_earshot else [],
             "radioKey": station.key_change.name_of(each.key),
         }
         for number, each in reversed(station.neighbours.known.items())
@@ -51,13 +51,13 @@ def listing(journal: Journal, station: Station | None) -> dict[str, Any]:
         for number, away in sorted(hops.items(), key=lambda each: each[1])
         if away > 1
     ]
-    return {"station": station.number, "neighbours": neighbours, "beyond": beyond}
+    return {"station": station.number, "neighbours": neighbours, "remoteStations": beyond}
 
 
 def _to_the_hub(way: KnownWay | None) -> dict[str, Any]:
     if way is None:
-        return {"hub": None, "hopsToHub": None, "wayBatteryLow": None}
-    return {"hub": way.hops == 0, "hopsToHub": way.hops, "wayBatteryLow": way.low}
+        return {"hub": None, "hopsToHub": None, "routeBatteryLow": None}
+    return {"hub": way.hops == 0, "hopsToHub": way.hops, "routeBatteryLow": way.low}
 
 
 def _ours(journal: Journal, station: Station) -> list[tuple[int, set[int]]]:

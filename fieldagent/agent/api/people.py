@@ -35,7 +35,7 @@ async def people(parts: Parts, request: Request) -> Response:
     ]
     whole = bool(directory.version(journal))
     return json_response(
-        {"owner": directory.owner(journal) or None, "whole": whole, "people": listed}
+        {"owner": directory.owner(journal) or None, "complete": whole, "people": listed}
     )
 
 

@@ -220,11 +220,11 @@ class LocalApi:
                 "channels": _waiting(self._parts).legs_json(standing.sequence, standing.legs),
                 "receipts": receipts,
                 "reached": [] if known is None else people.ladder(self._journal, known),
-                "lacking": neighbour_listing.lacking(
+                "unconfirmed": neighbour_listing.lacking(
                     self._journal, self._parts.station, standing.sequence, standing.legs
                 ),
                 "late": late,
-                "story": story,
+                "history": story,
             }
         )
 

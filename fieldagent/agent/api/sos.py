@@ -127,17 +127,17 @@ class IncidentApi:
         journal = self._journal
         current = incident.named(journal, wanted) if wanted else incident.open_one(journal)
         if current is None:
-            return json_response({"incident": None, "told": False})
+            return json_response({"incident": None, "othersNotified": False})
         if current.ended is not None:
             is_known = may_be_known(journal, current.number)
-            return json_response({"incident": self._told(current), "told": is_known})
+            return json_response({"incident": self._told(current), "othersNotified": is_known})
         parts = self._parts
         is_known = await call_off(
             journal, parts.cancellation, parts.intake, parts.proof_keys, current.number
         )
         over = incident.named(journal, current.number)
         assert over is not None, "an incident stays"
-        return json_response({"incident": self._told(over), "told": is_known})
+        return json_response({"incident": self._told(over), "othersNotified": is_known})
 
     async def take(self, request: Request, station: str, number: str) -> Response:
         """Record that a person here has another kit's incident, and notify that kit and all

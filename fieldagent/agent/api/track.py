@@ -114,7 +114,7 @@ def _in_json(pace: TrackerPace) -> dict[str, Any]:
         "costly": pace.costly,
         "moving": pace.moving,
         "due": pace.due,
-        "told": pace.told,
+        "reportedAt": pace.told,
     }
 
 

@@ -101,7 +101,7 @@ async def run_hook(
             reason = f"the call failed in the agent, whose log tells more: {brief(error)}"
             return HandoverResult(HandoverOutcome.FAILED, reason)
 
-    spool = JournalSpool(hook.name, journal, lambda: inbox.news, inbox.tell_rungs)
+    spool = JournalSpool(hook.name, journal, lambda: inbox.news, inbox.report_stages)
     try:
         name, clock = f"the {hook.name}", journal.clock.now
         hook.gone = await dispatch(spool, call, name=name, clock=clock, probes=hook.probes)

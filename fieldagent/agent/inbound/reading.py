@@ -10,7 +10,7 @@ from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 
 NAME_MAX = 40
 """Most characters of the reader's name, because a receipt has little space."""
@@ -21,12 +21,12 @@ async def mark(
     inbox: Inbox,
     request_id: str,
     by: str = "",
-    rung: Rung = Rung.READ,
+    stage: Stage = Stage.READ,
     *,
     waits: bool = False,
     once: Operation[bool] | None = None,
 ) -> bool:
-    """Store that a person has read the payload, or that it has reached the stage `rung`. Its sender
+    """Store that a person has read the payload, or that it has reached `stage`. Its sender
     is notified with the next transmission to the hub. Return True if the payload is known.
 
     `by` is the person's name, empty if it is unknown. With `waits`, wait for space on a full disk,
@@ -39,20 +39,20 @@ async def mark(
     def store(db: sqlite3.Connection) -> bool:
         if once is not None and not once(db):
             return False
-        if rung is Rung.READ and not inbound.read_by(db, request_id, name):
+        if stage is Stage.READ and not inbound.read_by(db, request_id, name):
             return False
-        inbound.owe_rung(db, request_id, rung, name, at)
+        inbound.owe_stage(db, request_id, stage, name, at)
         return True
 
     known = await (journal.persist if waits else journal.commit)(store)
-    inbox.tell_rungs()
+    inbox.report_stages()
     return known
 
 
 async def keep_telling(inbox: Inbox, outboxes: Mapping[Channel, ChannelOutbox]) -> None:
     """Pass new receipts to the channels to the hub, whenever there are any."""
     while True:
-        news = inbox.rungs
+        news = inbox.stages
         for outbox in outboxes.values():
             outbox.look_for_words()
         await news.wait()

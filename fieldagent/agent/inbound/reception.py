@@ -31,7 +31,7 @@ from fieldagent.package.payload import (
     payload_json,
     stranger,
 )
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
@@ -100,7 +100,7 @@ class Taken:
     down: list[GoesDown] = field(default_factory=list)
     """Messages for other kits that came with it."""
     commands: int = 0
-    rungs: bool = False
+    stages: bool = False
     """True if the hub must receive a receipt about the stage of an item."""
     troubles: list[str] = field(default_factory=list)
     buried: int = 0
@@ -155,7 +155,7 @@ class Inbox:
         """Confirmations that were ignored since the agent started."""
         self.news = trio.Event()
         """Set when payloads were spooled, and then replaced."""
-        self.rungs = trio.Event()
+        self.stages = trio.Event()
         """Set when a sender must receive a receipt, and then replaced."""
 
     async def take_in(
@@ -282,8 +282,8 @@ class Inbox:
             self.wake()
         if taken.commands:
             self.commands.wake()
-        if taken.rungs:
-            self.tell_rungs()
+        if taken.stages:
+            self.report_stages()
         for sequence in taken.receipts:
             log.info("Package number %d has reached its addressee", sequence)
 
@@ -303,10 +303,10 @@ class Inbox:
         self.news.set()
         self.news = trio.Event()
 
-    def tell_rungs(self) -> None:
+    def report_stages(self) -> None:
         """Wake the tasks that wait for receipts to send."""
-        self.rungs.set()
-        self.rungs = trio.Event()
+        self.stages.set()
+        self.stages = trio.Event()
 
     def store_all(
         self, db: sqlite3.Connection, origin: int, entries: Sequence[Entry], taken: Taken
@@ -351,8 +351,8 @@ class Inbox:
         self, db: sqlite3.Connection, entry: Entry, receipt: Receipt, taken: Taken
     ) -> None:
         number, by, at = entry.sequence, receipt.by, float(entry.time)
-        if receipt.rung is not Rung.STORED:
-            outbound.note_rung(db, number, by, receipt.rung, receipt.text, at)
+        if receipt.stage is not Stage.STORED:
+            outbound.note_stage(db, number, by, receipt.stage, receipt.text, at)
         elif outbound.note_receipt(db, number, by, at, proved=taken.proved):
             taken.receipts.append(number)
 
@@ -381,7 +381,7 @@ class Inbox:
             if is_new and not other_is_new:
                 # It came by radio before, and now the hub has it too.
                 at, digest = self.date(taken.now), digest_of(twin)
-                taken.rungs |= inbound.owe_reading_again(
+                taken.stages |= inbound.owe_reading_again(
                     db, source.station, twin.sequence, digest, at
                 )
             is_new = is_new and other_is_new

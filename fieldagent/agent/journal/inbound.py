@@ -12,7 +12,7 @@ from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operati
 from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.records import LANE
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Unreadable
@@ -227,12 +227,12 @@ def told_unreadable(
     )
 
 
-class RungOwed(NamedTuple):
+class StageOwed(NamedTuple):
     """A receipt that the hub has not received yet: the stage that an item has reached here."""
 
     origin: int
     sequence: int
-    rung: Rung
+    stage: Stage
     text: str
     at: int
     """Unix time."""
@@ -241,15 +241,15 @@ class RungOwed(NamedTuple):
     @property
     def key(self) -> tuple[int, int, int, str]:
         """Return the unique key: item, stage and text."""
-        return self.origin, self.sequence, self.rung, self.text
+        return self.origin, self.sequence, self.stage, self.text
 
 
-def owe_rung(db: sqlite3.Connection, request_id: str, rung: Rung, text: str, at: float) -> bool:
+def owe_stage(db: sqlite3.Connection, request_id: str, stage: Stage, text: str, at: float) -> bool:
     """Record that the sender of a payload must receive this receipt, by the hub and on the air.
     Return True if a new receipt was stored.
     """
     whose = "FROM inbound WHERE request_id = ? AND digest IS NOT NULL AND (asks OR ?)"
-    values = rung, text, int(at), request_id, rung is not Rung.PROGRAMS
+    values = stage, text, int(at), request_id, stage is not Stage.PROGRAMS
     db.execute(
         "INSERT OR IGNORE INTO station_owed (station, sequence, rung, text, at, digest, asks)"
         f" SELECT -origin, sequence, ?, ?, ?, digest, asks {whose} AND origin < 0",
@@ -279,37 +279,37 @@ def owe_reading_again(
         " SELECT origin, sequence, ?, read_by, ?, digest FROM (SELECT * FROM inbound"
         " ORDER BY number DESC LIMIT ?) WHERE origin = ? AND sequence = ? AND digest = ?"
         " AND read_by IS NOT NULL",
-        (Rung.READ, int(at), READ_LOOK, -station, sequence, digest),
+        (Stage.READ, int(at), READ_LOOK, -station, sequence, digest),
     )
     return cursor.rowcount > 0
 
 
-_RUNGS = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
+_STAGES = "SELECT origin, sequence, rung, text, at, digest FROM rung_owed"
 
 
-def rungs_owed(journal: Journal, limit: int = 64) -> list[RungOwed]:
+def stages_owed(journal: Journal, limit: int = 64) -> list[StageOwed]:
     """Return the receipts that the hub has not received, oldest first."""
-    return _rungs(journal.read(f"{_RUNGS} ORDER BY at LIMIT ?", limit))
+    return _stages(journal.read(f"{_STAGES} ORDER BY at LIMIT ?", limit))
 
 
-def owes_rungs_of_hub(journal: Journal) -> bool:
+def owes_stages_of_hub(journal: Journal) -> bool:
     """Return True if a receipt for one of the hub's own items has not been sent."""
     return bool(journal.read("SELECT 1 FROM rung_owed WHERE origin >= 0 LIMIT 1"))
 
 
-def rungs_of_hub(db: sqlite3.Connection, limit: int = 8) -> list[RungOwed]:
+def stages_of_hub(db: sqlite3.Connection, limit: int = 8) -> list[StageOwed]:
     """Return the receipts for the hub's own items, as many as fit into one parcel."""
-    return _rungs(db.execute(f"{_RUNGS} WHERE origin >= 0 ORDER BY at LIMIT ?", (limit,)))
+    return _stages(db.execute(f"{_STAGES} WHERE origin >= 0 ORDER BY at LIMIT ?", (limit,)))
 
 
-def _rungs(rows: Iterable[Sequence[Any]]) -> list[RungOwed]:
+def _stages(rows: Iterable[Sequence[Any]]) -> list[StageOwed]:
     return [
-        RungOwed(origin, sequence, Rung(rung), text, at, bytes(digest))
-        for origin, sequence, rung, text, at, digest in rows
+        StageOwed(origin, sequence, Stage(stage), text, at, bytes(digest))
+        for origin, sequence, stage, text, at, digest in rows
     ]
 
 
-def told_rungs(db: sqlite3.Connection, keys: Iterable[tuple[int, int, int, str]]) -> None:
+def reported_stages(db: sqlite3.Connection, keys: Iterable[tuple[int, int, int, str]]) -> None:
     """Delete the receipts that were sent, by origin, number, stage and text."""
     db.executemany(
         "DELETE FROM rung_owed WHERE origin = ? AND sequence = ? AND rung = ? AND text = ?", keys
@@ -321,7 +321,7 @@ class StationOwed(NamedTuple):
 
     station: int
     sequence: int
-    rung: Rung
+    stage: Stage
     text: str
     at: int
     """Unix time."""
@@ -343,8 +343,8 @@ def station_owed(journal: Journal, limit: int = 64) -> list[StationOwed]:
         limit,
     )
     return [
-        StationOwed(station, sequence, Rung(rung), text, at, bytes(digest), bool(asks))
-        for station, sequence, rung, text, at, digest, asks in rows
+        StationOwed(station, sequence, Stage(stage), text, at, bytes(digest), bool(asks))
+        for station, sequence, stage, text, at, digest, asks in rows
     ]
 
 
@@ -471,7 +471,7 @@ def handed(hook: str, request_id: str, at: float) -> Operation[bool]:
             f" {_OF_REQUEST}",
             (hook, request_id),
         )
-        return owe_rung(db, request_id, Rung.PROGRAMS, "", at)
+        return owe_stage(db, request_id, Stage.PROGRAMS, "", at)
 
     return store
 

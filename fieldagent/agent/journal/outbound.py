@@ -29,7 +29,7 @@ from fieldagent.agent.journal.unreadable import read_status
 from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import Channel, CheckIn, Status
 from fieldagent.package.payload import Identity, stranger
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.package.reading import read_package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -234,8 +234,8 @@ def note_receipt(
     return cursor.rowcount == 1
 
 
-def note_rung(
-    db: sqlite3.Connection, sequence: int, by: int, rung: Rung, text: str, at: float
+def note_stage(
+    db: sqlite3.Connection, sequence: int, by: int, stage: Stage, text: str, at: float
 ) -> bool:
     """Store the stage of a Package at a receiver, beyond the disk of the receiver's kit. Return
     True if it is new.
@@ -243,14 +243,14 @@ def note_rung(
     cursor = db.execute(
         "INSERT OR IGNORE INTO reached (sequence, by, rung, text, at)"
         " SELECT sequence, ?, ?, ?, ? FROM package WHERE sequence = ?",
-        (by, rung, text, at, sequence),
+        (by, stage, text, at, sequence),
     )
     return cursor.rowcount == 1
 
 
 class Reached(NamedTuple):
     by: Identity
-    rung: Rung
+    stage: Stage
     text: str
     at: float
     """Unix time."""
@@ -261,7 +261,7 @@ def reached_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Rea
     that arrived both by radio and from the hub is listed once.
     """
     by_number: dict[int, list[Reached]] = {sequence: [] for sequence in sequences}
-    for sequence, by, rung, text, at, *who in journal.read(
+    for sequence, by, stage, text, at, *who in journal.read(
         "SELECT sequence, by, rung, text, at, identity.id, name, type, email, account"
         " FROM reached LEFT JOIN identity ON identity.origin = by"
         f" WHERE sequence IN {_AMONG} AND NOT (by < 0 AND EXISTS (SELECT 1 FROM reached hub"
@@ -270,7 +270,7 @@ def reached_of(journal: Journal, sequences: Sequence[int]) -> dict[int, list[Rea
         " ORDER BY at",
         json.dumps(sequences),
     ):
-        by_number[sequence].append(Reached(_who(by, who), Rung(rung), text, at))
+        by_number[sequence].append(Reached(_who(by, who), Stage(stage), text, at))
     return by_number
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from fieldagent.package.package import Channel, CommandOutcome, Said, Status
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.store.schema import Schema
 
 OUTBOUND = """
@@ -566,7 +566,7 @@ def _none_of(column: str, words: Iterable[object]) -> str:
 
 
 _CHANNEL = _none_of("channel", map(str, Channel))
-_RUNG = _none_of("rung", map(int, Rung))
+_STAGE = _none_of("rung", map(int, Stage))
 UNSOUND = {
     "package": _none_of("status", map(str, Status)),
     "leg": f"{_CHANNEL} OR {_none_of('status', map(str, Status))}",
@@ -577,9 +577,9 @@ UNSOUND = {
     "dead_letter": _CHANNEL,
     "incident": _none_of("state", map(str, Said)),
     "incident_word": _none_of("says", map(str, Said)),
-    "reached": _RUNG,
-    "rung_owed": _RUNG,
-    "station_owed": _RUNG,
+    "reached": _STAGE,
+    "rung_owed": _STAGE,
+    "station_owed": _STAGE,
     "command": f"{_CHANNEL} OR {_none_of('outcome', map(int, CommandOutcome))}"
     f" OR {_none_of('state', ('accepted', 'begun', 'owed', 'answered'))}",
     "person": "NOT (json_valid(handles) AND json_valid(members))",

@@ -23,7 +23,7 @@ from fieldagent.agent.outbound.holdings import confirmed_by
 from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.package.package import Channel, Item, Parcel, ToHub
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (
@@ -70,7 +70,7 @@ _NOT_STORED = (
     | RemoteCommand
     | Unreadable
 )
-_BY_RADIO = (Rung.PROGRAMS, Rung.RADIO, Rung.READ)
+_BY_RADIO = (Stage.PROGRAMS, Stage.RADIO, Stage.READ)
 """Stages of an item that a station can report."""
 
 
@@ -303,14 +303,14 @@ class PacketReception:
         """
         if receipt.by != self.station:
             packet.others_words.append(entry)
-        elif receipt.rung is Rung.STORED:
+        elif receipt.stage is Stage.STORED:
             owed = self._readings.answered(packet.station, entry)
             if owed is not None:
                 inbound.told_station(db, owed)
                 packet.answers = True
-        elif receipt.rung in _BY_RADIO and confirms(db, entry.sequence, receipt, packet.taken):
-            said = receipt.rung, receipt.text, float(entry.time)
-            outbound.note_rung(db, entry.sequence, -packet.station, *said)
+        elif receipt.stage in _BY_RADIO and confirms(db, entry.sequence, receipt, packet.taken):
+            said = receipt.stage, receipt.text, float(entry.time)
+            outbound.note_stage(db, entry.sequence, -packet.station, *said)
             known = outbound.package_in(db, entry.sequence)
             asked = known is not None and (known.package.asks or known.package.sos)
             packet.words.append((entry, asked))

@@ -72,12 +72,12 @@ class Parcels:
 
     def tell(self, db: sqlite3.Connection, now: float) -> list[Accepted]:
         """Enter the receipts that the hub has not received yet for its items."""
-        owed = inbound.rungs_of_hub(db)
+        owed = inbound.stages_of_hub(db)
         if not owed:
             return []
-        inbound.told_rungs(db, [each.key for each in owed])
+        inbound.reported_stages(db, [each.key for each in owed])
         receipts = [
-            Entry(each.sequence, Receipt(0, each.digest, each.rung, each.text), each.at)
+            Entry(each.sequence, Receipt(0, each.digest, each.stage, each.text), each.at)
             for each in owed
         ]
         return [self._enter(db, receipts, now, int(self.inbox.date(now)))]

@@ -21,7 +21,7 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Status
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import (
     Ack,
     Envelope,
@@ -148,7 +148,7 @@ class RadioReception:
             said = entry.content
             assert isinstance(said, Receipt)
             came = packet.station, entry, packet.sender, packet.hops, now
-            if said.rung is Rung.STORED:
+            if said.stage is Stage.STORED:
                 readings.hear_answer(*came, crowd=crowd)
             elif said.by != packet.station:
                 asked = self._rounds.is_asked(said.by, entry.sequence, said.digest)

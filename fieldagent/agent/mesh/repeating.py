@@ -227,7 +227,7 @@ class Repeating:
         """Send receipts for the hub's items over a neighbour, if that is our route."""
         if not (self._is_carried() and self._parcels.can_tell()):
             return
-        if not inbound.owes_rungs_of_hub(self._journal):
+        if not inbound.owes_stages_of_hub(self._journal):
             return
         lived = self._clock()
         for accepted in await self._journal.persist(lambda db: self._parcels.tell(db, lived)):

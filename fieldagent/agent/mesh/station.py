@@ -31,7 +31,7 @@ from fieldagent.agent.outbound.readings import Readings
 from fieldagent.agent.outbound.ways import Ways
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.bitmap import DIGEST_BYTES
 from fieldagent.wire.envelope import EPOCH, Entry, Introduction, Receipt, SentBy, encode
@@ -155,7 +155,7 @@ def _text_bytes(settings: StationSettings) -> int:
     includes a receipt that is passed on between stations with numbers as long as ours.
     """
     number, time = settings.number, EPOCH + 2**27
-    said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Rung.READ, 24 * "x"), time)
+    said = Entry(2**31, Receipt(number, bytes(DIGEST_BYTES), Stage.READ, 24 * "x"), time)
     mark = Entry(0, SentBy(number, settings.hops), time)
     taken = len(encode([mark, said], origin=number, key=next(iter(settings.keys), None))) - 24
     return max(0, settings.packet_bytes - taken)

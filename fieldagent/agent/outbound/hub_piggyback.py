@@ -6,11 +6,11 @@ import sqlite3
 from math import inf
 
 from fieldagent.agent.journal import inbound, incident, outbound
-from fieldagent.agent.journal.inbound import RungOwed, UnreadableOwed
+from fieldagent.agent.journal.inbound import StageOwed, UnreadableOwed
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.draft import Draft
-from fieldagent.agent.outbound.piggyback import Piggybacked, Repeat, RungKey
+from fieldagent.agent.outbound.piggyback import Piggybacked, Repeat, StageKey
 from fieldagent.package.package import IncidentWord, Said
 from fieldagent.wire.credit import Tariff
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt
@@ -34,8 +34,8 @@ class HubPiggyback:
         self._reports: dict[int, Entry] = {}
         self._owed: dict[int, Entry] = {}
         self._under_way: set[int] = set()
-        self._rungs: dict[RungKey, RungOwed] = {}
-        self._rungs_under_way: set[RungKey] = set()
+        self._stages: dict[StageKey, StageOwed] = {}
+        self._stages_under_way: set[StageKey] = set()
         self._unreadable: list[UnreadableOwed] = []
         self._unreadable_under_way: list[UnreadableOwed] = []
         # A new journal knows no names, while the hub may have sent all names to the previous
@@ -56,10 +56,10 @@ class HubPiggyback:
         for sequence, at, sos, digest in inbound.owed(self._journal, self._channel):
             if sequence not in self._under_way:
                 self._owed[sequence] = Entry(sequence, Receipt(digest=digest), at, sos)
-        self._rungs = {
+        self._stages = {
             each.key: each
-            for each in inbound.rungs_owed(self._journal)
-            if each.key not in self._rungs_under_way
+            for each in inbound.stages_owed(self._journal)
+            if each.key not in self._stages_under_way
         }
         self._unreadable = [
             each
@@ -77,7 +77,7 @@ class HubPiggyback:
     def is_worth_sending(self) -> bool:
         at_once = self._at_once or any(entry.sos for entry in self._owed.values())
         owes = bool(self._owed) and at_once
-        free = bool(self._rungs) and not self._tariff.units(1)
+        free = bool(self._stages) and not self._tariff.units(1)
         lacks = bool(self._reports or self._unreadable)
         return lacks or owes or free or self._names_incident()
 
@@ -145,11 +145,11 @@ class HubPiggyback:
                 # another.
                 break
         self._under_way |= words.receipts.keys()
-        for key, owed in list(self._rungs.items()):
-            said = Receipt(max(0, -owed.origin), owed.digest, owed.rung, owed.text)
+        for key, owed in list(self._stages.items()):
+            said = Receipt(max(0, -owed.origin), owed.digest, owed.stage, owed.text)
             if draft.add(Entry(owed.sequence, said, owed.at), capacity):
-                words.rungs[key] = self._rungs.pop(key)
-        self._rungs_under_way |= words.rungs.keys()
+                words.stages[key] = self._stages.pop(key)
+        self._stages_under_way |= words.stages.keys()
 
     def next_repeat(self, *, busy: bool | None) -> Repeat | None:
         return None
@@ -162,21 +162,21 @@ class HubPiggyback:
 
     def record(self, db: sqlite3.Connection, words: Piggybacked) -> None:
         inbound.told(db, self._channel, words.receipts)
-        inbound.told_rungs(db, words.rungs)
+        inbound.reported_stages(db, words.stages)
         inbound.told_unreadable(db, self._channel, words.unreadable)
 
     def settled(self, words: Piggybacked, *, sent: bool, beside_packages: bool) -> None:
         self._under_way -= words.receipts.keys()
         for each in words.unreadable:
             self._unreadable_under_way.remove(each)
-        self._rungs_under_way -= words.rungs.keys()
+        self._stages_under_way -= words.stages.keys()
         if words.asked and sent:
             self._asks = False
         if words.named_incident and not sent:
             self._incident_named = -inf
         if not sent:
             self._owed |= words.receipts
-            self._rungs |= words.rungs
+            self._stages |= words.stages
             self._unreadable = words.unreadable + self._unreadable
         if not sent and beside_packages:
             # A report alone has no retry; it is requested again when due.

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Protocol
 
-from fieldagent.agent.journal.inbound import RungOwed, UnreadableOwed
+from fieldagent.agent.journal.inbound import StageOwed, UnreadableOwed
 from fieldagent.agent.outbound.draft import Draft
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.envelope import Entry
 
-RungKey = tuple[int, int, int, str]
+StageKey = tuple[int, int, int, str]
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class Piggybacked:
 
     reports: dict[int, Entry] = field(default_factory=dict)
     receipts: dict[int, Entry] = field(default_factory=dict)
-    rungs: dict[RungKey, RungOwed] = field(default_factory=dict)
+    stages: dict[StageKey, StageOwed] = field(default_factory=dict)
     unreadable: list[UnreadableOwed] = field(default_factory=list)
     introduced: bool = False
     asked: bool = False

@@ -23,14 +23,14 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, Known
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import LADDER, Rung, in_words
+from fieldagent.package.reach import LADDER, Stage, in_words
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Step(NamedTuple):
     at: float
     """Unix time."""
-    rung: str
+    stage: str
     """`kept`, `left`, `heard`, `hub`, `ended`, or a `Rung` in lower case."""
     who: str
     """Person or kit of the step; empty if it has none, or it is unknown."""
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 
 HUB = "the hub"
-ORDER = ("kept", "left", "heard", "hub", *(rung.name.lower() for rung in LADDER), "ended")
+ORDER = ("kept", "left", "heard", "hub", *(stage.name.lower() for stage in LADDER), "ended")
 
 
 def reached(journal: Journal, known: Known) -> list[Step]:
@@ -63,20 +63,20 @@ def reached(journal: Journal, known: Known) -> list[Step]:
     steps += beyond(journal, [known])[known.sequence]
     if known.status in (Status.ERROR, Status.CANCELED, Status.COLLAPSED) and known.ended:
         steps.append(Step(date(known.ended), "ended", "", _end(journal, known)))
-    return sorted(steps, key=lambda step: (ORDER.index(step.rung), step.at))
+    return sorted(steps, key=lambda step: (ORDER.index(step.stage), step.at))
 
 
 def beyond(journal: Journal, packages: Sequence[Known | Accepted]) -> dict[int, list[Step]]:
     """Return the steps of each Package beyond a receiver's disk, from the lowest stage."""
     ladders: dict[int, list[Step]] = {}
-    rungs = outbound.reached_of(journal, [each.sequence for each in packages])
+    stages = outbound.reached_of(journal, [each.sequence for each in packages])
     for known in packages:
         steps = ladders.setdefault(known.sequence, [])
-        for each in sorted(rungs[known.sequence], key=lambda each: LADDER.index(each.rung)):
+        for each in sorted(stages[known.sequence], key=lambda each: LADDER.index(each.stage)):
             named = each.by != outbound.THE_HUB
             who = _at_kit(each.by) if named else _addressee(journal, known)
-            words = in_words(each.rung, who or "the addressee", each.text)
-            steps.append(Step(each.at, each.rung.name.lower(), who, words, each.text))
+            words = in_words(each.stage, who or "the addressee", each.text)
+            steps.append(Step(each.at, each.stage.name.lower(), who, words, each.text))
     return ladders
 
 
@@ -95,7 +95,7 @@ def _of_receipt(by: Identity, at: float, *, is_station: bool) -> Step:
     who = _name(by)
     if by.type == "Device":
         return Step(at, "heard", who, f"heard by {who}")
-    return Step(at, Rung.STORED.name.lower(), who, in_words(Rung.STORED, who))
+    return Step(at, Stage.STORED.name.lower(), who, in_words(Stage.STORED, who))
 
 
 def _name(who: Identity) -> str:

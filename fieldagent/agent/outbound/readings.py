@@ -24,7 +24,7 @@ from math import inf
 
 from fieldagent.agent.channels.air_pace import backoff
 from fieldagent.agent.journal.inbound import StationOwed
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Receipt, digest_of
@@ -85,7 +85,7 @@ class AirWord:
     def is_answer(self) -> bool:
         """Return True if it is an answer: the receipt is stored."""
         assert isinstance(self.entry.content, Receipt)
-        return self.entry.content.rung is Rung.STORED
+        return self.entry.content.stage is Stage.STORED
 
     def go(self, rides: float, due: float) -> None:
         """Let it ride from `rides` on, or be sent alone at `due`."""
@@ -144,7 +144,7 @@ class Readings:
         known, self._ours = self._ours, {}
         for each in owed:
             text = each.text.encode()[: self._text_bytes].decode(errors="ignore")
-            said = Receipt(each.station, each.digest, each.rung, text)
+            said = Receipt(each.station, each.digest, each.stage, text)
             entry = Entry(each.sequence, said, each.at)
             key = _key(self._station, entry)
             if key in known:

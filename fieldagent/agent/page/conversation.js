@@ -4,7 +4,7 @@ import { Refused, call } from "./agent.js";
 import { placeInWords } from "./choices.js";
 import { counted, say, term, worded } from "./language.js";
 import { pictureOf } from "./picture.js";
-import { by, drawn, element, moment, rungInWords, tell, time } from "./text.js";
+import { by, drawn, element, moment, stageInWords, tell, time } from "./text.js";
 
 const PAGE = 50;
 /** So many are shown of what came while the page was open, which may be for weeks. */
@@ -225,7 +225,7 @@ function sent(each) {
     each.credits ? counted(each.credits, "{n} credit", "{n} credits") : "",
     each.money ?? "",
     each.receipts.length ? say("has it: {who}", { who: holders(each.receipts) }) : "",
-    ...each.reached.filter(step => BEYOND.includes(step.rung)).map(rungInWords),
+    ...each.reached.filter(step => BEYOND.includes(step.stage)).map(stageInWords),
   ].filter(Boolean).join(" · ");
   const key = keyOf(each);
   return element("li", { class: `entry sent${each.sos ? " alarm" : ""}` },
@@ -291,7 +291,7 @@ function story(each, key) {
     if (!made.open) return;
     try {
       const told = await call("GET", `/api/package/${each.id}`);
-      lines.replaceChildren(...told.story.map(line => element("li", {}, time(line.at), " ",
+      lines.replaceChildren(...told.history.map(line => element("li", {}, time(line.at), " ",
         [term(line.channel), line.event].filter(Boolean).join(" "), line.detail ? `: ${line.detail}` : "",
         line.times > 1 ? ` ${counted(line.times, "({n} time, the last then)", "({n} times, the last then)")}` : "")));
     } catch (error) {

@@ -30,12 +30,12 @@ function card(name, link, plotted, around) {
   return element("article", { class: `link ${LOOKS[link.state] ?? "unsure"}`, "aria-label": term(name) },
     element("h3", {}, term(name), bars(link.signal)),
     element("p", { class: "condition" }, term(link.state), link.reason ? `: ${link.reason}` : ""),
-    element("p", { class: "hint" }, `${say("{n} waiting", { n: link.queued })} · ${last}`, inEarshot(link)),
+    element("p", { class: "hint" }, `${say("{n} waiting", { n: link.queued })} · ${last}`, inRange(link)),
     plotted, cost(link), around);
 }
 
 function neighbours(air, now) {
-  const near = air.neighbours.filter(each => each.inEarshot).slice(0, KITS);
+  const near = air.neighbours.filter(each => each.inRange).slice(0, KITS);
   return [
     kits(say("Kits in earshot"), near, each => [
       say("direct"),
@@ -44,10 +44,10 @@ function neighbours(air, now) {
       each.rssi === null ? "" : `${each.rssi} dBm`,
       each.snr === null ? "" : `SNR ${each.snr} dB`,
       each.hopsToHub === null ? "" : each.hopsToHub ? say("reaches the hub over others") : say("reaches the hub"),
-      each.wayBatteryLow ? say("a battery on that way is low") : "",
-      each.lacks.length ? say("lacks {numbers}", { numbers: each.lacks.join(", ") }) : "",
+      each.routeBatteryLow ? say("a battery on that way is low") : "",
+      each.missing.length ? say("lacks {numbers}", { numbers: each.missing.join(", ") }) : "",
     ]),
-    kits(say("Kits beyond earshot"), air.beyond.slice(0, KITS), each => [counted(each.hops, "{n} hop", "{n} hops")]),
+    kits(say("Kits beyond earshot"), air.remoteStations.slice(0, KITS), each => [counted(each.hops, "{n} hop", "{n} hops")]),
   ];
 }
 
@@ -87,7 +87,7 @@ function drawing(steps) {
   return svg;
 }
 
-function inEarshot(link) {
+function inRange(link) {
   const air = link.airTimeLeft === undefined ? "" : ` · ${say("{age} of air-time left in this hour", { age: age(link.airTimeLeft) })}`;
   return link.neighbours === undefined ? "" : ` · ${counted(link.neighbours, "{n} kit in earshot", "{n} kits in earshot")}${air}`;
 }
@@ -100,7 +100,7 @@ function bars(signal) {
 }
 
 function cost(link) {
-  const most = link.creditsToday + link.creditsDoubtfulToday;
+  const most = link.creditsToday + link.creditsInDoubtToday;
   const known = most > link.creditsToday ? `${link.creditsToday}–${most}` : `${most}`;
   if (link.creditsPerDay === null || link.creditsPerDay === undefined)
     return most

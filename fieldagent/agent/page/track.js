@@ -46,7 +46,7 @@ export async function lookAtTrack() {
 function due(tracker) {
   if (tracker === null)
     return say("No tracker has reported since this agent started. It runs as a service: sudo systemctl enable --now fieldagent-track");
-  if (now() - tracker.told > SILENT) return say("The tracker is silent since {time}.", { time: moment(tracker.told) });
+  if (now() - tracker.reportedAt > SILENT) return say("The tracker is silent since {time}.", { time: moment(tracker.reportedAt) });
   if (tracker.due === null) return say("The next position is due as soon as GPS knows one.");
   const time = moment(tracker.due);
   return tracker.due < now() - SILENT ? say("A position was due at {time}: does GPS see the sky?", { time })

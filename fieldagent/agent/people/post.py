@@ -26,7 +26,7 @@ from fieldagent.agent.people import signs
 from fieldagent.agent.people.contract import PeopleRadio, TextOutcome
 from fieldagent.agent.people.directory import Holder
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 
@@ -216,7 +216,7 @@ class Postman:
         name, request = self.who(post.handle).name, post.request_id.partition(" ")[0]
         # Store both in one commit, because the receipt could not be made up later.
         whose = self.journal, self.inbox, request, name
-        await reading.mark(*whose, Rung.RADIO, waits=True, once=is_there)
+        await reading.mark(*whose, Stage.RADIO, waits=True, once=is_there)
         return True
 
     def _note(self, handle: str, outcome: TextOutcome) -> bool:

@@ -17,7 +17,7 @@ from fieldagent.agent.outbound.reach import Step
 
 KEPT, LEFT, THERE, GIVEN_UP = "📥", "🛰", "✅", "❌"
 MOST = 3
-RUNGS = {
+STAGES = {
     "kept": KEPT,
     "left": LEFT,
     "stored": THERE,
@@ -26,7 +26,7 @@ RUNGS = {
     "nobody": GIVEN_UP,
     "ended": GIVEN_UP,
 }
-"""Sign for each value of `outbound.reach.Step.rung`; other values have no sign."""
+"""Sign for each value of `outbound.reach.Step.stage`; other values have no sign."""
 WORDS = {
     KEPT: "on the kit's disk",
     LEFT: "left by satellite",
@@ -41,7 +41,7 @@ def due(signs: str, steps: Sequence[Step]) -> tuple[str, str]:
     """Return the sign that is due for a message, and a text that explains it; both are empty if
     none is due. `signs` are the signs already sent.
     """
-    reached = {RUNGS[step.rung]: step for step in steps if step.rung in RUNGS}
+    reached = {STAGES[step.stage]: step for step in steps if step.stage in STAGES}
     highest = max(reached, key=ORDER.index, default="")
     if not highest or highest in signs or sum(signs.count(sign) for sign in ORDER) >= MOST:
         return "", ""

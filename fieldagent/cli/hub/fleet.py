@@ -51,7 +51,7 @@ def _row(kit: Mapping[str, Any], now: float) -> Row:
     return {
         "kit": kit["name"],
         "heard": _heard(kit, now),
-        "next": kit["nextWord"] and kit["nextWord"]["due"],
+        "next": kit["nextCheckIn"] and kit["nextCheckIn"]["due"],
         "version": kit["version"],
         "system": about.get("system"),
         "started": booted and f"{_ago(booted, now)} ago, {about.get('bootCause', 'unknown')}",

@@ -110,7 +110,7 @@ def _short(db: Db, workspace: int, now: float) -> Row:
         "step": f"{standing['step']} of {LAST}",
         "ended": standing["ended"] is not None,
         "kits": len(standing["kits"]),
-        "lacking": standing["lacking"],
+        "pending": standing["pending"],
     }
 
 
@@ -138,7 +138,7 @@ def _lines(short: Row, kits: Sequence[Row]) -> list[str]:
         head = "the change of radio-key is over: the old one is dropped"
     else:
         head = f"the change of radio-key is at step {short['step']}"
-    behind = short["lacking"]
+    behind = short["pending"]
     who = f"{counted(behind, 'kit')} of {short['kits']} behind" if behind else "all kits are there"
     return [f"{head}; {who}", *map(_line, kits)]
 

@@ -30,7 +30,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     beyond = [
         escaped(f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}  over others,")
         + f" {_away(each['hops'])}"
-        for each in answer["beyond"]
+        for each in answer["remoteStations"]
     ]
     return [f"this is station {answer['station']}", *(heard or [nobody]), *beyond]
 
@@ -41,12 +41,12 @@ def _line(each: dict[str, Any]) -> str:
         each["callsign"] or "",
         f"version {each['version']}" if each["version"] else "",
         f"heard {clock_time(each['lastHeard'])}",
-        "" if each["inEarshot"] else "not for an hour",
+        "" if each["inRange"] else "not for an hour",
         "" if each["hops"] is None else _away(each["hops"]),
         "" if each["rssi"] is None else f"{each['rssi']} dBm",
         "" if each["snr"] is None else f"SNR {each['snr']} dB",
-        _way(each["hopsToHub"], each["wayBatteryLow"]),
-        f"lacks {', '.join(map(str, each['lacks']))}" if each["lacks"] else "",
+        _way(each["hopsToHub"], each["routeBatteryLow"]),
+        f"lacks {', '.join(map(str, each['missing']))}" if each["missing"] else "",
         f"sends with the {each['radioKey']} radio-key" if each["radioKey"] else "",
     ]
     return escaped("  ".join(part for part in parts if part))

@@ -31,7 +31,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     listed = [_line(each, answer["owner"]) for each in answer["people"]]
     if not listed:
         return [NOBODY]
-    return listed if answer["whole"] else [*listed, PART]
+    return listed if answer["complete"] else [*listed, PART]
 
 
 def _line(each: dict[str, Any], owner: int | None) -> str:

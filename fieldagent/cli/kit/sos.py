@@ -116,7 +116,7 @@ def _call_off(arguments: argparse.Namespace) -> int:
     if incident is None:
         text = "no SOS of this kit is open"
     else:
-        notice = "; those who may have got it are told so" if answer["told"] else ""
+        notice = "; those who may have got it are told so" if answer["othersNotified"] else ""
         text = f"the SOS is called off{notice}"
     show(arguments, answer, text)
     return OK

@@ -64,15 +64,15 @@ def show_package(arguments: argparse.Namespace) -> int:
         lines.append(escaped(f"{alarm}{package['kind']}  {said(package)}{whom}".rstrip()))
     if package["receipts"]:
         lines.append(escaped(f"has it: {holders(package['receipts'])}"))
-    if package["lacking"]:
-        lines.append(f"heard within the hour, and has not: {_stations(package['lacking'])}")
+    if package["unconfirmed"]:
+        lines.append(f"heard within the hour, and has not: {_stations(package['unconfirmed'])}")
     lines += _waits(package)
     lines += [package["reason"]] if "reason" in package else []
-    lines += [_story_line(line) for line in package["story"]]
+    lines += [_story_line(line) for line in package["history"]]
     lines += [
         escaped(f"{clock_time(step['at'])}  {step['text']}")
         for step in package["reached"]
-        if step["rung"] in BEYOND
+        if step["stage"] in BEYOND
     ]
     show(arguments, package, "\n".join(lines))
     return OK
@@ -211,7 +211,7 @@ def _cost(channel: dict[str, Any]) -> str:
 
 def _credits(channel: dict[str, Any]) -> str:
     limit, kept = channel.get("creditsPerDay"), channel.get("creditsForSos")
-    today, doubtful = channel["creditsToday"], channel["creditsDoubtfulToday"]
+    today, doubtful = channel["creditsToday"], channel["creditsInDoubtToday"]
     if limit is None:
         return f"{today} to {today + doubtful} credits" if doubtful else counted(today, "credit")
     known = f"{today} to {today + doubtful}" if doubtful else str(today)

@@ -28,7 +28,7 @@ from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records import ledger
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package import tracks
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.package.reading import ITEMS
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.sentence import sentence
@@ -160,7 +160,7 @@ class ReadApi:
             (numbers, _) = reading.find(db, caller, ItemFilter(request_id=id), END, 1)
             for item in numbers:
                 now = self._clock()
-                ledger.note_rung(db, item, caller.member, Rung.READ, caller.name, now)
+                ledger.note_stage(db, item, caller.member, Stage.READ, caller.name, now)
                 return reached(db, [item])[item]
             return None
 

@@ -11,7 +11,7 @@ from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.operator_trouble import WHY
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_beside
 from fieldagent.hub.store.contract import Db, marks
-from fieldagent.package.reach import LADDER, Rung, in_words
+from fieldagent.package.reach import LADDER, Stage, in_words
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -84,14 +84,14 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
         *items,
     )
     # The sort keeps the order of time within a stage.
-    for item, at, rung, name, member, text in sorted(rows, key=_height):
+    for item, at, stage, name, member, text in sorted(rows, key=_height):
         who = name or (f"user {member}" if member else "")
-        step = Rung(rung)
+        step = Stage(stage)
         words = in_words(step, who or "the addressee", text)
         steps[item].append(
             {
                 "at": float(at or 0),
-                "rung": step.name.lower(),
+                "stage": step.name.lower(),
                 "who": who,
                 "detail": text,
                 "text": words,
@@ -101,8 +101,8 @@ def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 
 def _height(row: tuple[Any, ...]) -> int:
-    _item, _at, rung, *_ = row
-    return LADDER.index(rung)
+    _item, _at, stage, *_ = row
+    return LADDER.index(stage)
 
 
 def device_standings(db: Db, item: int, now: float) -> list[dict[str, Any]]:

@@ -117,7 +117,7 @@ function told({ status, about }) {
 const COLUMNS = [
   [say("Unlike the others"), unlike],
   [say("Heard of last"), heard],
-  [say("Next word"), kit => kit.nextWord ? moment(kit.nextWord.due) : ""],
+  [say("Next word"), kit => kit.nextCheckIn ? moment(kit.nextCheckIn.due) : ""],
   [say("Program"), kit => kit.version],
   [say("System"), kit => kit.about?.system],
   [say("Last start"), started],

@@ -10,7 +10,7 @@ const kits = number => counted(number, "{n} kit", "{n} kits");
 
 function standing(change) {
   if (!change) return say("It was never changed from here.");
-  const behind = change.lacking ? say("behind: {some} of {n}", { some: kits(change.lacking), n: change.kits.length }) : say("all kits are there");
+  const behind = change.pending ? say("behind: {some} of {n}", { some: kits(change.pending), n: change.kits.length }) : say("all kits are there");
   return change.ended ? say("All that were waited for have it alone since {time}; {behind}.", { time: moment(change.ended), behind })
     : say("Step {step} of 3 since {time}; {behind}.", { step: change.step, time: moment(change.stepped), behind });
 }

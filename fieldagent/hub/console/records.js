@@ -21,7 +21,7 @@ function letter(each) {
     return say("It is removed.");
   }, loadLetters);
   return element("li", { class: "row" },
-    `${say("{time}, {kit} over {bearer}: {why}", { time: moment(each.received), kit: each.device, bearer: term(each.way), why: each.reason })} `,
+    `${say("{time}, {kit} over {bearer}: {why}", { time: moment(each.received), kit: each.device, bearer: term(each.bearer), why: each.reason })} `,
     element("code", {}, content(each.payload)),
     deeds(button(`letter-${each.id}-remove`, say("Remove"), sure(say("Remove this message for good?"), discard))));
 }

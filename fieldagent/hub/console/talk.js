@@ -5,7 +5,7 @@ import { call, me, trouble } from "./hub.js";
 import { pictureOf } from "./picture.js";
 import { here } from "./place.js";
 import { counted, say, term, worded } from "./language.js";
-import { by, drawn, element, moment, plain, rungInWords } from "./text.js";
+import { by, drawn, element, moment, plain, stageInWords } from "./text.js";
 import { cameAt, howFar, said } from "./words.js";
 
 const LOOK = 5000;
@@ -54,14 +54,14 @@ function line(item) {
 function tellFar(place, item, reached) {
   const told = [
     item.to && say("to {who}", { who: item.to.name }), standings.get(item.id),
-    ...reached.filter(step => step.rung !== "stored").map(rungInWords),
+    ...reached.filter(step => step.stage !== "stored").map(stageInWords),
   ].filter(Boolean).join(" · ");
   place.textContent = plain(told);
   place.hidden = !told;
 }
 
 const asksMe = item => item.receipt === "read" && item.sender.id !== me.id
-  && !item.reached.some(step => step.rung === "read" && step.who === me.name);
+  && !item.reached.some(step => step.stage === "read" && step.who === me.name);
 
 /** Its sender wants to know when a person has read it: only a person's own press says so. */
 function read(item) {

@@ -23,7 +23,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WITHIN = 30 * 86_400.0
@@ -149,12 +149,12 @@ def _note_read(db: Db, written: Written, answer: ContactAnswer, now: float) -> N
             " AND outward.text = '' AND outward.state = 'handed over' AND source_device = ?"
             " AND item.accepted > ? AND NOT EXISTS (SELECT 1 FROM reached WHERE reached.item ="
             " outward.item AND rung = ?) ORDER BY outward.item LIMIT 1",
-            *(written.address, written.device, now - WITHIN, int(Rung.READ)),
+            *(written.address, written.device, now - WITHIN, int(Stage.READ)),
         )
         if not rows:
             return
         ((item,),) = rows
-    ledger.note_rung(db, item, THE_HUB, Rung.READ, written.address, now)
+    ledger.note_stage(db, item, THE_HUB, Stage.READ, written.address, now)
 
 
 def _tell(db: Db, written: Written, outcome: str, text: str, now: float) -> str:

@@ -187,7 +187,7 @@ def _listed(db: Db, which: str, of: Collection[Any], limit: int) -> list[Row]:
             "received": float(received),
             "imei": imei,
             "device": name,
-            "way": bearer,
+            "bearer": bearer,
             "payload": base64.b64encode(bytes(body)).decode(),
             "reason": reason,
         }

@@ -17,7 +17,7 @@ from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, one_of
 from fieldagent.package.package import IncidentWord, Said
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.credit import paid_with
 from fieldagent.wire.envelope import (
@@ -169,13 +169,13 @@ def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
         limit,
     )
     receipts = []
-    for id_, sequence, member, at, digest, urgent, says, by, text, rung, about in rows:
+    for id_, sequence, member, at, digest, urgent, says, by, text, stage, about in rows:
         if says:
             said_of = IncidentWord(sequence, Said(says), about, by, text)
             word = _proved(db, about or device, said_of)
             receipts.append(WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent)))
         else:
-            said = Receipt(member, bytes(digest or b""), Rung(rung), text)
+            said = Receipt(member, bytes(digest or b""), Stage(stage), text)
             receipt = Entry(sequence, said, int(at))
             receipts.append(WaitingReceipt(id_, receipt, bool(urgent), member))
     return receipts

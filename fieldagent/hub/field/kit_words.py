@@ -12,12 +12,12 @@ from fieldagent.hub.field.arrival import KitMessage, mark_arrived
 from fieldagent.hub.field.envelope_packing import note_journal
 from fieldagent.hub.field.mobile_terminated import send_fragments_again
 from fieldagent.hub.records import alarm, commands, mt_copies, numbering, sos
-from fieldagent.hub.records.ledger import confirm, note_rung
+from fieldagent.hub.records.ledger import confirm, note_stage
 from fieldagent.hub.records.owed import THE_HUB, answer_again, owe_receipt, say_again
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CheckIn, CommandAnswer, IncidentWord
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt, Report, Unreadable, digest_of
 
 log = logging.getLogger(__name__)
@@ -97,8 +97,8 @@ def take_receipt(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) ->
     """Record that the device has stored the item of this number, or the stage that it has reached
     there.
     """
-    if receipt.rung is not Rung.STORED:
-        _take_rung(db, entry, receipt, brought)
+    if receipt.stage is not Stage.STORED:
+        _take_stage(db, entry, receipt, brought)
         return
     rows = db.execute(
         "SELECT item.id, item.body, item.sos FROM delivery JOIN item ON item.id = delivery.item"
@@ -137,7 +137,7 @@ def take_unreadable(db: Db, entry: Entry, said: Unreadable, brought: KitMessage)
         )
 
 
-def _take_rung(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
+def _take_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> None:
     """Record the stage that an item has reached at a kit. The kit has it from the hub, or heard it
     by radio from the station `receipt.by`.
     """
@@ -159,7 +159,7 @@ def _take_rung(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> N
     for item, body in rows:
         if receipt.digest == digest_of(replace(stored_entry(body), sequence=entry.sequence)):
             at = min(float(entry.time), brought.now)
-            note_rung(db, item, brought.device.member, receipt.rung, receipt.text, at)
+            note_stage(db, item, brought.device.member, receipt.stage, receipt.text, at)
             return
     brought.mismatches.append(f"a word on how far {entry.sequence} has come")
 

@@ -48,7 +48,7 @@ from fieldagent.hub.records import (
     slices,
     sos,
 )
-from fieldagent.hub.records.ledger import Posting, confirm, enter, note_rung
+from fieldagent.hub.records.ledger import Posting, confirm, enter, note_stage
 from fieldagent.hub.records.owed import THE_HUB, answer_again, note_carrier, owe_receipt, say_again
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import (
@@ -61,7 +61,7 @@ from fieldagent.package.package import (
     Said,
     Waypoint,
 )
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.store.group import NOT_STORED
 from fieldagent.system.supervisor import brief
 from fieldagent.system.wording import counted
@@ -375,7 +375,7 @@ class MobileOriginated:
         if recipient.address:
             nobody = outward.enter(db, item, recipient.address, brought.now)
         if nobody:
-            note_rung(db, item, THE_HUB, Rung.NOBODY, nobody, brought.now)
+            note_stage(db, item, THE_HUB, Stage.NOBODY, nobody, brought.now)
         # The position of a person with a radio of their own is not that of the kit.
         if isinstance(content, Location) and not (brought.doubt or posting.carried):
             places.note(db, device, content, entry.time, brought.now)

@@ -337,7 +337,7 @@ def standing(db: Db, workspace: int, now: float) -> dict[str, Any] | None:
         "stepped": change.stepped,
         "ended": change.ended,
         "bearer": change.bearer or None,
-        "lacking": sum(each.step < change.step for each in kits),
+        "pending": sum(each.step < change.step for each in kits),
         "kits": [_shown(each, change.step) for each in kits],
     }
 
@@ -360,7 +360,7 @@ def figures(db: Db) -> dict[str, float]:
         " LEFT JOIN radio_key_kit kit ON kit.device = device.id"
         f" WHERE {IS_ASKED} AND coalesce(kit.step, 0) < radio_key.step"
     )
-    return {"radio_key_kits_lacking": float(lacking)}
+    return {"radio_key_kits_pending": float(lacking)}
 
 
 def of_devices(db: Db, workspace: int) -> dict[int, str]:

@@ -121,7 +121,7 @@ def _kit(row: Mapping[str, Any], now: float) -> FleetRow:
         "linked": bool(row["is linked"]),
         "lastContact": None if row["contact"] is None else float(row["contact"]),
         "over": row["way"],
-        "nextWord": check_in.shown(row),
+        "nextCheckIn": check_in.shown(row),
         "version": row["version"] or None,
         "credits": account,
         "status": None if condition is None else _status(condition),
@@ -179,7 +179,7 @@ def _about(about: About, now: float) -> dict[str, Any]:
 
 
 def _figures(shown: Mapping[str, Any], condition: KnownCondition | None, now: float) -> KitFigures:
-    next_word = shown["nextWord"]
+    next_word = shown["nextCheckIn"]
     overdue = next_word["due"] if next_word and next_word["state"] != "in time" else None
     version = shown["version"] or ""
     budget = None

@@ -20,7 +20,7 @@ from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, earliest, few_rows, insert, one_of
 from fieldagent.package.package import IncidentWord, Item, Message, Person, Said, Waypoint
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -605,14 +605,14 @@ def _confirm(db: Db, pairs: Sequence[tuple[int, int]], bearer: Bearer, now: floa
         announce_answer(db, sender)
 
 
-def note_rung(db: Db, item: int, member: int, rung: Rung, text: str, now: float) -> bool:
+def note_stage(db: Db, item: int, member: int, stage: Stage, text: str, now: float) -> bool:
     """Store the stage that an item has reached with a member, and owe its kit a receipt. Return
     True if the stage is new. Member 0 stands for someone who is not a member.
     """
     news = db.execute(
         "INSERT INTO reached (item, member, rung, text, at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING RETURNING item",
-        *(item, member, rung, text, now),
+        *(item, member, stage, text, now),
     )
     if not news:
         return False
@@ -623,7 +623,7 @@ def note_rung(db: Db, item: int, member: int, rung: Rung, text: str, now: float)
         _tell_webhooks_of_a_step(db, [item])
     if device is not None and sequence is not None:
         digest = digest_of(replace(stored_entry(body), sequence=sequence))
-        owe_receipt(db, device, sequence, digest, member, now, urgent=False, rung=rung, text=text)
+        owe_receipt(db, device, sequence, digest, member, now, urgent=False, stage=stage, text=text)
     return True
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fieldagent.hub.records import ledger, sending
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import Db, earliest
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NEWS = "outward"
@@ -99,7 +99,7 @@ def give_back(db: Db, those: Sequence[Outward]) -> None:
 def taken(db: Db, each: Outward, service: str, now: float) -> None:
     """Record that a service has accepted the item. That does not mean that a person has it."""
     if _settle(db, each, "handed over", now) and not each.text:
-        ledger.note_rung(db, each.item, THE_HUB, Rung.HANDED_OVER, service, now)
+        ledger.note_stage(db, each.item, THE_HUB, Stage.HANDED_OVER, service, now)
 
 
 def again(db: Db, each: Outward, at: float) -> None:
@@ -110,7 +110,7 @@ def again(db: Db, each: Outward, at: float) -> None:
 def given_up(db: Db, each: Outward, why: str, now: float) -> None:
     """Record that the hub has given up, and why. The item's delivery status shows the reason."""
     if _settle(db, each, "failed", now) and not each.text:
-        ledger.note_rung(db, each.item, THE_HUB, Rung.NOBODY, why, now)
+        ledger.note_stage(db, each.item, THE_HUB, Stage.NOBODY, why, now)
 
 
 def _settle(db: Db, each: Outward, state: str, not_before: float) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, insert
 from fieldagent.package.package import Said
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 
 THE_HUB = 0
 """Placeholder for a member: the hub itself, and services behind it."""
@@ -37,7 +37,7 @@ def owe_receipt(
     now: float,
     *,
     urgent: bool,
-    rung: Rung = Rung.STORED,
+    stage: Stage = Stage.STORED,
     text: str = "",
 ) -> None:
     """Owe a receipt. An urgent receipt is worth a satellite message of its own."""
@@ -49,7 +49,7 @@ def owe_receipt(
         int(urgent),
         "waiting",
         digest,
-        rung,
+        stage,
         cut_word(text),
     )
     insert(db, "receipt", (*RECEIPT, "rung", "text"), [row])

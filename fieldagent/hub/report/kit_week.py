@@ -210,7 +210,7 @@ def as_json(report: KitWeek) -> Mapping[str, Any]:
         "begins": report.week.begins,
         "ends": report.week.ends,
         "made": report.made,
-        "whole": report.whole,
+        "complete": report.whole,
         "positions": [
             {
                 "at": each.moment.timestamp(),

@@ -179,7 +179,7 @@ GAUGES = {
     "rebuild_items_missing": "Items that kits had and such a database had not, since it began.",
     "rebuild_items_back": "Those of them that are here again.",
     "rebuild_items_gone": "Those that no kit has any more, at the most.",
-    "radio_key_kits_lacking": "Kits that are a step behind with their group's new radio-key.",
+    "radio_key_kits_pending": "Kits that are a step behind with their group's new radio-key.",
     "synthetic_item_seconds": "Age of the last item of this hub's own that went the whole way.",
     "dead_letters_kept": "Messages of kits that cannot be used.",
 }

@@ -60,7 +60,7 @@ class Field:
         return self.kit.call("GET", "/api/status").body["channels"]["Satellite"]
 
     def story(self, id_: int) -> list[tuple[str, str]]:
-        lines = self.kit.call("GET", f"/api/package/{id_}").body["story"]
+        lines = self.kit.call("GET", f"/api/package/{id_}").body["history"]
         return [(line["event"], line["detail"]) for line in lines]
 
     def arrivals(self, content: str) -> int:

@@ -16,7 +16,7 @@ from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.outbound.reach import reached
 from fieldagent.agent.outbound.readings import AGAIN_FIRST, ALONE_MAX, NEARER
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import (
     Entry,
     Envelope,
@@ -54,10 +54,10 @@ async def enter(stack: AsyncExitStack, path: Path, number: int, **how: Any) -> S
     return await stack.enter_async_context(station(path, number, path / f"node-{number}", **how))
 
 
-async def read(kit: Station, text: str, by: str, rung: Rung = Rung.READ) -> None:
+async def read(kit: Station, text: str, by: str, stage: Stage = Stage.READ) -> None:
     """A person presses Read at that kit."""
     rows = kit.journal.read("SELECT request_id FROM inbound WHERE instr(body, ?)", text)
-    assert await reading.mark(kit.journal, kit.inbox, rows[0][0], by, rung)
+    assert await reading.mark(kit.journal, kit.inbox, rows[0][0], by, stage)
     kit.outbox.look_for_words()
 
 
@@ -65,8 +65,8 @@ def ladder(kit: Station, sequence: int) -> list[str]:
     """What its people are told beyond the disks of kits."""
     known = outbound.by_sequence(kit.journal, sequence)
     assert known is not None
-    rungs = {"read", "programs", "radio"}
-    return [step.text for step in reached(kit.journal, known) if step.rung in rungs]
+    stages = {"read", "programs", "radio"}
+    return [step.text for step in reached(kit.journal, known) if step.stage in stages]
 
 
 def events(kit: Station, sequence: int) -> int:
@@ -120,7 +120,7 @@ async def test_its_sender_is_told_who_has_read_it_and_when(tmp_path: Path, clock
         await until(lambda: ladder(ada, sequence) == ["read by Ben, at Kit 2's kit"], 60)
         known = outbound.by_sequence(ada.journal, sequence)
         assert known is not None
-        (step,) = (each for each in reached(ada.journal, known) if each.rung == "read")
+        (step,) = (each for each in reached(ada.journal, known) if each.stage == "read")
         assert step.at == at
         await until(lambda: not owed(ben), 60)
         assert events(ada, sequence) == count + 1
@@ -249,11 +249,11 @@ async def test_all_that_is_known_of_a_kit(tmp_path: Path, clock: Any) -> None:
         ada, ben = await team(stack, tmp_path, 2)
         sequence = await asked(ada)
         await until(lambda: "camp reached?" in ben.messages())
-        await read(ben, "camp reached?", "", Rung.PROGRAMS)
-        await read(ben, "camp reached?", "Bea", Rung.RADIO)
+        await read(ben, "camp reached?", "", Stage.PROGRAMS)
+        await read(ben, "camp reached?", "Bea", Stage.RADIO)
         await read(ben, "camp reached?", "")
-        rungs = ["on Kit 2's radio", "read at Kit 2's kit", "with Kit 2's programs"]
-        await until(lambda: sorted(ladder(ada, sequence)) == rungs)
+        stages = ["on Kit 2's radio", "read at Kit 2's kit", "with Kit 2's programs"]
+        await until(lambda: sorted(ladder(ada, sequence)) == stages)
         await until(lambda: not owed(ben))
 
 
@@ -276,7 +276,7 @@ async def test_a_stranger_says_nothing(tmp_path: Path, clock: Any, key: bytes | 
     async with station(tmp_path, 1, tmp_path / "nowhere", keys=(KEY,)) as ada:
         sequence = await asked(ada)
         entry = item_of(ada, sequence)
-        said = Entry(sequence, Receipt(1, digest_of(entry), Rung.READ, "Ben"), int(START))
+        said = Entry(sequence, Receipt(1, digest_of(entry), Stage.READ, "Ben"), int(START))
         await ada.reception.receive(encode([said], origin=2, key=key))
         assert ladder(ada, sequence) == []
         await ada.reception.receive(encode([said], origin=2, key=KEY))
@@ -293,13 +293,13 @@ def item_of(kit: Station, sequence: int) -> Entry:
 @pytest.mark.parametrize(
     "said",
     [
-        lambda entry: Receipt(1, b"else", Rung.READ, "Ben"),
-        lambda entry: Receipt(1, b"", Rung.READ, "Ben"),
-        lambda entry: Receipt(1, digest_of(entry), Rung.HANDED_OVER, "SMS"),
-        lambda entry: Receipt(1, digest_of(entry), Rung.NOBODY, "no Ada here"),
-        lambda entry: Receipt(1, digest_of(entry), Rung.STORED, "Ben"),
-        lambda entry: Receipt(3, digest_of(entry), Rung.READ, "Ben"),
-        lambda entry: Receipt(0, digest_of(entry), Rung.READ, "Ben"),
+        lambda entry: Receipt(1, b"else", Stage.READ, "Ben"),
+        lambda entry: Receipt(1, b"", Stage.READ, "Ben"),
+        lambda entry: Receipt(1, digest_of(entry), Stage.HANDED_OVER, "SMS"),
+        lambda entry: Receipt(1, digest_of(entry), Stage.NOBODY, "no Ada here"),
+        lambda entry: Receipt(1, digest_of(entry), Stage.STORED, "Ben"),
+        lambda entry: Receipt(3, digest_of(entry), Stage.READ, "Ben"),
+        lambda entry: Receipt(0, digest_of(entry), Stage.READ, "Ben"),
     ],
     ids=["of another item", "of no item", "a relay", "nobody", "an answer", "of 3", "the hub"],
 )
@@ -317,11 +317,11 @@ async def test_what_the_hub_tells_too_is_told_once(tmp_path: Path, clock: Any) -
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
         sequence = await asked(ada)
         entry = item_of(ada, sequence)
-        said = Receipt(1, digest_of(entry), Rung.READ, "Ben")
+        said = Receipt(1, digest_of(entry), Stage.READ, "Ben")
         await ada.reception.receive(encode([Entry(sequence, said, int(START))], origin=2))
 
         def by_the_hub(db: Any) -> None:
-            outbound.note_rung(db, sequence, 2, Rung.READ, "Ben", START)
+            outbound.note_stage(db, sequence, 2, Stage.READ, "Ben", START)
 
         await ada.journal.commit(by_the_hub)
         assert ladder(ada, sequence) == ["read by Ben, at user 2's kit"]
@@ -344,7 +344,7 @@ async def test_its_answer_is_of_that_very_word(tmp_path: Path, clock: Any) -> No
 
 async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
     """Two that hear each other and the sender of a word pass it on once each time it is said."""
-    said = Entry(9, Receipt(1, b"item", Rung.READ, "Ben"), int(START))
+    said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere") as cleo:
         await cleo.reception.receive(encode([said], origin=2))
         passed = await next_words(cleo)
@@ -361,7 +361,7 @@ async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
 
 
 async def test_whose_answer_was_heard_is_answered_in_its_name(tmp_path: Path, clock: Any) -> None:
-    said = Entry(9, Receipt(1, b"item", Rung.READ, "Ben"), int(START))
+    said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
     answer = Entry(9, Receipt(2, digest_of(said)), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere") as cleo:
         await cleo.reception.receive(encode([said], origin=2))
@@ -374,7 +374,7 @@ async def test_whose_answer_was_heard_is_answered_in_its_name(tmp_path: Path, cl
 
 
 async def test_no_further_than_radio_hops(tmp_path: Path, clock: Any) -> None:
-    said = Entry(9, Receipt(1, b"item", Rung.READ, "Ben"), int(START))
+    said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere", hops=2) as cleo:
         await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
         assert cleo.words.readings.to_say(cleo.words.clock() + 600, beside=True) == []
@@ -422,7 +422,7 @@ async def test_a_word_is_short(tmp_path: Path, clock: Any) -> None:
     """Beside an item: the figures of docs/team.md."""
     at = int(START)
     item = Entry(2**30, Message("camp reached"), at)
-    word = Entry(2**30 + 9, Receipt(7, b"abcd", Rung.READ, "Ben"), at + 60)
+    word = Entry(2**30 + 9, Receipt(7, b"abcd", Stage.READ, "Ben"), at + 60)
     answer = Entry(2**30 + 9, Receipt(9, b"abcd"), at + 60)
     alone = len(encode([item], origin=9))
     assert len(encode([item, word], origin=9)) - alone == 20

@@ -29,7 +29,7 @@ def booked(kit: Agent) -> tuple[int, int]:
     """Credits that the kit knows to be paid today, and the most that they may be."""
     satellite = _satellite(kit)
     known = satellite["creditsToday"]
-    return known, known + satellite["creditsDoubtfulToday"]
+    return known, known + satellite["creditsInDoubtToday"]
 
 
 def ends_with(status: str) -> Callable[[Running], None]:
@@ -82,7 +82,7 @@ def test_a_power_cut_in_a_session_is_in_the_bill(emptied: bool, tmp_path: Path) 
             until(lambda: kit.call("GET", f"/api/package/{id_}").body["status"] == "Delivered")
             known, most = booked(kit)
             assert known == 1 <= counted(gateway) == most == 1 + emptied
-            story = kit.call("GET", f"/api/package/{id_}").body["story"]
+            story = kit.call("GET", f"/api/package/{id_}").body["history"]
             again = [line["detail"] for line in story if line["event"] == "goes again"]
             detail = "nobody can tell whether the copy before left; it may have cost 1 credit"
             assert again == [detail] * emptied

@@ -329,18 +329,18 @@ async def test_the_hub_is_told_again_that_somebody_has_read_what_it_did_not_have
         (listed,) = inbound.listing(journal, 9)
         if is_read:
             assert await reading.mark(journal, inbox, listed["requestId"], "Ben")
-        rungs = inbound.rungs_owed(journal)
-        assert len(rungs) == is_read
-        await journal.persist(lambda db: inbound.told_rungs(db, [each.key for each in rungs]))
-        assert inbound.rungs_owed(journal) == []
-        news = inbox.rungs
+        stages = inbound.stages_owed(journal)
+        assert len(stages) == is_read
+        await journal.persist(lambda db: inbound.reported_stages(db, [each.key for each in stages]))
+        assert inbound.stages_owed(journal) == []
+        news = inbox.stages
         for _ in range(2):
             await take_in(inbox, encode([copy, Entry(90, Source(5, 7))], origin=42))
-            assert [each.key for each in inbound.rungs_owed(journal)] == [
-                each.key for each in rungs
+            assert [each.key for each in inbound.stages_owed(journal)] == [
+                each.key for each in stages
             ]
         assert news.is_set() is is_read
-        await journal.persist(lambda db: inbound.told_rungs(db, [each.key for each in rungs]))
+        await journal.persist(lambda db: inbound.reported_stages(db, [each.key for each in stages]))
         await take_in(inbox, encode([copy, Entry(90, Source(5, 7))], origin=42))
-        assert inbound.rungs_owed(journal) == []
+        assert inbound.stages_owed(journal) == []
         assert len(bodies(journal)) == 1

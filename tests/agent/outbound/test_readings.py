@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from fieldagent.agent.journal.inbound import StationOwed
 from fieldagent.agent.outbound.readings import ALONE_MAX, Readings
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry, Receipt
 
 SENDER = 1
 HOPS = 3
-WORD = StationOwed(SENDER, 9, Rung.READ, "Ben", 1_790_000_000, b"item", asks=True)
+WORD = StationOwed(SENDER, 9, Stage.READ, "Ben", 1_790_000_000, b"item", asks=True)
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Air:
         hears, said = self.stations[station], entry.content
         assert isinstance(said, Receipt)
         assert hops <= HOPS
-        is_answer = said.rung is Rung.STORED
+        is_answer = said.stage is Stage.STORED
         if origin == station:
             return
         if is_answer and said.by == station:

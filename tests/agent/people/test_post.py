@@ -17,7 +17,7 @@ from fieldagent.agent.people.post import Absence, Postman
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people_settings import PeopleSettings
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.store.group import StoreFull
 from fieldagent.wire.envelope import Entry, encode
 from tests import kit as kits
@@ -75,7 +75,7 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is there to be told that the disk is full, which ends the agent where it is raised."""
-    owe, tries = inbound.owe_rung, count(1)
+    owe, tries = inbound.owe_stage, count(1)
 
     def owe_once_there_is_room(*what: Any) -> bool:
         if next(tries) == 1:
@@ -93,21 +93,21 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
             nursery.start_soon(postman.run, cast(PeopleRadio, radio))
-            while not inbound.rungs_owed(kit.journal):
+            while not inbound.stages_owed(kit.journal):
                 await kit.journal.news()
             nursery.cancel_scope.cancel()
-        (owed,) = inbound.rungs_owed(kit.journal)
-        assert (owed.rung, owed.text) == (Rung.RADIO, ADA)
+        (owed,) = inbound.stages_owed(kit.journal)
+        assert (owed.stage, owed.text) == (Stage.RADIO, ADA)
 
 
-@pytest.mark.parametrize("rung", [Rung.RADIO, Rung.READ])
+@pytest.mark.parametrize("rung", [Stage.RADIO, Stage.READ])
 async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rung: Rung
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
     """That the text arrived, or was read, was noted before: who sent it was told never more."""
 
     async def once_more(kit: kits.Kit) -> None:
-        if rung is Rung.RADIO:
+        if stage is Stage.RADIO:
             postman = Postman(kit.journal, kit.inbox, of_nobody, Absence())
             await postman.run(cast(PeopleRadio, Radio(TextOutcome(True, ""))))
         else:
@@ -134,11 +134,11 @@ async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
             nursery.start_soon(once_more, kit)
-            while not inbound.rungs_owed(kit.journal):
+            while not inbound.stages_owed(kit.journal):
                 await kit.journal.news()
             nursery.cancel_scope.cancel()
-        (owed,) = inbound.rungs_owed(kit.journal)
-        assert (owed.rung, owed.text) == (rung, ADA)
+        (owed,) = inbound.stages_owed(kit.journal)
+        assert (owed.stage, owed.text) == (stage, ADA)
 
 
 def is_left(journal: Any) -> bool:

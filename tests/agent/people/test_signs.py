@@ -9,12 +9,12 @@ from fieldagent.agent.people.post import PARTS_MAX, parts_of
 from fieldagent.agent.people.signs import GIVEN_UP, KEPT, LEFT, THERE, due
 
 
-def steps(*rungs: str) -> list[Step]:
-    return [Step(float(at), rung, "Ben", f"it is {rung}") for at, rung in enumerate(rungs)]
+def steps(*stages: str) -> list[Step]:
+    return [Step(float(at), stage, "Ben", f"it is {stage}") for at, stage in enumerate(stages)]
 
 
 @pytest.mark.parametrize(
-    ("signs", "rungs", "sign"),
+    ("signs", "stages", "sign"),
     [
         ("", ["kept"], KEPT),
         (KEPT, ["kept"], ""),
@@ -36,9 +36,9 @@ def steps(*rungs: str) -> list[Step]:
     ],
 )
 def test_the_highest_that_is_true_is_shown_on_a_change(
-    signs: str, rungs: list[str], sign: str
+    signs: str, stages: list[str], sign: str
 ) -> None:
-    emoji, line = due(signs, steps(*rungs))
+    emoji, line = due(signs, steps(*stages))
     assert emoji == sign
     assert bool(line) is (sign == GIVEN_UP)
 

@@ -25,7 +25,7 @@ def arrives(kit: Agent, place: str) -> None:
 
 def story(kit: Agent, place: str) -> str:
     """What was written down of it."""
-    return str(kit.call("GET", place).body["story"])
+    return str(kit.call("GET", place).body["history"])
 
 
 @pytest.mark.full

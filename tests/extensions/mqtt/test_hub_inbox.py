@@ -23,7 +23,7 @@ from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.records import ledger
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import SOS_PRIORITY, Location, Message
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import Field, collect, field_of, said
 
@@ -246,7 +246,7 @@ async def test_an_item_is_told_once_the_broker_has_it(store: Store, clock: Any) 
         assert texts(await hear(alps, reporter_of(alps), 3)) == []
         ((item,),) = await alps.rows("SELECT min(id) FROM item")
         await alps.store.commit(
-            lambda db: ledger.note_rung(db, item, 2, Rung.READ, "Ben", alps.now)
+            lambda db: ledger.note_stage(db, item, 2, Stage.READ, "Ben", alps.now)
         )
         (way,) = (await hear(alps, reporter_of(alps), 3)).got
         assert way[0].startswith("fieldagent/hub/kit/1/reached/")

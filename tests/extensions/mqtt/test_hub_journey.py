@@ -156,7 +156,7 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
     assert payload["body"]["payloads"][0]["identity"]["name"] == "house (MQTT)"
     kit.call("POST", f"/api/inbound/{payload['requestId']}/read", {"by": "Ada"})
     way = f"{BASE}/reached/{answer['id']}"
-    read = other.await_one(way, lambda body: body["reached"][-1]["rung"] == "read")
+    read = other.await_one(way, lambda body: body["reached"][-1]["stage"] == "read")
     assert read["id"] == answer["id"]
     once = command(other, message("once", key="k1", targetUserId=str(alps.ada)))
     again = command(other, message("once", key="k1", targetUserId=str(alps.ada)))

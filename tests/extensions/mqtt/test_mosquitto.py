@@ -86,7 +86,7 @@ def test_a_house_sends_by_satellite_and_hears_what_comes(camp: Camp) -> None:
     topic = f"{BASE}/package/{result['id']}"
     delivered = camp.other.await_one(topic, lambda body: body["status"] == "Delivered")
     assert delivered["channels"] == {"Satellite": {"status": "Delivered"}}
-    assert [step["rung"] for step in delivered["reached"]] == ["kept", "left"]
+    assert [step["stage"] for step in delivered["reached"]] == ["kept", "left"]
     camp.other.await_one(f"{BASE}/state", lambda state: state["creditsToday"] == 1)
     camp.sky.type("mt come down")
     came = camp.other.await_one(f"{BASE}/inbound")

@@ -33,7 +33,7 @@ from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Location, Message, Waypoint
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import Field, collect, field_of, said
 from tests.hub.test_sms_mail import UP, desk_of, frame_of
@@ -175,7 +175,7 @@ async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
         assert await alps.store.read(owed) == []
         ((item,),) = await alps.rows("SELECT item FROM tak_event")
         await alps.store.commit(
-            lambda db: ledger.note_rung(db, item, CLEO, Rung.READ, "Cleo", alps.now)
+            lambda db: ledger.note_stage(db, item, CLEO, Stage.READ, "Cleo", alps.now)
         )
         (tick,) = await alps.store.read(owed)
         assert tick.read
@@ -305,12 +305,12 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
                 lambda db: records.note_tick(db, 1, uid, out.message_id, alps.now, read=read)
             )
 
-        async def rungs() -> list[int]:
+        async def stages() -> list[int]:
             rows = await alps.rows("SELECT rung FROM reached WHERE item = ?", out.item)
-            return sorted(rung for (rung,) in rows)
+            return sorted(stage for (stage,) in rows)
 
         await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
-        assert await rungs() == [Rung.HANDED_OVER]
+        assert await stages() == [Stage.HANDED_OVER]
         # A process that begins anew looks at it once more, and enters it no second time.
         await alps.store.commit(lambda db: db.execute("UPDATE bridge SET place = 0"))
         assert await line_up(alps) == []
@@ -321,11 +321,11 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
         assert again.message_id == out.message_id
         assert not await tick(CHARLIE.uid, read=True)
         assert await tick(BRAVO.uid, read=False)
-        assert await rungs() == [Rung.STORED, Rung.HANDED_OVER]
+        assert await stages() == [Stage.STORED, Stage.HANDED_OVER]
         alps.now += OVER_AFTER / 2
         assert await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
         assert await tick(BRAVO.uid, read=True)
-        assert await rungs() == [Rung.STORED, Rung.READ, Rung.HANDED_OVER]
+        assert await stages() == [Stage.STORED, Stage.READ, Stage.HANDED_OVER]
         assert not await tick(BRAVO.uid, read=True)
 
 
@@ -339,7 +339,7 @@ async def test_what_no_phone_confirms_is_given_up_after_a_day(store: Store) -> N
         alps.now += OVER_AFTER
         await alps.store.commit(lambda db: records.give_up(db, alps.now))
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
-        assert [text for rung, text in rows if rung == Rung.NOBODY] == [
+        assert [text for stage, text in rows if stage == Stage.NOBODY] == [
             "no phone of theirs at the TAK server has confirmed it within a day"
         ]
 

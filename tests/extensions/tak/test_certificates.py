@@ -29,7 +29,7 @@ from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry
 from tests.extensions.tak.test_budget import CLEO, KITS, RULES, line_up, mountain
 from tests.hub.field import Field, collect, said
@@ -116,7 +116,7 @@ async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
         )
         assert await store.commit(lambda db: tick(db, now=alps.now))
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
-        assert (Rung.READ, "Dora") in rows
+        assert (Stage.READ, "Dora") in rows
         # What Dora says is hers, and comes back to her phone by no way.
         inbox = TakInbox(1, RULES, certificates.person_of)
         chat = GeoChat(TakUnit(PHONE, "Cleo"), TakUnit("FA-1-3", "Cleo"), "m-1", "down")

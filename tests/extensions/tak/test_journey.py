@@ -21,7 +21,7 @@ import trustme
 from tests.extensions.tak.tak_server import Phone, Taky
 from tests.hub.test_cluster import contents
 from tests.hub.test_journey import folder
-from tests.hub.test_people_journey import came, rungs
+from tests.hub.test_people_journey import came, stages
 from tests.postgres import new_database
 from tests.processes import Agent, Hub, administer, agent, free_port, frozen, hub, until
 
@@ -152,11 +152,11 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     chat = bravo.await_one("b-t-f", lambda event: event["remarks"]["text"] == "in the hut")
     assert (chat["link"]["uid"], chat["__chat"]["senderCallsign"]) == ada
     handed, on_phone = "handed over to the TAK server, for BRAVO (TAK)", "on BRAVO (TAK)'s kit"
-    until(lambda: on_phone in rungs(kit, sent))
-    assert handed in rungs(kit, sent)
-    assert not [each for each in rungs(kit, sent) if each.startswith("read")]
+    until(lambda: on_phone in stages(kit, sent))
+    assert handed in stages(kit, sent)
+    assert not [each for each in stages(kit, sent) if each.startswith("read")]
     bravo.command(read=chat["__chat"]["messageId"])
-    until(lambda: "read by BRAVO (TAK)" in rungs(kit, sent))
+    until(lambda: "read by BRAVO (TAK)" in stages(kit, sent))
 
     # Who asks what it would cost is told by the kit's user there, and the kit gets nothing.
     bravo.say("? are you all right", ada, "m-4")
@@ -178,7 +178,7 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     came(kit, "who is there?")
     body = {"message": {"content": "Ada"}, "to": "CHARLIE (TAK)"}
     lost = kit.call("POST", "/api/package", body).body["id"]
-    until(lambda: rungs(kit, lost) == ["at the hub", handed.replace("BRAVO", "CHARLIE")])
+    until(lambda: stages(kit, lost) == ["at the hub", handed.replace("BRAVO", "CHARLIE")])
 
     # The server is killed, and another takes its place: who is there is told anew, words go on.
     there.server.kill()
@@ -186,12 +186,12 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     waiting = {"message": {"content": "still here"}, "to": "BRAVO (TAK)"}
     kept = kit.call("POST", "/api/package", waiting).body["id"]
     until(lambda: there.rows("SELECT count(*) FROM tak_event WHERE inward = 0")[0][0] == 4)
-    assert rungs(kit, kept) == ["at the hub"]
+    assert stages(kit, kept) == ["at the hub"]
     there.server = stack.enter_context(Taky(tmp_path, there.port, tls=True))
     again = there.phone("ANDROID-1", "BRAVO")
     again.await_one("a-f-G-U-C", lambda event: event["uid"] == there.unit)
     again.await_one("b-t-f", lambda event: event["remarks"]["text"] == "still here")
-    until(lambda: on_phone in rungs(kit, kept))
+    until(lambda: on_phone in stages(kit, kept))
     assert {"party line", "are you all right"} & {*contents(kit)} == set()
     assert there.events("unreadable") == 0
 
@@ -356,8 +356,8 @@ def test_a_server_that_hangs_has_nothing(tmp_path: Path, stack: ExitStack) -> No
         body = {"message": {"content": "answer"}, "to": "BRAVO (TAK)"}
         sent = kit.call("POST", "/api/package", body).body["id"]
         until(lambda: there.figure("bridges_linked") == 0)
-        assert rungs(kit, sent) == ["at the hub"]
-    until(lambda: "on BRAVO (TAK)'s kit" in rungs(kit, sent))
+        assert stages(kit, sent) == ["at the hub"]
+    until(lambda: "on BRAVO (TAK)'s kit" in stages(kit, sent))
     ids = {each["__chat"]["messageId"] for each in bravo.of("b-t-f")}
     assert len(ids) == 1, "it may have come twice, under its one id"
 

@@ -27,7 +27,7 @@ from fieldagent.extensions.tak.server.server import STRANGERS_MAX
 from tests.extensions.tak.tak_server import Phone
 from tests.extensions.tak.test_journey import Mountain, is_tick_of, texts, ticks
 from tests.hub.test_cluster import contents
-from tests.hub.test_people_journey import came, rungs
+from tests.hub.test_people_journey import came, stages
 from tests.processes import PATIENCE, administer, free_port, until
 
 ALL = ("All Chat Rooms", "All Chat Rooms")
@@ -168,9 +168,9 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     chat = ben.await_one("b-t-f", lambda event: event["remarks"]["text"] == "in the hut")
     assert (chat["link"]["uid"], chat["__chat"]["senderCallsign"]) == ada
     handed = "handed over to the TAK server, for Ben"
-    until(lambda: rungs(kit, sent) == ["at the hub", "on Ben's kit", handed])
+    until(lambda: stages(kit, sent) == ["at the hub", "on Ben's kit", handed])
     ben.command(read=chat["__chat"]["messageId"])
-    until(lambda: rungs(kit, sent)[-1] == "read by Ben")
+    until(lambda: stages(kit, sent)[-1] == "read by Ben")
 
     # A phone that is killed has nothing; once it is back it gets what was for it.
     ben.kill()
@@ -178,10 +178,10 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     kept = kit.call("POST", "/api/package", body).body["id"]
     kit.post("to all")
     cid.await_one("b-t-f", lambda event: event["remarks"]["text"] == "to all")
-    assert rungs(kit, kept) == ["at the hub"]
+    assert stages(kit, kept) == ["at the hub"]
     again = there.phone_of("Ben")
     again.await_one("b-t-f", lambda event: event["remarks"]["text"] == "still here")
-    until(lambda: "on Ben's kit" in rungs(kit, kept))
+    until(lambda: "on Ben's kit" in stages(kit, kept))
     again.await_one("b-t-f", lambda event: event["remarks"]["text"] == "to all")
 
     # So does the hub; phones come again as ATAK does, and are on the map again.

@@ -15,7 +15,7 @@ from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.records import outward
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry, Receipt
 from tests.hub.escalation.test_answers import PHONE, _move_kit_2, _number_on, ask_for_help
 from tests.hub.escalation.test_imap import mail_from, mail_server
@@ -23,7 +23,7 @@ from tests.hub.field import Field, collect, field_of, said
 from tests.hub.relay import mail_relay
 from tests.hub.test_contacts import kit_of, settle_in
 from tests.hub.test_people import ADA, BEN
-from tests.hub.test_people_journey import rungs
+from tests.hub.test_people_journey import stages
 from tests.processes import agent, hub, until
 
 DORA = "dora@example.org"
@@ -73,7 +73,7 @@ async def come(field: Field, kit: int) -> Come:
     read = [
         (each.sequence, each.content.text)
         for each in entries
-        if isinstance(each.content, Receipt) and each.content.rung is Rung.READ
+        if isinstance(each.content, Receipt) and each.content.stage is Stage.READ
     ]
     return Come([(names[sender], text) for sender, text in said(envelopes)], read)
 
@@ -219,7 +219,7 @@ def test_from_a_kit_to_a_mail_program_and_back_and_there_again(tmp_path: Path) -
                 ]
 
             until(lambda: inbox() == [(DORA, "Bring bread.")])
-            until(lambda: rungs(kit, sent)[-1] == f"read by {DORA}")
+            until(lambda: stages(kit, sent)[-1] == f"read by {DORA}")
             assert relay.mail(2).get_content().startswith("Your words are on their way to Ada")
             kit.call("POST", "/api/package", {"message": {"content": "Two?"}, "to": DORA})
             third = relay.mail(3)

@@ -41,7 +41,7 @@ def state(status: Mapping[str, Any], last_inbound: str | None, left: int) -> dic
     if (satellite := links.get("satellite")) is not None:
         document["creditsToday"] = satellite["creditsToday"]
         if (limit := satellite.get("creditsPerDay")) is not None:
-            spent = satellite["creditsToday"] + satellite["creditsDoubtfulToday"]
+            spent = satellite["creditsToday"] + satellite["creditsInDoubtToday"]
             document["creditsLeft"] = max(0, limit - spent)
     return document
 

@@ -17,7 +17,7 @@ from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Item
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NAME = "tak"
@@ -243,7 +243,7 @@ def note_sent(db: Db, out: OutEvent, now: float, *, handed: bool) -> None:
         *(state, out.uid, again, out.id),
     )
     if news and out.person is not None and handed:
-        ledger.note_rung(db, out.item, out.person, Rung.HANDED_OVER, SERVER, now)
+        ledger.note_stage(db, out.item, out.person, Stage.HANDED_OVER, SERVER, now)
 
 
 def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, read: bool) -> bool:
@@ -260,9 +260,9 @@ def note_tick(db: Db, workspace: int, uid: str, message_id: str, now: float, *, 
     )
     for id_, item, person, state, name in rows:
         if state != "delivered" and not _has_kit(db, person):
-            ledger.note_rung(db, item, person, Rung.STORED, "", now)
+            ledger.note_stage(db, item, person, Stage.STORED, "", now)
         if read:
-            ledger.note_rung(db, item, person, Rung.READ, name, now)
+            ledger.note_stage(db, item, person, Stage.READ, name, now)
         db.execute(
             "UPDATE tak_event SET state = ? WHERE id = ?", "read" if read else "delivered", id_
         )
@@ -283,7 +283,7 @@ def give_up(db: Db, now: float) -> None:
             continue
         if not _has_come(db, item, person):
             why = "no phone of theirs at the TAK server has confirmed it within a day"
-            ledger.note_rung(db, item, person, Rung.NOBODY, why, now)
+            ledger.note_stage(db, item, person, Stage.NOBODY, why, now)
 
 
 def _has_kit(db: Db, person: int) -> bool:
@@ -293,8 +293,8 @@ def _has_kit(db: Db, person: int) -> bool:
 
 
 def _has_come(db: Db, item: int, person: int) -> bool:
-    rungs = "SELECT 1 FROM reached WHERE item = ? AND member = ? AND rung IN (?, ?)"
-    return bool(db.execute(rungs, item, person, int(Rung.STORED), int(Rung.READ)))
+    stages = "SELECT 1 FROM reached WHERE item = ? AND member = ? AND rung IN (?, ?)"
+    return bool(db.execute(stages, item, person, int(Stage.STORED), int(Stage.READ)))
 
 
 # Incoming.
@@ -367,7 +367,7 @@ def ticks_owed(db: Db, members: Collection[int], limit: int) -> list[OwedTick]:
         f" ON tak_person.member = tak_event.person WHERE inward = 1 AND tak_event.member {among}"
         " AND tak_event.state IN ('sent', 'delivered')) AS owed"
         " WHERE is_read OR (is_stored AND state = 'sent') ORDER BY id LIMIT ?",
-        *(int(Rung.READ), *values, limit),
+        *(int(Stage.READ), *values, limit),
     )
     return [OwedTick._make((*row, bool(read))) for *row, read in rows]
 

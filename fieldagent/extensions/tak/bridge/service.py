@@ -42,7 +42,7 @@ from fieldagent.hub.records import ledger
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import ANYTHING, Db
 from fieldagent.hub.store.persist import persist, told_once
-from fieldagent.package.reach import Rung
+from fieldagent.package.reach import Stage
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -170,7 +170,7 @@ class _Bridge:
             if person is not None and item.sender in kits:
                 items.append((item, person or None))
             elif person and person not in kits:
-                ledger.note_rung(db, item.id, THE_HUB, Rung.NOBODY, NO_KIT, now)
+                ledger.note_stage(db, item.id, THE_HUB, Stage.NOBODY, NO_KIT, now)
         records.line_up(db, items, up_to, now)
 
     async def _give_up(self) -> None:

@@ -101,7 +101,7 @@ def test_a_way_over_an_empty_battery_is_told(tmp_path: Path) -> None:
             ben.call("POST", "/api/package/async", {"message": {"content": "I am 2"}})
             until(lambda: "reaches the hub, a battery there is low" in told(ada, "neighbours"))
             (heard,) = ada.call("GET", "/api/neighbours").body["neighbours"]
-            assert (heard["hopsToHub"], heard["wayBatteryLow"]) == (0, True)
+            assert (heard["hopsToHub"], heard["routeBatteryLow"]) == (0, True)
 
 
 @pytest.mark.full
@@ -121,7 +121,7 @@ def test_who_has_read_it_is_told_over_one_between(tmp_path: Path) -> None:
             read = f"/api/inbound/{came['requestId']}/read"
             assert cleo.call("POST", read, {"by": "Cleo"}).status == 200
             until(lambda: read_at(ada, sent) == ["read by Cleo, at Kit 3's kit"])
-            (step,) = (each for each in ladder(ada, sent) if each["rung"] == "read")
+            (step,) = (each for each in ladder(ada, sent) if each["stage"] == "read")
             assert abs(step["at"] - time.time()) < 120
             shown = subprocess.run(
                 [*MODULE, "show", str(sent), "--port", str(ada.port)],
@@ -135,12 +135,12 @@ def test_who_has_read_it_is_told_over_one_between(tmp_path: Path) -> None:
 
 
 def ladder(kit: Agent, number: int) -> list[dict[str, Any]]:
-    rungs: list[dict[str, Any]] = kit.call("GET", f"/api/package/{number}").body["reached"]
-    return rungs
+    stages: list[dict[str, Any]] = kit.call("GET", f"/api/package/{number}").body["reached"]
+    return stages
 
 
 def read_at(kit: Agent, number: int) -> list[str]:
-    return [each["text"] for each in ladder(kit, number) if each["rung"] == "read"]
+    return [each["text"] for each in ladder(kit, number) if each["stage"] == "read"]
 
 
 @pytest.mark.full
@@ -170,7 +170,7 @@ def test_an_sos_reaches_all_and_its_sender_sees_who_lacks_it(tmp_path: Path) -> 
         air.type("plug 2")
         for each in kits[1:]:
             each.expect("leg broken")
-        until(lambda: not kits[0].call("GET", f"/api/package/{sent['id']}").body["lacking"])
+        until(lambda: not kits[0].call("GET", f"/api/package/{sent['id']}").body["unconfirmed"])
 
 
 def test_an_sos_reaches_who_was_never_heard(tmp_path: Path) -> None:
