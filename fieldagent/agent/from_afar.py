@@ -36,7 +36,10 @@ NEVER = {
     "radio-key": SECRET,
     "sms-pin": SECRET,
     "radio-key-next": SECRET,
-    "hub-token": "the signed text names the kit by it, and " + SECRET,
+    "hub-token": (
+        "the signed text names the kit by it, and it is a secret, which whoever reads the hub's"
+        " database could read on its way"
+    ),
     "hub-address": _LINK,
     "hub-ca-file": _LINK,
     "page-listen": _OPENS,

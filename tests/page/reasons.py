@@ -272,9 +272,9 @@ NAMED = {
     "agent/satellites/imt/modem.py": ("trouble",),
     "agent/sms/pin.py": ("WRONG", "UNKNOWN"),
     "hub/access/imei_claims.py": ("CLAIMS", "IS_CLAIMED"),
-    "hub/bridge/mqtt/inward.py": ("SPENT",),
+    "extensions/mqtt/hub/inward.py": ("SPENT",),
     "hub/bridge/spending.py": ("NO_DISTANCE",),
-    "hub/bridge/tak/inward.py": ("SPENT",),
+    "extensions/tak/bridge/inward.py": ("SPENT",),
     "hub/escalation/mail.py": ("NO_RELAY", "remedy"),
     "hub/escalation/outward.py": ("DATA", "why"),
     "hub/escalation/sms_gate.py": ("_MISSING",),
@@ -308,7 +308,7 @@ NAMED = {
 }
 ROOMS = (
     *(f"hub/{each}" for each in ("access", "escalation", "field", "operator")),
-    *("hub/bridge/spending.py", "hub/bridge/mqtt/inward.py", "hub/bridge/tak/inward.py"),
+    *("hub/bridge/spending.py", "extensions/mqtt/hub/inward.py", "extensions/tak/bridge/inward.py"),
     *(
         "hub/records",
         "hub/webhook",

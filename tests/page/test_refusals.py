@@ -35,9 +35,17 @@ FIRST = {"Fault", "sentence", "too_many", "unknown", "wrong"}
 ALSO = {"webhook/signature.py", "hub/webhook/webhook_directory.py"}
 """Here `WrongProperty` is of what somebody typed; elsewhere of a settings file."""
 TO_PROGRAMS = (
-    *("hub/operator/", "hub/bridge/", "hub/tracker/", "hub/store/sqlite", "hub/store/opening"),
+    *(
+        "hub/operator/",
+        "hub/bridge/",
+        "extensions/mqtt/",
+        "extensions/tak/",
+        "hub/tracker/",
+        "hub/store/sqlite",
+        "hub/store/opening",
+    ),
     *("hub/field/ip_link", "hub/escalation/sms", "hub/escalation/twilio", "hub/escalation/imap"),
-    *("hub/settings.py", "hub/contract.py", "agent/mqtt/", "hub/escalation/answer_page.py"),
+    *("hub/settings.py", "hub/contract.py", "hub/escalation/answer_page.py"),
     *("store/group.py", "hub/store/postgres.py", "hub/store/postgres_schema.py"),
     *("hub/records/usage_file.py", "hub/field/calling_in.py", "hub/service/synthetic_item"),
 )

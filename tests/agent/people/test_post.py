@@ -100,7 +100,7 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
         assert (owed.stage, owed.text) == (Stage.RADIO, ADA)
 
 
-@pytest.mark.parametrize("rung", [Stage.RADIO, Stage.READ])
+@pytest.mark.parametrize("stage", [Stage.RADIO, Stage.READ])
 async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
