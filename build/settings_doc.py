@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from the tables in the code.
+"""Writes docs/reference/settings.md from the tables in the code.
 
     .venv/bin/python build/settings_doc.py [--check]
 
@@ -18,7 +18,7 @@ from fieldagent.hub.escalation.known import contact_kinds
 from fieldagent.hub.operator.known import operators
 from fieldagent.system.properties import Key
 
-PAGE = Path(__file__).resolve().parent.parent / "docs/settings.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs/reference/settings.md"
 HEAD = """\
 # Settings
 
@@ -52,7 +52,7 @@ RADIO_HEAD = """
 ### Radios
 
 What `radio-protocol` may be; each is one module of `fieldagent/agent/radios/`, and
-[adding-a-radio.md](adding-a-radio.md) tells how one of your own is made. What belongs to one radio
+[add a radio](../how-to/add-a-radio.md) tells how one of your own is made. What belongs to one radio
 is a setting beside the others, and unknown with another.
 
 | `radio-protocol` | for | needs | tells in `GET /api/status` |
@@ -70,7 +70,7 @@ OPERATORS_HEAD = """
 ### Satellite operators
 
 What a device's `operator` may be; each is one module of `fieldagent/hub/operator/`, and
-[adding-an-operator.md](adding-an-operator.md) tells how one of your own is made.
+[add an operator](../how-to/add-an-operator.md) tells how one of your own is made.
 
 | `operator` | for | settings |
 |---|---|---|
@@ -90,7 +90,7 @@ CONTACTS_HEAD = """
 ### Kinds of contact
 
 How somebody is told of an SOS; each is one module of `fieldagent/hub/escalation/`, and
-[adding-an-operator.md](adding-an-operator.md) tells how one of your own is made.
+[add an operator](../how-to/add-an-operator.md) tells how one of your own is made.
 
 | kind | takes | settings |
 |---|---|---|
@@ -138,7 +138,8 @@ def main() -> int:
         return 0
     if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
         return 0
-    print("docs/settings.md is not what the code says: run build/settings_doc.py", file=sys.stderr)
+    text = "docs/reference/settings.md is not what the code says: run build/settings_doc.py"
+    print(text, file=sys.stderr)
     return 1
 
 

@@ -1,11 +1,11 @@
-"""Writes the documents as a web site: README's table of them is its contents.
+"""Writes the documents as a web site: the lists in docs/README.md are its contents.
 
     build/site [FOLDER]
 
 Sphinx with MyST and furo does it: all three are kept up by many, read Markdown with GitHub's
 anchors, and search from a folder on a stick as well as from a server. A link that leads nowhere,
-and a page that README's table does not name, is an error. Pages of the two APIs are made from
-their OpenAPI descriptions.
+and a page that docs/README.md does not name, is an error. Pages of the two APIs are made from
+their OpenAPI descriptions. Each page that moved has a redirect page at its old path.
 """
 
 from __future__ import annotations
@@ -26,6 +26,50 @@ DEFAULT = ROOT / "dist/site"
 DOCUMENTS = ("*.md", "docs/**/*.md", "examples/*.md")
 LINK = re.compile(r"\]\(([^)\s:#]+)[^)\s]*\)")
 APIS = {"local": ("agent", "the API of the agent"), "hub": ("hub", "the API of the hub")}
+MOVED = {
+    "adding-a-radio": "how-to/add-a-radio",
+    "adding-an-operator": "how-to/add-an-operator",
+    "architecture": "explain/architecture",
+    "bridges": "how-to/tak",
+    "drill": "how-to/simulate",
+    "drills": "reference/sample-drills",
+    "end-to-end": "explain/end-to-end",
+    "energy": "explain/energy",
+    "field-kit": "start/first-kit",
+    "glossary": "reference/glossary",
+    "hub": "start/first-hub",
+    "ip-link": "reference/ip-link",
+    "local-api": "reference/local-api",
+    "maps": "how-to/maps",
+    "node-link": "reference/node-link",
+    "on-air": "reference/on-air",
+    "operating": "how-to/install",
+    "people-radios": "how-to/handhelds",
+    "places": "how-to/fences-and-routes",
+    "postgresql": "how-to/postgresql",
+    "proofs": "explain/proofs",
+    "radio": "how-to/radio",
+    "reliability": "explain/reliability",
+    "remote-hands": "how-to/remote-commands",
+    "satellite": "how-to/satellite",
+    "scale": "explain/scale",
+    "security": "explain/security",
+    "settings": "reference/settings",
+    "sms": "how-to/sms",
+    "tak-server": "how-to/tak-server",
+    "team": "explain/team-radio",
+    "trackers": "how-to/trackers",
+    "troubleshooting": "how-to/troubleshooting",
+    "versions": "reference/compatibility",
+}
+"""New paths of the pages that were directly below docs/ until November 2026."""
+REDIRECT = """\
+<!DOCTYPE html>
+<meta charset="utf-8">
+<title>This page has moved</title>
+<meta http-equiv="refresh" content="0; url=NEW">
+<p>This page has moved to <a href="NEW">NEW</a>.</p>
+"""
 CONF = """\
 project = "fieldagent"
 html_title = "fieldagent"
@@ -58,35 +102,32 @@ def documents() -> Iterator[Path]:
 
 
 def chapters() -> list[tuple[str, list[str]]]:
-    """Return README's table: for whom, and the documents in their order.
+    """Return the headings of docs/README.md, each with its documents in their order.
 
-    An API is behind the page that tells how it is used, other languages behind the first.
+    An API is behind the page that shows how it is used, other languages behind the first.
     """
-    rows = []
-    for who, links in re.findall(r"^\| (.+?) \| (.+?) \|$", _table(), re.MULTILINE)[1:]:
-        pages = [page for page in LINK.findall(links) if page.endswith(".md")]
-        for page in list(pages):
-            at = pages.index(page) + 1
+    contents = ROOT / "docs/README.md"
+    sections = []
+    for text in contents.read_text().split("\n## ")[1:]:
+        heading, _, links = text.partition("\n")
+        pages = []
+        for link in LINK.findall(links):
+            page = (contents.parent / link).resolve().relative_to(ROOT).as_posix()
+            pages.append(page)
             if page == "docs/handbook/en.md":
                 others = sorted((ROOT / "docs/handbook").glob("*.md"))
-                pages[at:at] = [
-                    f"docs/handbook/{each.name}" for each in others if each.stem != "en"
-                ]
-            if page in ("docs/local-api.md", "docs/hub.md"):
-                pages.insert(at, f"api/{'local' if 'local' in page else 'hub'}.md")
-        rows.append((who, pages))
-    return rows
-
-
-def _table() -> str:
-    return (ROOT / "README.md").read_text().partition("\n## More\n")[2]
+                pages += [f"docs/handbook/{each.name}" for each in others if each.stem != "en"]
+            if page.endswith("-api.md"):
+                pages.append(f"api/{'local' if 'local' in page else 'hub'}.md")
+        sections.append((heading, pages))
+    return sections
 
 
 def index() -> str:
-    parts = [HEAD, "```{toctree}\n:hidden:\n\nREADME.md\n```\n"]
-    for who, pages in chapters():
+    parts = [HEAD, "```{toctree}\n:hidden:\n\nREADME.md\ndocs/README.md\n```\n"]
+    for heading, pages in chapters():
         contents = "\n".join(pages)
-        caption = f":maxdepth: 1\n:caption: {who[0].upper() + who[1:]}"
+        caption = f":maxdepth: 1\n:caption: {heading}"
         parts.append(f"```{{toctree}}\n{caption}\n\n{contents}\n```\n")
     return "\n".join(parts)
 
@@ -116,6 +157,12 @@ def stage(folder: Path) -> None:
     (folder / "conf.py").write_text(CONF)
 
 
+def redirect(folder: Path) -> None:
+    """Write a page at each old path that leads to the new one, in a browser without scripts too."""
+    for old, new in MOVED.items():
+        (folder / f"docs/{old}.html").write_text(REDIRECT.replace("NEW", f"{new}.html"))
+
+
 def main() -> None:
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
     with tempfile.TemporaryDirectory() as name:
@@ -124,7 +171,8 @@ def main() -> None:
         stage(source)
         sphinx = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
         if subprocess.run([*sphinx, str(source), str(made)]).returncode:
-            sys.exit("build/site: what stands above has to be mended first")
+            sys.exit("build/site: fix the errors above first")
+        redirect(made)
         shutil.rmtree(made / ".doctrees", ignore_errors=True)
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)

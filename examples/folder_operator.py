@@ -1,5 +1,5 @@
 """A satellite operator that is a folder: messages come and go as files, for a bench without any
-account, or where a courier carries them on a stick. The example of docs/adding-an-operator.md.
+account, or where a courier carries them on a stick. The example of docs/how-to/add-an-operator.md.
 
 In `hub.properties`, where Python finds this module (PYTHONPATH, or a zipapp built `--with` it):
 

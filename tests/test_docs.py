@@ -64,8 +64,8 @@ def texts() -> tuple[str, ...]:
 
 
 def to_be_watched() -> list[str]:
-    """Return the figures of which docs/operating.md says when to alert."""
-    text = (ROOT / "docs/operating.md").read_text()
+    """Return the figures of which docs/how-to/monitor.md says when to alert."""
+    text = (ROOT / "docs/how-to/monitor.md").read_text()
     _, _, rows = text.partition("| ask | alert when |\n|---|---|\n")
     return re.findall(r"`(fieldagent_\w+)", rows.partition("\n\n")[0])
 
@@ -86,8 +86,9 @@ def figures(cell: str) -> set[str]:
 
 def test_what_scale_takes_from_the_hubs_page_stands_there() -> None:
     """A figure of cost is measured for one page; the other works with the same."""
-    there = [figures(row) for row in (ROOT / "docs/hub.md").read_text().splitlines()]
-    scale = (ROOT / "docs/scale.md").read_text()
+    page = (ROOT / "docs/how-to/several-hubs.md").read_text()
+    there = [figures(row) for row in page.splitlines()]
+    scale = (ROOT / "docs/explain/scale.md").read_text()
     taken = re.findall(r"^\| [^|]+ \| ([^|]+) \| the hub's page \|$", scale, re.MULTILINE)
     assert taken
     for cell in taken:
@@ -98,7 +99,8 @@ def test_what_scale_takes_from_the_hubs_page_stands_there() -> None:
 
 
 def symptoms() -> list[str]:
-    rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    text = (ROOT / "docs/how-to/troubleshooting.md").read_text()
+    rows = re.findall(r"^\| (.+?) \|", text, re.MULTILINE)
     spans = (span for row in rows for span in re.findall(r"`([^`]+)`", row))
     return [span for span in spans if " " in span and not span.startswith("fieldagent check")]
 
@@ -131,7 +133,7 @@ def promises() -> dict[str, list[str]]:
     return {row[0]: re.findall("`pytest ([^`]+)`", row[1]) for row in rows if "`pytest" in row[1]}
 
 
-RELIABILITY = (ROOT / "docs/reliability.md").read_text()
+RELIABILITY = (ROOT / "docs/explain/reliability.md").read_text()
 ONLY_FULL = (
     "A kit at rest writes less",
     "The same under a real ext4",
@@ -157,7 +159,7 @@ def test_each_promise_has_tests_and_each_run_has_one_of_them(promise: str) -> No
 
 def test_each_row_of_the_model_of_security_has_tests_that_are_there() -> None:
     """All but the last: whoever has root can do everything."""
-    text = (ROOT / "docs/security.md").read_text()
+    text = (ROOT / "docs/explain/security.md").read_text()
     rows = [line for line in text.splitlines() if line.count(" | ") == 4][1:]
     assert len(rows) > 20
     for row in rows[:-1]:

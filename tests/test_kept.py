@@ -95,14 +95,14 @@ def test_envelopes_are_read_as_they_were_written(kept: Path) -> None:
 
 def test_nodes_of_then_are_understood(kept: Path) -> None:
     then = json.loads(gzip.decompress((kept / "node-link-vectors.json.gz").read_bytes()))
-    now = json.loads((ROOT / "docs/node-link-vectors.json").read_text())
+    now = json.loads((ROOT / "docs/reference/node-link-vectors.json").read_text())
     for kind, vectors in then.items():
         assert [each for each in vectors if each not in now[kind]] == [], kind
     assert now == test_node.VECTORS
 
 
 def test_the_documents_name_the_versions() -> None:
-    text = (ROOT / "docs/versions.md").read_text()
+    text = (ROOT / "docs/reference/compatibility.md").read_text()
     assert f"| journal of a kit | tables {JOURNAL.first} |" in text
     first = min(schema.STEPS, default=schema.VERSION)
     assert f"| database of the hub | tables {first} |" in text

@@ -22,10 +22,21 @@ from tests.own_network import own_network
 from tests.processes import MODULE, PATIENCE, Running
 
 DOCS = Path(__file__).parents[1] / "docs"
-HUB, RADIO, SATELLITE, LOCAL_API, OPERATING, FIELD_KIT = (
+RADIO, SATELLITE, LOCAL_API, BACK_UP, FIELD_KIT = (
     (DOCS / f"{name}.md").read_text()
-    for name in ("hub", "radio", "satellite", "local-api", "operating", "field-kit")
+    for name in (
+        *("how-to/radio", "how-to/satellite", "reference/local-api"),
+        *("how-to/back-up", "start/first-kit"),
+    )
 )
+HUB = "\n".join(
+    (DOCS / f"{name}.md").read_text()
+    for name in (
+        *("start/first-hub", "explain/message-routing", "how-to/dead-letters"),
+        *("how-to/check-the-bill", "how-to/passkeys", "how-to/load-test"),
+    )
+)
+"""The pages of the hub that have commands, in the order in which a reader types them."""
 SETUP = (DOCS.parent / "setup.cfg").read_text()
 PATH = f"{Path(MODULE[0]).parent}{os.pathsep}{os.environ['PATH']}"
 RECEIVER = """
@@ -229,7 +240,7 @@ def test_a_kiss_modem_is_reached_by_the_settings_for_dire_wolf(reader: Reader) -
 
 @contextmanager
 def simulated(reader: Reader) -> Iterator[Running]:
-    """A kit on the modem that docs/satellite.md puts on a pty."""
+    """A kit on the modem that docs/how-to/satellite.md puts on a pty."""
     (simulator,) = reader.blocks(SATELLITE)
     (setting,) = re.findall(r"`(satellite-port=/tmp/[^`]+)`", SATELLITE)
     setting = setting.replace("/tmp/", f"{reader.home}/")
@@ -279,7 +290,7 @@ def on_a_terminal(command: str) -> str:
 
 
 def test_a_hub_is_copied_while_it_runs(reader: Reader) -> None:
-    backup, restored = reader.blocks(OPERATING)
+    backup, restored = reader.blocks(BACK_UP)
     folder = reader.home / "fieldagent-hub"
     folder.mkdir()
     with reader.starts(f"fieldagent hub run --database {folder}/hub.sqlite3", "the hub answers"):

@@ -130,7 +130,7 @@ def test_the_closing_line_of_a_step_is_counted(line: str, passed: int, failed: i
         ("fieldagent/agent/outbound/queue.py", "tests/hub/test_journey.py", True),
         ("fieldagent/hub/console/console.js", "tests/hub/test_journey.py", False),
         ("tests/hub/test_patroni.py", "tests/hub/test_patroni.py", True),
-        ("docs/hub.md", "tests/hub/test_journey.py", False),
+        ("docs/start/first-hub.md", "tests/hub/test_journey.py", False),
     ],
 )
 def test_tests_belong_to_a_change(path: str, file: str, belongs: bool) -> None:

@@ -27,7 +27,7 @@ KEYS = (
         absolute_path,
         None,
         "a PMTiles or MBTiles file that the page draws its map with, raster or vector"
-        " (docs/maps.md); coastlines and a grid otherwise",
+        " (docs/how-to/maps.md); coastlines and a grid otherwise",
     ),
     Key(
         "page-listen",
@@ -42,7 +42,7 @@ KEYS = (
         whole(1, 65535, "port"),
         None,
         "port at which phones that join the kit's own network are told, over plain HTTP, where the"
-        " page is (docs/field-kit.md#the-kit-as-an-access-point); none otherwise",
+        " page is (docs/how-to/access-point.md); none otherwise",
     ),
     Key(
         "canned-messages",

@@ -116,7 +116,7 @@ KEYS = (
         text,
         None,
         "a radio by which people with handhelds write to this kit: a serial port, or tcp://host"
-        " (docs/people-radios.md)",
+        " (docs/how-to/handhelds.md)",
     ),
     Key(
         "mesh-protocol",
@@ -156,7 +156,7 @@ KEYS = (
         whole(0, 86_400, "seconds; 0 for never"),
         0,
         "seconds after which the newest position of a known person goes to the hub; with an SOS it"
-        " always does (0: never). With aprs it is a tracker's there (docs/trackers.md)",
+        " always does (0: never). With aprs it is a tracker's there (docs/how-to/trackers.md)",
     ),
     Key(
         "mesh-callsign",

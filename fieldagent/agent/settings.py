@@ -1,6 +1,6 @@
 """The settings file, `agent.properties`: Java properties, read once at the start.
 
-`KEYS` is the complete list; `docs/settings.md` and the installer's file follow it.
+`KEYS` is the complete list; `docs/reference/settings.md` and the installer's file follow it.
 """
 
 from __future__ import annotations
@@ -418,7 +418,7 @@ KEYS = (
         _keys,
         (),
         "64 hex digits that all kits of a group share: others are not heard. While it is changed,"
-        " the new and the old, with a space (docs/radio.md). Check that your licence allows"
+        " the new and the old, with a space (docs/how-to/radio.md). Check that your licence allows"
         " authentication",
     ),
     Key(
@@ -426,7 +426,7 @@ KEYS = (
         _one_key,
         (),
         "64 hex digits that take the place of radio-key soon: what bears their tag is heard"
-        " already, and nothing is sent with them (docs/radio.md)",
+        " already, and nothing is sent with them (docs/how-to/radio.md)",
     ),
     Key(
         "radio-seal",

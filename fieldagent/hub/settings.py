@@ -236,7 +236,7 @@ KEYS = (
         absolute_path,
         None,
         "a PMTiles or MBTiles file that the console draws its map with, raster or vector"
-        " (docs/maps.md); coasts and borders otherwise",
+        " (docs/how-to/maps.md); coasts and borders otherwise",
     ),
     Key(
         "map-tiles",
@@ -291,7 +291,7 @@ KEYS = (
         _own_operators,
         (),
         "satellite operators of your own, package.module:NAME with spaces between"
-        " (docs/adding-an-operator.md)",
+        " (docs/how-to/add-an-operator.md)",
     ),
     *_OWN_KEYS,
     Key(
@@ -305,7 +305,7 @@ KEYS = (
         _own_contacts,
         (),
         "kinds of contact of your own, package.module:NAME with spaces between"
-        " (docs/adding-an-operator.md)",
+        " (docs/how-to/add-an-operator.md)",
     ),
     Key(
         "kit-sms-per-day",

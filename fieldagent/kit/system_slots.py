@@ -21,7 +21,7 @@ SLOT = "/usr/lib/kit/slot"
 """Where a system has what its loader reads: kernel, initrd, what describes its board, and words."""
 NONE = (
     "this card has one system, which cannot be replaced as it runs: write a card of the newer image"
-    " (docs/operating.md, A whole system)"
+    " (docs/how-to/update-system.md, A whole system)"
 )
 
 

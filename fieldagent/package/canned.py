@@ -1,7 +1,7 @@
 """Canned words: what is said most often around an SOS, in one or two bytes on the air.
 
 People read and write the words; a number stands for them between kits and hub alone
-(`docs/on-air.md`, "Canned words"). What has a number keeps it for ever.
+(`docs/reference/on-air.md`, "Canned words"). What has a number keeps it for ever.
 """
 
 from __future__ import annotations

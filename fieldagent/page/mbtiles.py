@@ -38,7 +38,7 @@ def about(path: Path) -> MapAbout:
     elif not rows or tiles.picture(bytes(rows[0][0])) is None:
         raise UnusableMap(
             f"map-file {path} holds no pictures (format {kind}): take one with raster tiles, PNG,"
-            " JPEG or WebP, or a vector map (docs/maps.md)"
+            " JPEG or WebP, or a vector map (docs/how-to/maps.md)"
         )
     return MapAbout(
         str(metadata.get("name", "")),

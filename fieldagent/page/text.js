@@ -148,7 +148,7 @@ export function ago(seconds) {
   return counted(Math.floor(seconds / YEAR), "{n} year ago", "{n} years ago");
 }
 
-/** How far something has come with a person: a stage of the ladder in docs/local-api.md. One of a
+/** How far something has come with a person: a stage of the ladder in docs/reference/local-api.md. One of a
  * later version is told in that one's own words. */
 export function stageInWords({ stage, who: name, detail, text }) {
   const who = name || say("the addressee");

@@ -81,5 +81,5 @@ def refuse_other_layers(document: dict[str, Any], where: str) -> None:
         layers = ", ".join(names[:5]) or "none that it names"
         raise UnusableMap(
             f"{where} has other layers than those that are drawn ({layers}): take a vector map in"
-            " the layers of Protomaps' basemap, or one with raster tiles (docs/maps.md)"
+            " the layers of Protomaps' basemap, or one with raster tiles (docs/how-to/maps.md)"
         )

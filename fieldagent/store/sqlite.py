@@ -1,7 +1,7 @@
 """Opens an SQLite file so that what is committed survives a power cut, and writes to it in groups.
 
 WAL mode with `synchronous=FULL`: NORMAL lost every one of 200 acknowledged commits in a power cut,
-FULL none (docs/reliability.md).
+FULL none (docs/explain/reliability.md).
 """
 
 from __future__ import annotations

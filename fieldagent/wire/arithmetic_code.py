@@ -1,4 +1,5 @@
-"""An arithmetic code: choices, each of its weight, as one number. Described in `docs/on-air.md`."""
+"""An arithmetic code: choices, each of its weight, as one number. Described in
+`docs/reference/on-air.md`."""
 
 from __future__ import annotations
 

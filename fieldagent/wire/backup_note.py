@@ -1,5 +1,5 @@
-"""Notes by which a hub takes back from a kit what its database has lost: `docs/ip-link.md`, "A
-hub's database that is an older one".
+"""Notes by which a hub takes back from a kit what its database has lost:
+`docs/reference/ip-link.md`, "A hub's database that is an older one".
 
 1. Over each new link the kit says in a Holding what it sent and got last.
 2. A hub that does not know that asks what the kit has (Ask), a page at a time, and for what it

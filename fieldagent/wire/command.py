@@ -1,5 +1,6 @@
-"""What a kit is told to do from afar: a verb by its number, and arguments. `docs/on-air.md`,
-"Commands"; what each means for people is in `docs/remote-hands.md`.
+"""What a kit is told to do from afar: a verb by its number, and arguments.
+`docs/reference/on-air.md`, "Commands"; what each means for people is in
+`docs/how-to/remote-commands.md`.
 
 The table says all that hub and kit must know of a verb. What has a number keeps it.
 """

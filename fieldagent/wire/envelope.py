@@ -1,7 +1,7 @@
 """The on-air format: one envelope of CBOR (RFC 8949) around one or more entries.
 
-Byte by byte, with test vectors, it is described in `docs/on-air.md`. Whatever a peer sends,
-`decode` returns what it understood, names what it did not, or raises RemoteProtocolError.
+Byte by byte, with test vectors, it is described in `docs/reference/on-air.md`. Whatever a peer
+sends, `decode` returns what it understood, names what it did not, or raises RemoteProtocolError.
 """
 
 from __future__ import annotations
@@ -610,8 +610,8 @@ def _read_unreadable(time: int, size: Any, guard: Any = None) -> Unreadable:
 
 
 Kinds = dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], list[Any]]]]
-"""By its number each kind of entry (docs/on-air.md, "Entries"): its type, its reader, which raises
-ValueError, and its writer. Both know the elements behind number and sequence."""
+"""By its number each kind of entry (docs/reference/on-air.md, "Entries"): its type, its reader,
+which raises ValueError, and its writer. Both know the elements behind number and sequence."""
 
 _TIMED: Kinds = {
     0: (CheckIn, _read_check_in, lambda item: [item.within and item.within // 60]),

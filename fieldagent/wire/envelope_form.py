@@ -1,6 +1,7 @@
 """The bytes of an envelope: an array of CBOR, or the short form that goes over satellite.
 
-What an entry says is a list either way; `docs/on-air.md` has both forms, with test vectors.
+What an entry says is a list either way; `docs/reference/on-air.md` has both forms, with test
+vectors.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Both hold a secret that nobody else has: the device's `satellite-key`, or else its link token, of
 which the hub keeps the SHA-256. Neighbours that carry the word, and whoever holds `radio-key`,
-cannot make such a proof (`docs/on-air.md`, "Incidents").
+cannot make such a proof (`docs/reference/on-air.md`, "Incidents").
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """A word about an incident as an envelope has it, and canned words in the place of a text
-(docs/on-air.md)."""
+(docs/reference/on-air.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a kit is, as it tells the hub by itself over its IP link: `docs/ip-link.md`, "Condition".
+"""How a kit is, as it tells the hub by itself over its IP link: `docs/reference/ip-link.md`,
+"Condition".
 
 It holds the 32 bytes that answer `status`, and beside them what a kit knows of itself that is not
 worth a satellite's bytes.
@@ -30,7 +31,8 @@ STARTS_MAX = 1_000
 
 UNKNOWN, COMMAND, POWER, RESET, WATCHDOG, SHUTDOWN, CUT_OFF = range(7)
 CAUSES = ("unknown", "command", "power", "reset", "watchdog", "shutdown", "cut-off")
-"""Why a machine was started last, by their number; `docs/ip-link.md` says what each proves."""
+"""Why a machine was started last, by their number; `docs/reference/ip-link.md` says what each
+proves."""
 
 UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = (1 << bit for bit in range(4))
 """Of the Raspberry Pi's `get_throttled`: how it is now."""

@@ -1,4 +1,4 @@
-"""What the notes of an IP link say: `docs/ip-link.md`, "Notes".
+"""What the notes of an IP link say: `docs/reference/ip-link.md`, "Notes".
 
 The hub offers settings and programs that a kit's operator has signed; the kit tells what came of
 them and of its last update, and how its modems hear. Either says so again over each link, for as

@@ -1,4 +1,4 @@
-"""How a kit is, in 32 bytes: the answer to `status`. `docs/on-air.md`, "Commands"."""
+"""How a kit is, in 32 bytes: the answer to `status`. `docs/reference/on-air.md`, "Commands"."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The IP link between an agent and the hub: numbered messages, acknowledged once they are on disk.
 
-Byte by byte, with test vectors, it is described in `docs/ip-link.md`. Both ends speak alike; each
-CBOR message is one binary WebSocket message. A link forgets everything when it ends: what was not
-acknowledged is sent again over the next, and the numbers within the envelope make that harmless.
+Byte by byte, with test vectors, it is described in `docs/reference/ip-link.md`. Both ends speak
+alike; each CBOR message is one binary WebSocket message. A link forgets everything when it ends:
+what was not acknowledged is sent again over the next, and the numbers within the envelope make that
+harmless.
 """
 
 from __future__ import annotations

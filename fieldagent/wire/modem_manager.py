@@ -254,7 +254,7 @@ _NUMBERS = {
 }
 """+CMS ERROR by its name in org.freedesktop.ModemManager1.Error.Message."""
 _NAMED = re.compile(r"ModemManager1\.Error\.Message\.([A-Za-z0-9]+)")
-NOT_ALLOWED = f"polkit does not allow {POLKIT_ACTION} to this user: see docs/sms.md"
+NOT_ALLOWED = f"polkit does not allow {POLKIT_ACTION} to this user: see docs/how-to/sms.md"
 
 
 def judge(errors: str) -> Sent:

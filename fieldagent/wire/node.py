@@ -1,7 +1,7 @@
 """The node link: between a gateway and the radio node on its serial line. Both ends, sans-IO.
 
-Byte by byte, with test vectors, it is described in `docs/node-link.md`. Times are seconds of any
-one clock, told by the caller.
+Byte by byte, with test vectors, it is described in `docs/reference/node-link.md`. Times are seconds
+of any one clock, told by the caller.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Wraps what the hub and a kit say to each other by way of another kit's radio.
 
 Both hold a secret that nobody else has: the device's `satellite-key`, or else its link token, of
-which the hub keeps the SHA-256. Who carries a parcel can read it and make none (`docs/on-air.md`,
-"Parcels").
+which the hub keeps the SHA-256. Who carries a parcel can read it and make none
+(`docs/reference/on-air.md`, "Parcels").
 """
 
 from __future__ import annotations

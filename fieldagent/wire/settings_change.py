@@ -53,7 +53,7 @@ def read_change(text: str) -> SettingsChange:
     """Read a change of settings. Raises NotAChange."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise NotAChange(f"it is no text of the form {HEAD!r} (docs/operating.md)")
+        raise NotAChange(f"it is no text of the form {HEAD!r} (docs/how-to/change-settings.md)")
     device, kit, number, lines = match.groups()
     pairs = tuple(
         (name, value) for name, _, value in (line.partition("=") for line in lines.split("\n")[:-1])

@@ -2,7 +2,7 @@
 
 Every service that takes SMS for a hub bears text, and few bear octets, so there is one form: `fa:`
 and base64 (RFC 4648, 4) without padding, all of it in the GSM alphabet. A message of 160 septets
-holds 117 bytes of a frame. `docs/sms.md` has it with a vector:
+holds 117 bytes of a frame. `docs/how-to/sms.md` has it with a vector:
 
 | bytes | what |
 |---|---|

@@ -2,7 +2,7 @@
 
 A few dozen bytes teach a general compressor nothing, so what is likely to follow what is known
 beforehand (`text_models`). A text begins in the Latin model, and changes to that of another script
-at a letter of it. Described in `docs/on-air.md`.
+at a letter of it. Described in `docs/reference/on-air.md`.
 """
 
 from __future__ import annotations

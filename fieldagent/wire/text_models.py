@@ -4,7 +4,8 @@ for those without.
 A table (`text_table_latin.bin` and others, which `build/text_table.py` makes) holds what is known
 beforehand. It is prediction by partial matching (Cleary and Witten 1984): the longest context that
 the table knows tells what may follow, or that it is something else, which a shorter one then tells.
-Everything is integers, so that every machine reads the same. Described in `docs/on-air.md`.
+Everything is integers, so that every machine reads the same. Described in
+`docs/reference/on-air.md`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The numbers, the times, the latitudes and the longitudes stand as the steps from one fix to the
 next, or as what each step differs from the one before it; whichever takes fewer bits. So do the
 altitudes, the speeds and the courses of those fixes that have one.
-Described in `docs/on-air.md`.
+Described in `docs/reference/on-air.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a kit promises, each once with real processes and a simulated modem.
 
 A part that is wired nowhere has green tests of its own, and does nothing in the field. Those
-promises that have such a test elsewhere are named in docs/reliability.md.
+promises that have such a test elsewhere are named in docs/explain/reliability.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Run as root as `python -m tests.bench.kit_at_rest`. Counted are wakeups, processor, memory, bytes at
 the block device of an ext4 of each kit's own, and bytes on an idle link. Computed from them and
 from the factors below, which are others', is a day of a Pi Zero 2 W: none was measured yet.
-`docs/energy.md` has the figures.
+`docs/explain/energy.md` has the figures.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ HEADERS = 52
 """Bytes of IPv4 and of TCP with time stamps."""
 
 SLOWER = 20.0
-"""How much longer a core of a Pi Zero 2 W takes: what docs/end-to-end.md expects, not measured."""
+"""How much longer a core of a Pi Zero 2 W takes: what docs/explain/end-to-end.md expects, not
+measured."""
 WAKEUP = 0.001
 """Seconds for which a wakeup keeps a core from its rest, at most, beside what it computes."""
 BOARD_IDLE = 0.6

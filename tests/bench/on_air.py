@@ -65,7 +65,7 @@ def around() -> None:
 
 
 def positions() -> None:
-    """How many fit, in the middle of five ways of each kind: docs/satellite.md."""
+    """How many fit, in the middle of five ways of each kind: docs/how-to/satellite.md."""
     for way in WAYS:
         for full, irregular, what in (
             (False, False, "time and place"),

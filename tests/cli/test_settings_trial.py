@@ -22,7 +22,7 @@ from tests.cut import PowerCut, cut_at, cut_everywhere
 from tests.signer import Signer
 
 TOKEN = "x" * 40
-OPERATING = (Path(__file__).parents[2] / "docs/operating.md").read_text()
+OPERATING = (Path(__file__).parents[2] / "docs/how-to/change-settings.md").read_text()
 WAS = "# of the kit\nhub-address=https://hub.example.org\nhub-token={}\nsos-repeat=600\n"
 
 

@@ -1,4 +1,5 @@
-"""The map in docs/bridges.md is that of the code: what each kind becomes, and what comes back."""
+"""The map in docs/how-to/tak.md is that of the code: what each kind becomes, and what comes
+back."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ from fieldagent.package.reading import ITEMS
 from fieldagent.package.writing import kind_of
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/bridges.md").read_text()
+PAGE = (ROOT / "docs/how-to/tak.md").read_text()
+MQTT = (ROOT / "docs/how-to/mqtt.md").read_text()
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ADA, PHONE = TakUnit("FA-1-1", "Ada"), TakUnit("ANDROID-1", "BRAVO")
 SPOT = CotPoint(46.5, 8.1)
@@ -158,17 +160,16 @@ def test_what_is_in_inbound_and_what_send_takes() -> None:
 
 
 def test_every_setting_and_share_is_told_of() -> None:
-    part = PAGE.partition("## A team's TAK server")[2].partition("## MQTT at the kit")[0]
+    part = PAGE.partition("## A team's TAK server")[2].partition("## TAK on the kit's own")[0]
     unnamed = [key.name for key in tak_kind.KEYS if key.name not in part]
     assert not unnamed
     assert all(share.rstrip("s") in PAGE.lower() for share in tak_kind.SHARES)
-    own = (ROOT / "docs/tak-server.md").read_text()
+    own = (ROOT / "docs/how-to/tak-server.md").read_text()
     assert all(key.name in own for key in phones_kind.KEYS)
 
 
 def test_the_hubs_mqtt_is_told_of() -> None:
-    part = PAGE.partition("## MQTT at the hub")[2].partition("## TAK on the kit's own")[0]
-    kit = PAGE.partition("## MQTT at the kit")[2].partition("## MQTT at the hub")[0]
+    kit, _, part = MQTT.partition("## MQTT at the hub")
     unnamed = [key.name for key in hub_mqtt_kind.KEYS if key.name not in part + kit]
     assert not unnamed
     assert all(f"`{share}`" in part for share in hub_mqtt_kind.SHARES)

@@ -152,7 +152,7 @@ ONLY_LOOKED_AT = {
 
 def test_each_figure_is_explained_and_what_rings_is_there(seen: Seen) -> None:
     names = set(re.findall("^# TYPE (fieldagent_hub_[a-z_]+)", seen.figures, re.MULTILINE))
-    page = (RULES.parents[1] / "docs/hub.md").read_text()
+    page = (RULES.parents[1] / "docs/reference/hub-metrics.md").read_text()
     missing = {name for name in names if f"`{name.removeprefix('fieldagent_hub_')}" not in page}
     assert missing == set()
     stage = set(re.findall("fieldagent_hub_[a-z_]+", RULES.read_text()))

@@ -1,4 +1,5 @@
-"""PostgreSQL is put back to a moment by its log, by the very lines of `docs/postgresql.md`."""
+"""PostgreSQL is put back to a moment by its log, by the very lines of
+`docs/how-to/postgresql.md`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.processes import MODULE, PATIENCE, administer, free_port, hub, until
 
 pytestmark = pytest.mark.full
 
-PAGE = Path(__file__).parents[2] / "docs/postgresql.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/postgresql.md"
 
 
 def blocks() -> list[str]:

@@ -19,8 +19,8 @@ from fieldagent.hub.store.opening import is_postgres
 from fieldagent.store.version_mark import mark_of
 from tests.processes import MODULE, PATIENCE, administer, agent, hub
 
-DOCS = Path(__file__).parents[2] / "docs"
-ROLLBACK = (DOCS / "operating.md").read_text().partition("\n## Rollback\n")[2]
+DOCS = Path(__file__).parents[2] / "docs/how-to"
+ROLLBACK = (DOCS / "update.md").read_text().partition("\n## Rollback\n")[2]
 CODE = int(re.findall(r"exit code ([0-9]+)", ROLLBACK)[0])
 REMEDY = "install the later version again, or put back the copy from before the upgrade"
 

@@ -160,7 +160,7 @@ def vectors() -> dict[str, str]:
     """Return the examples of the documents: what they are, and their bytes."""
     examples: dict[str, str] = {}
     for name in ("on-air", "ip-link"):
-        text = (ROOT / f"docs/{name}.md").read_text()
+        text = (ROOT / f"docs/reference/{name}.md").read_text()
         rows = re.findall(r"^\| (?!text \")(.+?) \| `([0-9a-f]+)` \|$", text, re.MULTILINE)
         examples |= {f"{name}: {what}": content for what, content in rows}
     return examples
@@ -189,7 +189,7 @@ def main(target: Path) -> None:
         answers["postgresql"] = {"proof": proof_of(first), **said}
     (target / "said.json").write_text(json.dumps(answers, indent=1) + "\n")
     (target / "bytes.json").write_text(json.dumps(vectors(), indent=1) + "\n")
-    nodes = (ROOT / "docs/node-link-vectors.json").read_bytes()
+    nodes = (ROOT / "docs/reference/node-link-vectors.json").read_bytes()
     put(target / "node-link-vectors.json.gz", nodes)
     subprocess.run(["ls", "-l", target], check=True)
 

@@ -1,4 +1,4 @@
-/* Radio node of the node link, version 1 (docs/node-link.md).
+/* Radio node of the node link, version 1 (docs/reference/node-link.md).
  *
  * The first part is the protocol: no heap, no clock, no operating system; it calls only the three
  * platform_* functions and can be put on a microcontroller as it is. The second part stands in for

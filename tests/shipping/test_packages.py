@@ -35,7 +35,7 @@ def test_what_is_in_each_stands_beside_it(packages: list[Path]) -> None:
 
 def test_the_page_gives_the_size_of_an_update(packages: list[Path]) -> None:
     of_a_kit = [each for each in packages if "hub" not in each.name]
-    page = (ROOT / "docs/operating.md").read_text()
+    page = (ROOT / "docs/how-to/update.md").read_text()
     (megabytes,) = re.findall(r"\(([\d.]+) MB, as the new ones\)", page)
     size = sum(each.stat().st_size for each in of_a_kit) / 1e6
     assert size == pytest.approx(float(megabytes), rel=0.1)

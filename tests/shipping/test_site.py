@@ -44,7 +44,7 @@ def test_it_is_searched_from_a_folder_by_a_browser_without_a_network(site: Path)
         shown.keyboard.press("Enter")
         shown.locator("#search-results a", has_text="radio").first.click()
         shown.get_by_role("heading", level=1).first.wait_for()
-        assert "/docs/radio.html" in shown.url
+        assert "/docs/how-to/radio.html" in shown.url
 
 
 def test_the_pages_of_the_apis_tell_each_call_and_each_schema(site: Path) -> None:

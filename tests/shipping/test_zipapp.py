@@ -110,7 +110,7 @@ def test_its_sources_are_ours_without_comments(zipapp: Path) -> None:
 
 @pytest.mark.full
 def test_the_page_gives_its_size(zipapp: Path) -> None:
-    page = (ROOT / "docs/operating.md").read_text()
+    page = (ROOT / "docs/how-to/update.md").read_text()
     (megabytes,) = re.findall(r"kits fetch the program, ([\d.]+) MB,", page)
     assert zipapp.stat().st_size / 1e6 == pytest.approx(float(megabytes), rel=0.1)
 
@@ -211,7 +211,7 @@ def test_a_hub_without_the_library_for_passkeys_says_how_to_get_it(
         log = "\n".join(running.output())
     assert "nobody can sign in with a passkey: No module named 'webauthn'" in log
     assert BROUGHT_BY in log
-    assert BROUGHT_BY in (ROOT / "docs/hub.md").read_text()
+    assert BROUGHT_BY in (ROOT / "docs/how-to/passkeys.md").read_text()
 
 
 @pytest.mark.full

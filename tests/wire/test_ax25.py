@@ -33,10 +33,10 @@ def test_the_bytes_of_a_frame() -> None:
 
 
 def test_the_frame_of_the_docs() -> None:
-    """As `docs/node-link.md` maps a packet to AX.25 and KISS."""
+    """As `docs/reference/node-link.md` maps a packet to AX.25 and KISS."""
     packet = encode_envelope([Entry(12, Ack(7, digest=bytes.fromhex("a1b2c3d4")))], origin=5)
     frame = encode(Frame(read_call("N0CALL-7"), DESTINATION, packet))
-    assert f"`{kiss.encode(frame).hex()}`" in (ROOT / "docs" / "node-link.md").read_text()
+    assert f"`{kiss.encode(frame).hex()}`" in (ROOT / "docs/reference/node-link.md").read_text()
 
 
 @given(frames)

@@ -301,7 +301,7 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
 
 
 def vectors() -> dict[str, bytes]:
-    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     rows = re.findall(r"^\| (?!text \")(.+?) \| `([0-9a-f]+)` \|$", text, re.M)
     examples = {}
     for name, content in rows:
@@ -382,7 +382,7 @@ def test_long_words_are_read_as_they_were_packed(entry: Entry) -> None:
 
 def test_the_kinds_are_those_described() -> None:
     """Each by its number, with its time or without."""
-    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     _, _, section = text.partition("\n## Entries\n")
     rows = re.findall(r"^\| (\d+) \S+ \| ([^|]+) \|", section.partition("\n## ")[0], re.M)
     described = {int(number): elements.startswith("time") for number, elements in rows}
@@ -392,7 +392,7 @@ def test_the_kinds_are_those_described() -> None:
 
 
 def test_the_canned_words_are_those_described() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     _, _, section = text.partition("\n## Canned words\n")
     rows = re.findall(r"(?<=[|]) (\d+) \| ([^|]+?) (?=[|])", section.partition("\n## ")[0])
     assert {int(number): words for number, words in rows} == canned.NUMBERS
@@ -438,7 +438,7 @@ def test_what_confirms_without_saying_which_item_is_refused(entry: list[object])
 
 
 def test_the_key_of_the_air_is_the_one_described() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     assert f"or AIR, whose key is `{AIR_KEY.hex()}`" in text
 
 

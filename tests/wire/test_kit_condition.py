@@ -30,7 +30,7 @@ WHOLE = KitCondition(
     STATUS, "Debian 13.1", POWER, 2, UNDER_VOLTAGE | THROTTLED << 16, -3, {"satellite": HEARD}
 )
 BYTES = 110
-"""What docs/ip-link.md promises at the most, with both channels."""
+"""What docs/reference/ip-link.md promises at the most, with both channels."""
 
 
 def test_it_is_read_as_it_was_written_and_is_small() -> None:

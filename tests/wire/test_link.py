@@ -155,7 +155,7 @@ VECTORS = {
 
 
 def described() -> dict[str, bytes]:
-    text = (Path(__file__).parents[2] / "docs" / "ip-link.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/reference/ip-link.md").read_text()
     rows = re.findall(r"^\| (.+?) \| `([0-9a-f]+)` \|$", text, re.M)
     names = {name: next(known for known in VECTORS if name.startswith(known)) for name, _ in rows}
     return {names[name]: bytes.fromhex(content) for name, content in rows}

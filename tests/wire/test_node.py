@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from fieldagent.wire import node
 from fieldagent.wire.errors import LocalProtocolError
 
-VECTORS = json.loads((Path(__file__).parents[2] / "docs" / "node-link-vectors.json").read_text())
+REFERENCE = Path(__file__).parents[2] / "docs/reference"
+VECTORS = json.loads((REFERENCE / "node-link-vectors.json").read_text())
 READ: dict[str, node.NodeEvent] = {
     "send packet 1": node.Send(1, b"\x84\x00\x01"),
     "send 200 bytes": node.Send(3, bytes(range(200))),

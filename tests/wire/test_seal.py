@@ -18,7 +18,7 @@ ENVELOPE = encode([Entry(7, Message("Camp reached"), 1_790_000_000)], origin=7)
 
 
 def test_the_vector_is_the_one_described() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     assert f"`{ENVELOPE.hex()}`" in text
     assert f"`{seal(ENVELOPE, KEY).hex()}`" in text
 

@@ -39,7 +39,7 @@ def test_what_is_written_is_read(envelope: bytes, acknowledged: list[bytes]) -> 
 
 
 def test_the_vector_of_the_page() -> None:
-    """As docs/sms.md has it."""
+    """As docs/how-to/sms.md has it."""
     frame = SmsFrame(NAME, bytes.fromhex("8301000081"), (bytes(range(8)),))
     text = frame.text(UP)
     plain = bytes.fromhex("11") + DIGEST[:6] + bytes(range(8)) + bytes.fromhex("8301000081")

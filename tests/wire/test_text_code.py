@@ -57,7 +57,7 @@ def test_texts_of_each_language_are_short(language: str) -> None:
 
 
 def test_the_shares_are_those_described() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     _, _, table_ = text.partition("| English | German | French |")
     shares = table_.splitlines()[2].strip("| ").split(" | ")
     assert shares == [f"{packed_share(FIELD_TEXTS[language]):.3f}" for language in MOST]
@@ -137,7 +137,7 @@ def test_nearly_all_of_them_are_a_credit() -> None:
 
 
 def vectors() -> list[tuple[str, str]]:
-    text = (Path(__file__).parents[2] / "docs" / "on-air.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     return re.findall(r"^\| text (\".*\") \| `([0-9a-f]+)` \|$", text, re.M)
 
 

@@ -91,7 +91,7 @@ def fitting(way: str, room: int, *, full: bool = False, irregular: bool = False)
 
 @pytest.mark.parametrize("way", WAYS)
 def test_as_many_fit_as_is_said(way: str) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "satellite.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/how-to/satellite.md").read_text()
     (row,) = re.findall(rf"^\| {way}, .*?\| (.*) \|$", text, re.M)
     fit = [
         fitting(way, room, full=full, irregular=irregular)

@@ -93,7 +93,8 @@ def _refusal(refused: HandshakeRefused) -> Unreachable:
     if refused.status == UPGRADE_REQUIRED:
         what = (
             "the hub is there, but something between takes the header Upgrade away (HTTP 426): its"
-            " proxy must pass WebSockets at /link, as docs/hub.md has it for nginx and others"
+            " proxy must pass WebSockets at /link, as docs/how-to/hub-tls.md has it for nginx and"
+            " others"
         )
     elif refused.status in _BUSY:
         text = f"the hub cannot take the link now: {refused}"

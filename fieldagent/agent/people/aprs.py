@@ -375,7 +375,8 @@ async def open_aprs(
 
 RADIO = PeoplesRadio(
     "aprs",
-    "stations of amateur radio at a KISS TNC, by serial line or tcp://host: docs/people-radios.md",
+    "stations of amateur radio at a KISS TNC, by serial line or tcp://host:"
+    " docs/how-to/handhelds.md",
     open_aprs,
     is_handle,
     caveat=CAVEAT,

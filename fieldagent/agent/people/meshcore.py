@@ -454,7 +454,7 @@ def _recognition() -> Recognition:
 RADIO = PeoplesRadio(
     "meshcore",
     "radios with MeshCore's companion firmware, by serial line or tcp://host:"
-    " docs/people-radios.md",
+    " docs/how-to/handhelds.md",
     open_meshcore,
     is_handle,
     _recognition,

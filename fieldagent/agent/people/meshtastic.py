@@ -211,7 +211,7 @@ def _recognition() -> Recognition:
 
 RADIO = PeoplesRadio(
     "meshtastic",
-    "radios with Meshtastic firmware, by serial line or tcp://host: docs/people-radios.md",
+    "radios with Meshtastic firmware, by serial line or tcp://host: docs/how-to/handhelds.md",
     open_meshtastic,
     is_handle,
     _recognition,

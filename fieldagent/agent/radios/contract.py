@@ -1,7 +1,7 @@
 """Description of a radio, so that the rest of the agent does not depend on its kind.
 
 A radio is a module or folder with a `Radio`, named in `known.RADIOS`. Each radio passes the same
-tests, `tests/agent/radios/test_contract.py`. The full guide is docs/adding-a-radio.md.
+tests, `tests/agent/radios/test_contract.py`. The full guide is docs/how-to/add-a-radio.md.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def check_tnc(place: RadioPlace) -> Finding:
 
 RADIO = Radio(
     "kiss",
-    "any KISS modem, on a serial port or tcp://host:port, with AX.25: docs/radio.md",
+    "any KISS modem, on a serial port or tcp://host:port, with AX.25: docs/how-to/radio.md",
     open_tnc,
     check_tnc,
     needs=("radio-callsign",),

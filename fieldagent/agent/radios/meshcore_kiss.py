@@ -239,7 +239,7 @@ def _recognition() -> Recognition:
 
 RADIO = Radio(
     NAME,
-    "LoRa boards with MeshCore's KISS modem firmware (Heltec, RAK, T-Beam): docs/radio.md",
+    "LoRa boards with MeshCore's KISS modem firmware (Heltec, RAK, T-Beam): docs/how-to/radio.md",
     open_meshcore,
     keys=lora.keys(NAME),
     needs=lora.needs(NAME),

@@ -189,7 +189,7 @@ def _recognition() -> Recognition:
 
 RADIO = Radio(
     NAME,
-    "radios with Meshtastic firmware, by serial line or tcp://host: docs/radio.md",
+    "radios with Meshtastic firmware, by serial line or tcp://host: docs/how-to/radio.md",
     open_meshtastic,
     check_meshtastic,
     keys=(

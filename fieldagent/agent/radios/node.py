@@ -193,7 +193,7 @@ def _recognition() -> Recognition:
 
 RADIO = Radio(
     "node",
-    "a microcontroller with a radio, on a serial port: docs/node-link.md",
+    "a microcontroller with a radio, on a serial port: docs/reference/node-link.md",
     open_node,
     check_node,
     facts={

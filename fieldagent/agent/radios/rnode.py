@@ -256,7 +256,7 @@ def _recognition() -> Recognition:
 
 RADIO = Radio(
     NAME,
-    "LoRa boards with RNode firmware (Heltec, LilyGO, RAK, T-Beam): docs/radio.md",
+    "LoRa boards with RNode firmware (Heltec, LilyGO, RAK, T-Beam): docs/how-to/radio.md",
     open_rnode,
     keys=lora.keys(NAME),
     needs=lora.needs(NAME),

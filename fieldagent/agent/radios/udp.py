@@ -1,5 +1,5 @@
 """A radio over UDP: kits on one machine or in one network hear each other without a radio. It is
-for trying a team (`fieldagent demo --team 3`), and is the example of docs/adding-a-radio.md.
+for trying a team (`fieldagent demo --team 3`), and is the example of docs/how-to/add-a-radio.md.
 
 A packet is a datagram to an address that all kits hear: the broadcast address of the loopback
 interface, or a multicast group (RFC 1112). `udp-bitrate` sets its time on air.

@@ -65,7 +65,7 @@ KEYS = (
         text,
         None,
         "serial port of a GSM modem, or mmcli (mmcli:N) for one that ModemManager has: what is for"
-        " the hub goes there by SMS while the IP link is away (docs/sms.md)",
+        " the hub goes there by SMS while the IP link is away (docs/how-to/sms.md)",
     ),
     Key("sms-baud", whole(1200, 921_600, "baud"), 115_200, "its speed (115200)"),
     Key("sms-hub-number", _number, "", "number at which the hub takes SMS, such as +41791234567"),

@@ -229,7 +229,7 @@ class _Tracker:
 
     def _batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
         """All are kept, and tell time and place alone, so that many share a message as a track
-        (docs/on-air.md)."""
+        (docs/reference/on-air.md)."""
         location = {
             "latitude": round(fix.latitude, BATCH_DECIMALS),
             "longitude": round(fix.longitude, BATCH_DECIMALS),

@@ -40,7 +40,7 @@ def made(store: Store, settings: HubSettings, clock: Callable[[], float]) -> Pas
         from fieldagent.hub.access.passkeys import Passkeys
     except ImportError as error:
         log.warning(
-            "nobody can sign in with a passkey: %s; see `Passkeys` in docs/hub.md, or remove"
+            "nobody can sign in with a passkey: %s; see docs/how-to/passkeys.md, or remove"
             " console-address. %s brings it",
             error,
             BROUGHT_BY,

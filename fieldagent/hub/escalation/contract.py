@@ -2,7 +2,7 @@
 
 A kind is a module with a `ContactKind`, named in `known.CONTACTS`. It defines its settings, the
 form of its addresses and their visible part, how to send, and how answers arrive. Each must pass
-`tests/hub/escalation/test_contract.py`. docs/adding-an-operator.md describes all steps.
+`tests/hub/escalation/test_contract.py`. docs/how-to/add-an-operator.md describes all steps.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 delivers MO messages. It describes itself, so that no other module needs to know it.
 
 An operator is a module or folder with an `OperatorKind`, named in `known.OPERATORS`. Each must pass
-`tests/hub/operator/test_contract.py`. docs/adding-an-operator.md describes all steps.
+`tests/hub/operator/test_contract.py`. docs/how-to/add-an-operator.md describes all steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Interface for third-party trackers: the kinds of trackers, and the content of their reports.
 
 A kind is a module with a `TrackerKind`, named in `known.KINDS`. It only reads reports; `intake`
-acts on them. docs/trackers.md lists the kinds and the handling of each report.
+acts on them. docs/how-to/trackers.md lists the kinds and the handling of each report.
 """
 
 from __future__ import annotations

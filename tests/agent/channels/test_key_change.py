@@ -20,7 +20,7 @@ from tests.kit import RATES
 OLD, NEW = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
 BEFORE = (KeyStep.NONE, (OLD,))
 STEPS = [(KeyStep.SENDS_OLD, (OLD, NEW)), (KeyStep.SENDS_NEW, (NEW, OLD)), (KeyStep.NONE, (NEW,))]
-"""As docs/radio.md tells them."""
+"""As docs/how-to/radio.md tells them."""
 KITS = (1, 2, 3)
 
 

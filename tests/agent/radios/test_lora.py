@@ -1,4 +1,5 @@
-"""What LoRa radios have in common: their settings, and what docs/radio.md says of air-time."""
+"""What LoRa radios have in common: their settings, and what docs/how-to/radio.md says of
+air-time."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from fieldagent.agent.settings import parse
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.lora import LoraSettings, air_time
 
-PAGE = Path(__file__).parents[3] / "docs/radio.md"
+PAGE = Path(__file__).parents[3] / "docs/how-to/radio.md"
 WHOLE = {
     "radio-port": "/dev/ttyUSB0",
     "radio-station": "7",

@@ -1,4 +1,4 @@
-"""A radio that somebody else has made: by the recipe of docs/adding-a-radio.md."""
+"""A radio that somebody else has made: by the recipe of docs/how-to/add-a-radio.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.processes import agent, free_port, until
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = Path(udp.__file__).read_text()
-PAGE = (ROOT / "docs/adding-a-radio.md").read_text()
+PAGE = (ROOT / "docs/how-to/add-a-radio.md").read_text()
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))

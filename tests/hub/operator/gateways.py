@@ -208,7 +208,7 @@ async def folder_gateway(home: Path) -> AsyncIterator[Gateway]:
 
 
 def example() -> OperatorKind:
-    """Load the operator of docs/adding-an-operator.md."""
+    """Load the operator of docs/how-to/add-an-operator.md."""
     spec = importlib.util.spec_from_file_location("folder_operator", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None

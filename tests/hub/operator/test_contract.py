@@ -41,7 +41,7 @@ MT = b"to the kit"
 THERE = FarModem("imt", "t" * 32)
 """What the hub has learned of the modem."""
 NAMES = [*OPERATORS, "folder"]
-"""With the example of docs/adding-an-operator.md."""
+"""With the example of docs/how-to/add-an-operator.md."""
 
 
 @pytest.fixture(params=NAMES)
@@ -171,7 +171,7 @@ def test_it_describes_itself(name: str) -> None:
     assert all(failure.code and failure.text for failure in kind.failures.values())
 
 
-PAGE = EXAMPLE.parents[1] / "docs/adding-an-operator.md"
+PAGE = EXAMPLE.parents[1] / "docs/how-to/add-an-operator.md"
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))

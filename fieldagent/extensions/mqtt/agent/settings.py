@@ -63,7 +63,7 @@ KEYS = (
         broker_address,
         None,
         "an MQTT broker that other programs take messages and state from, and send by, such as"
-        " mqtt://127.0.0.1 or mqtts://host:8883 (docs/bridges.md)",
+        " mqtt://127.0.0.1 or mqtts://host:8883 (docs/how-to/mqtt.md)",
     ),
     Key("mqtt-user", text, None, "the name that this kit has at the broker"),
     Key("mqtt-password", text, None, "its password there"),

@@ -28,7 +28,7 @@ KEYS = (
         broker_address,
         None,
         "an MQTT broker that other programs learn there of kits by, and send to them by, such as"
-        " mqtts://host:8883, or mqtt://127.0.0.1 without TLS (docs/bridges.md)",
+        " mqtts://host:8883, or mqtt://127.0.0.1 without TLS (docs/how-to/mqtt.md)",
     ),
     Key("mqtt-workspace", text, None, "number or name of the workspace that it is for"),
     Key("mqtt-user", text, None, "the name that this hub has at the broker"),

@@ -58,7 +58,8 @@ KEYS = (
         _address,
         None,
         "a team's TAK server, tls://HOST:8089 or, where you trust the network, tcp://HOST:8087:"
-        " kits are on its map, and people there and at kits write to each other (docs/bridges.md)",
+        " kits are on its map, and people there and at kits write to each other"
+        " (docs/how-to/tak.md)",
     ),
     Key("tak-workspace", text, None, "number or name of the workspace that it is for"),
     Key("tak-certificate", absolute_path, None, "PEM file with this hub's certificate for it"),

@@ -55,7 +55,7 @@ KEYS = (
         None,
         "this kit's IPv4 address in a network where phones with ATAK and the like are: they are"
         " shown there where everybody is, what comes in and each SOS, by multicast, and may write"
-        " by the kit (docs/bridges.md)",
+        " by the kit (docs/how-to/tak.md)",
     ),
     Key("tak-lan-name", _name, "kit", "what this kit is called there: no two the same (kit)"),
     Key(

@@ -8,7 +8,7 @@ certificate.
 3. `GET /Marti/api/tls/profile/enrollment`: settings for the phone; there are none.
 
 Each call contains the user's name and the secret of an invitation as Basic (RFC 7617). TAK has not
-documented this; it follows the behaviour of its clients (`docs/tak-server.md`).
+documented this; it follows the behaviour of its clients (`docs/how-to/tak-server.md`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ KEYS = (
         endpoint,
         None,
         "HOST:PORT where users' phones come by ATAK and the like, such as 0.0.0.0:8089: the hub"
-        " is a TAK server itself then (docs/tak-server.md)",
+        " is a TAK server itself then (docs/how-to/tak-server.md)",
     ),
     Key(
         "tak-address",

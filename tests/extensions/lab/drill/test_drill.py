@@ -213,7 +213,7 @@ DRILLS = sorted(ROOT.glob("examples/drills/*.toml"))
 
 
 def test_a_report_is_published_of_each_example() -> None:
-    text = (ROOT / "docs/drills.md").read_text()
+    text = (ROOT / "docs/reference/sample-drills.md").read_text()
     named = re.findall(r"^fieldagent \S+, `(\w+\.toml)`, seed 1: ", text, re.MULTILINE)
     assert named == [path.name for path in DRILLS]
 
