@@ -229,6 +229,7 @@ GIVERS = {
     **dict.fromkeys(("_release", "withdraw"), SECOND),
     # How somebody is told, and who takes it.
     "ContactKind": Giver((1, 2)),
+    "KitPart": Giver((), ("title", "not_from_afar")),
     **dict.fromkeys(("_note_taken", "_settle", "_wait", "_take_out", "Failure", "Sent"), THIRD),
     **dict.fromkeys(("_Hindrance", "unreachable", "no_answer", "failed", "not_set_up"), FIRST),
     **dict.fromkeys(("settle", "release", "bury", "Verdict"), Giver(())),
@@ -253,6 +254,7 @@ NAMED = {
     "agent/inbound/hooks.py": ("notices", "remedy"),
     "agent/journal/history.py": ("WAITS", "_who"),
     "agent/journal/rescue/salvage.py": ("in_words",),
+    "agent/kit_part.py": ("SECRET",),
     "agent/mesh/key_change.py": ("in_words", "heard", "does", "then", "_listed"),
     "agent/mesh/relay.py": ("notice",),
     "agent/mesh/troubles.py": ("Trouble", "in_words", "notices", "packets"),
@@ -313,7 +315,8 @@ ROOMS = (
         "hub/records",
         "hub/webhook",
         "agent",
-        "mqtt",
+        *("extensions/mqtt/agent", "extensions/mqtt/session.py", "extensions/mqtt/commands.py"),
+        *("extensions/mqtt/packets.py", "extensions/tak/lan", "extensions/tak/cot.py"),
         "webhook",
         "http/client.py",
         "http/tls.py",
@@ -364,7 +367,7 @@ def reasons() -> dict[str, str]:
     places = dict.fromkeys(SYSTEM | NUMBERS, "the system, and numbers")
     for path in (path for room in ROOMS for path in modules(room)):
         name = path.relative_to(ROOT).as_posix()
-        givers = GIVERS | (OF_KIT if name.startswith("agent/") else {})
+        givers = GIVERS | (OF_KIT if name.startswith(("agent/", "extensions/")) else {})
         for form, line in forms(path, givers, NAMED.get(name, ())).items():
             places.setdefault(form, f"{name}:{line}")
     return places
