@@ -1,6 +1,6 @@
-"""The laboratory: simulated hardware, a demo, and drills in virtual time.
+"""Laboratory: simulated hardware, a demo, and drills in virtual time.
 
-`simulator/` stands in for modems, radios and a fleet of kits. `drill/` runs a team's week with real
+`simulator/` replaces modems, radios and a fleet of kits. `drill/` runs a team's week with real
 agents and a real hub. The modules here are their commands.
 """
 

@@ -1,4 +1,4 @@
-"""The command line of what stands in for hardware, kits and weeks."""
+"""Command-line arguments of the demo, the simulators and the drills."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _add_fleet(kinds: Subparsers) -> None:
 
 
 def add_drill(commands: Subparsers) -> None:
-    """Add `fieldagent drill`, which `drill_command` carries out."""
+    """Add `fieldagent drill`, which `drill_command` runs."""
     summary = "a team's week in minutes: real agents and hub, and a report"
     drill = command(commands, "drill", ("extensions.lab.drill_command", "drill"), summary)
     drill.add_argument(

@@ -1,5 +1,6 @@
-"""`fieldagent demo`: a simulated modem, the agent and a hook that prints, in one terminal; with
-`--hub` a hub too, with a dispatcher who may sign in at its console."""
+"""`fieldagent demo`: a simulated modem, the agent and a printing hook, in one terminal. `--hub`
+adds a hub and a dispatcher who can sign in at its console.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +72,9 @@ WITHOUT_CURL = """There is no curl here: apt-get install curl, or
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """Run the demo in a folder of its own, which is removed at the end, until it is stopped.
-    `--hub` adds a hub on loopback, `--team` shows several kits instead."""
+    """Run the demo until it is stopped, in a temporary folder. `--hub` adds a hub on loopback,
+    `--team` runs several kits instead.
+    """
     if arguments.team:
         return demo_team(arguments)
     start_logging(arguments.verbose)
@@ -96,15 +98,17 @@ class DemoHub(NamedTuple):
     settings: HubSettings
     store: Store
     token: str
-    """Of the kit's link."""
+    """Token of the kit's link."""
     password: str
-    """The dispatcher's."""
+    """Password of the dispatcher."""
     guest: Guest
-    """The dispatcher, who is let in by a link."""
+    """The dispatcher, who signs in with a link."""
 
 
 def _set_up_hub(home: Path, port: int) -> DemoHub:
-    """Make a hub in a database of its own: Ada has the kit, and Olga answers."""
+    """Set up a hub in a temporary database. Ada is the user of the kit, and Olga is the
+    dispatcher.
+    """
     from fieldagent.hub import settings as hub_settings
     from fieldagent.hub.access import directory
     from fieldagent.hub.console.guest_link import Guest
@@ -139,7 +143,7 @@ async def _run(settings: Settings, bench: Bench, hub: DemoHub | None, asks: Asks
             from fieldagent.hub import hub as cloud
 
             serve = partial(cloud.run, guest=hub.guest)
-            # Each signal is told once, and that to the agent: the hub ends with it.
+            # Only the agent receives signals. The hub ends with the agent.
             silent, nothing = trio.open_memory_channel[signal.Signals](0)
             silent.close()
             await nursery.start(serve, hub.settings, hub.store, _emit, nothing)

@@ -1,5 +1,6 @@
-"""`fieldagent demo --team 3`: kits in one terminal that hear each other as by radio, without any
-hardware (`agent/radios/udp.py`)."""
+"""`fieldagent demo --team 3`: kits in one terminal that reach each other over a simulated radio,
+without any hardware (`agent/radios/udp.py`).
+"""
 
 from __future__ import annotations
 
@@ -39,8 +40,9 @@ Ctrl-C ends the team.
 
 
 def demo_team(arguments: argparse.Namespace) -> int:
-    """Run `arguments.team` kits on one air over UDP, in a folder that is removed at the end, until
-    stopped."""
+    """Run `arguments.team` kits over one simulated radio channel (UDP) until stopped, in a
+    temporary folder.
+    """
     most = 65_536 - arguments.team
     if arguments.port > most:
         complain(
@@ -73,7 +75,7 @@ def _kit(home: Path, number: int, air: str, arguments: argparse.Namespace) -> Se
 
 
 async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
-    """Run them until one of them ends, which ends all."""
+    """Run the kits until one of them ends, which ends all."""
     async with trio.open_nursery() as nursery:
         tells, pages = [], []
         for kit in kits:
@@ -88,7 +90,8 @@ async def _run(kits: Sequence[Settings], loss: int, asks: Asks) -> None:
             for tell in tells:
                 tell.send_nowait(number)
             break
-        # A second one breaks nothing off: each has been told, and ends in good order.
+        # A second signal does not interrupt the kits: each has received the first one and ends in
+        # good order.
 
 
 async def _run_one(kit: Settings, asks: Asks, task_status: trio.TaskStatus[int]) -> None:

@@ -1,4 +1,4 @@
-"""`fieldagent drill`: a team's week in virtual time, and a report of it."""
+"""`fieldagent drill`: run a team's week in virtual time, and write a report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import reason_of
 
 MEMORY = Path("/dev/shm")
-"""Where journals are kept meanwhile: no disk fails in a drill."""
+"""Folder in memory for journals during the run, because a drill does not simulate disk failures."""
 
 
 class _NotRun(Exception):
@@ -32,8 +32,9 @@ class _NotRun(Exception):
 
 
 def drill(arguments: argparse.Namespace) -> int:
-    """Run the plans and print or write their report. Returns MISSING or USAGE for a plan that
-    cannot be run, ERROR where a promise of the program's was broken."""
+    """Run the plans, and print or write their report. Returns MISSING or USAGE if a plan cannot be
+    run, ERROR if a guarantee of the program was broken.
+    """
     try:
         drills = [(path.name, _plans(path, arguments)) for path in arguments.plan]
         runs = [(name, _runs(name, plans, arguments)) for name, plans in drills]

@@ -1,4 +1,4 @@
-"""`fieldagent simulate`: stand-ins for hardware, which obey what is typed."""
+"""`fieldagent simulate`: simulated hardware that follows typed commands."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ from fieldagent.wire.envelope import derive_key
 
 
 def say(line: str) -> None:
-    """Print a line of the simulation at once, with what terminals would obey escaped."""
+    """Print a line of the simulation at once, with control characters escaped."""
     print(f"[sky] {escaped(line)}", flush=True)
 
 
 def satellite(arguments: argparse.Namespace) -> int:
-    """Simulate a modem and its gateway until stopped; where `--link` names nothing, its port is in
-    a folder that is removed then."""
+    """Simulate a modem and its gateway until stopped. Without `--link`, the port is in a temporary
+    folder.
+    """
     if not re.fullmatch(r"[0-9]{15}", arguments.imei):
         print("fieldagent: --imei takes 15 digits", file=sys.stderr)
         return USAGE
@@ -67,8 +68,9 @@ def satellite(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def link_to(named: Path | None, name: str) -> Iterator[Path]:
-    """Give `named`, or a path of that name in a folder that is removed then. None is made where one
-    is named: whoever is killed cannot remove it."""
+    """Yield `named`, or a path with the name `name` in a temporary folder if `named` is None. No
+    folder is made if `named` is set, because a killed process cannot remove it.
+    """
     if named is not None:
         yield named
         return
@@ -77,8 +79,9 @@ def link_to(named: Path | None, name: str) -> Iterator[Path]:
 
 
 def until_stopped(simulate: Callable[[], Awaitable[None]]) -> int:
-    """Run it until SIGTERM or Ctrl-C; where a port of its cannot be there, say why. Return the exit
-    code."""
+    """Run `simulate` until SIGTERM or Ctrl-C, and return the exit code. If a port cannot be opened,
+    print the reason.
+    """
 
     async def end(asks: Asks, scope: trio.CancelScope) -> None:
         await asks.receive()
@@ -116,8 +119,9 @@ def build(
     masters: Sequence[bytes] = (),
     hub: tuple[str, int] | None = None,
 ) -> Bench:
-    """Return a simulated 9602 with its gateway; nothing runs yet. `latency` is in seconds; of
-    `masters`, satellite-keys, the first tags MT messages; `hub` is where DirectIP goes."""
+    """Return a simulated 9602 with its gateway, not started. `latency` is in seconds. `masters` are
+    satellite-keys; the first one authenticates MT messages. `hub` is the address for DirectIP.
+    """
     queue = MtQueue()
     home = BaseCamp(
         say,
@@ -131,8 +135,7 @@ def build(
 
 
 def build_imt(link: Path, imei: str, latency: float, masters: Sequence[bytes] = ()) -> ImtBench:
-    """Return a simulated 9704 with its gateway, as `build` does of a 9602; it has no hub behind
-    it."""
+    """Return a simulated 9704 with its gateway, as `build` does for a 9602. It has no hub."""
     queue = MtQueue()
     home = BaseCamp(
         say,
@@ -165,7 +168,7 @@ async def _run(bench: Bench, mt_port: int) -> None:
         )
         say("type `help` for what can be sent and what can go wrong")
         await listen(partial(obey, bench))
-        # Nobody types any more, as in the background: the sky stays.
+        # Standard input has ended, for example in the background. Keep the simulation running.
         await trio.sleep_forever()
 
 
@@ -183,7 +186,7 @@ async def _look_to_hub(bench: Bench, hub: HubSide, mt_port: int, nursery: trio.N
 
 
 async def listen(obey: Callable[[str], str]) -> None:
-    """Obey what is typed until there is nothing more to read."""
+    """Obey the typed commands until the end of standard input."""
     async for line in typed():
         try:
             said = obey(line)
@@ -194,9 +197,12 @@ async def listen(obey: Callable[[str], str]) -> None:
 
 
 async def typed() -> AsyncIterator[str]:
-    """Yield the lines of standard input, without line ends; one that does not end is left out."""
+    """Yield the lines of standard input without line ends. A last line without an end is
+    left out.
+    """
     rest = b""
-    # In a thread that may be left behind: a terminal stays blocking for the shell behind us.
+    # Read in a thread that can be abandoned. A non-blocking terminal would also affect the parent
+    # shell.
     while piece := await trio.to_thread.run_sync(os.read, 0, 4096, abandon_on_cancel=True):
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:

@@ -1,5 +1,4 @@
-"""`fieldagent simulate fleet`: very many emulated kits against an operator's own hub, and what came
-of it."""
+"""`fieldagent simulate fleet`: load test of an operator's own hub with many emulated kits."""
 
 from __future__ import annotations
 
@@ -35,14 +34,15 @@ from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted, reason_of
 
 FILES_BESIDE = 64
-"""Open files of this program that are no links."""
+"""Number of this program's open files that are no links."""
 TELL_EVERY = 5.0
 SETTLE = 30.0
-"""Seconds in which the hub may confirm what is under way in the end."""
+"""Seconds for the hub to confirm the last items at the end."""
 PROBES = 3
-"""Tokens that are tried before the fleet: a hub that refuses all of them is not theirs."""
+"""Number of tokens that are tried first. If the hub refuses all, the tokens belong to
+another hub."""
 BUSY = 0.9
-"""Of a processor: from there on what is measured is this program."""
+"""Processor load of this program from which the measurement is no longer valid."""
 PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -53,8 +53,7 @@ class _NotBegun(Exception):
 
 
 def fleet(arguments: argparse.Namespace) -> int:
-    """Let the kits talk to the hub, and print what came of it. Returns ERROR where that is not as
-    it should be."""
+    """Run the fleet against the hub, and print the report. Returns ERROR if the result is bad."""
     try:
         hub, tokens = _hub(arguments), _tokens(arguments)
         _check_sources(arguments.source)
@@ -132,8 +131,9 @@ class _Run:
         self._began = 0.0
 
     async def run(self, asks: Asks) -> None:
-        """Run the fleet until its time is over or it is asked to end, and make the `report`.
-        Raises _NotBegun."""
+        """Run the fleet until its time is over or it is asked to end, and fill `report`. Raises
+        _NotBegun.
+        """
         await self._try_some()
         memory, processor = _memory(), time.process_time()
         self._began = trio.current_time()
@@ -158,7 +158,9 @@ class _Run:
             nursery.cancel_scope.cancel()
 
     async def _try_some(self) -> None:
-        """Raises _NotBegun where this is not the hub of these tokens, or none."""
+        """Probe the hub with a few tokens. Raises _NotBegun if it is not the hub of these tokens,
+        or if there is no hub.
+        """
         some = random.sample(self._tokens, min(PROBES, len(self._tokens)))
         for token in some:
             try:
@@ -190,7 +192,7 @@ class _Run:
             )
 
     def _advice(self, cost: FleetCost) -> list[str]:
-        """Return what limited the run, and what to do about it."""
+        """Return advice: the limits of this run, and how to raise them."""
         refused, links = self.report["links"]["refused"], self.report["links"]
         advice = []
         if any(reason.endswith(_error(errno.EMFILE)) for reason in refused):
@@ -224,7 +226,7 @@ async def _until_given_up(all_kits: Fleet, over: trio.Event) -> None:
 
 
 async def _first_of(asks: Asks, over: trio.Event) -> None:
-    """Wait until somebody wants it to stop, or nothing is left to go on with."""
+    """Wait until a signal arrives or all kits have given up."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_break_off, asks, nursery.cancel_scope)
         await over.wait()
@@ -237,5 +239,5 @@ async def _break_off(asks: Asks, scope: trio.CancelScope) -> None:
 
 
 def _memory() -> int:
-    """Return the bytes of memory that are this process's own (proc_pid_statm(5))."""
+    """Return the resident memory of this process in bytes (proc_pid_statm(5))."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""`fieldagent simulate gsm`: a GSM modem for text messages on a pty, which obeys what is typed."""
+"""`fieldagent simulate gsm`: a simulated GSM modem for SMS on a pty. It follows typed commands."""
 
 from __future__ import annotations
 
@@ -45,24 +45,23 @@ FULL = "the SIM is full: nothing is stored"
 
 
 def say(line: str) -> None:
-    """Print a line of the simulation at once, with what terminals would obey escaped."""
+    """Print a line of the simulation at once, with control characters escaped."""
     print(f"[gsm] {escaped(line)}", flush=True)
 
 
 def gsm(arguments: argparse.Namespace) -> int:
-    """Simulate a modem until stopped; without `--link` its port is in a folder that is removed
-    then."""
+    """Simulate a modem until stopped. Without `--link`, the port is in a temporary folder."""
     with link_to(arguments.link, "gsm") as link:
         return until_stopped(partial(_run, GsmPort(link)))
 
 
 class GsmPort:
-    """The modem at the end of a serial line that can be unplugged."""
+    """A modem on a serial line that can be unplugged."""
 
     def __init__(self, link: Path) -> None:
         self.link = link
         self.ahead = 0
-        """Seconds that the network's clock is ahead of this machine's."""
+        """Seconds by which the network's clock is ahead of this machine's clock."""
         self.modem = SimulatedGsmModem(
             lambda message: say(shown(message)), clock=lambda: time.time() + self.ahead
         )
@@ -72,7 +71,9 @@ class GsmPort:
         self._poked = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Serve the line while it is plugged in, for ever; unplugged, the modem loses its power."""
+        """Serve the line while it is plugged in. Unplugging also cuts the modem's power. Never
+        returns.
+        """
         while True:
             await self._plugged.wait()
             with trio.CancelScope() as self._unplugged:
@@ -89,11 +90,12 @@ class GsmPort:
             self.modem.power_off()
 
     def poke(self) -> None:
-        """Look whether the modem has something to say."""
+        """Check if the modem has data to send."""
         self._poked.set()
 
     async def _speak(self, line: trio.lowlevel.FdStream) -> NoReturn:
-        # The one task that writes: what is typed and what is asked on the line come at once.
+        # This is the only task that writes, because typed commands and requests on the line come at
+        # the same time.
         while True:
             self._poked = trio.Event()
             while data := self.modem.data_to_send():
@@ -101,13 +103,13 @@ class GsmPort:
             await self._poked.wait()
 
     def unplug(self) -> None:
-        """Take the line away, and the modem's power with it."""
+        """Remove the line and cut the modem's power."""
         if self._plugged.is_set():
             self._plugged = trio.Event()
             self._unplugged.cancel()
 
     def plug(self) -> None:
-        """Give the line back, under the same name."""
+        """Restore the line with the same name."""
         self._plugged.set()
 
 
@@ -124,15 +126,15 @@ async def _run(port: GsmPort) -> None:
             port.poke()
             for part in said.splitlines():
                 say(part)
-        # Nobody types any more, as in the background: the network stays.
+        # Standard input has ended, for example in the background. Keep the simulation running.
         await trio.sleep_forever()
 
 
 def obey(port: GsmPort, line: str) -> str:
-    """Carry out one command; what to tell comes back. Raises BadCommand, LocalProtocolError."""
+    """Run one command and return its output. Raises BadCommand, LocalProtocolError."""
     word, _, rest = line.strip().partition(" ")
     faults = port.modem.faults
-    # What HELP lists: most are done in one line, which a table would hide in lambdas.
+    # The commands of HELP. Most take one line, which a table would hide in lambdas.
     match word:
         case "":
             return ""
@@ -185,7 +187,7 @@ def obey(port: GsmPort, line: str) -> str:
 _PART = re.compile(r"(\S+) ([0-9]{1,3}) ([0-9]{1,3})/([0-9]{1,3}) (.+)", re.ASCII)
 _REPORT = re.compile(r"([0-9]{1,3}) (delivered|unconfirmed|trying|failed)", re.ASCII)
 _STATUS = {"delivered": 0x00, "unconfirmed": 0x01, "trying": 0x20, "failed": 0x46}
-"""TP-ST (3GPP TS 23.040, 9.2.3.15)."""
+"""Values of TP-ST (3GPP TS 23.040, 9.2.3.15)."""
 
 
 def _part(modem: SimulatedGsmModem, text: str) -> str:

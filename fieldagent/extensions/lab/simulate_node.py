@@ -1,4 +1,6 @@
-"""`fieldagent simulate node`: radio nodes on ptys, with one lossy air between them."""
+"""`fieldagent simulate node`: simulated radio nodes on ptys, with a lossy radio channel between
+them.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ Kind: TypeAlias = "tuple[RadioKind, SharedAir]"
 
 
 def say(line: str) -> None:
-    """Print a line of the simulation at once, with what terminals would obey escaped."""
+    """Print a line of the simulation at once, with control characters escaped."""
     print(f"[air] {escaped(line)}", flush=True)
 
 
@@ -58,8 +60,8 @@ def _meshtastic(random: Random, impairments: Impairments, arguments: argparse.Na
 
 
 def _listening_first(air: SharedAir) -> SharedAir:
-    # Chips look for a preamble before they speak, which others send for tens of symbols: what is
-    # lost is what `--loss` says, and what who transmits does not hear.
+    # Chips listen for a preamble before they transmit, and a preamble lasts tens of symbols. So
+    # packets are lost only by `--loss`, and when the receiver itself transmits.
     air.turnaround = 0.0
     return air
 
@@ -75,12 +77,12 @@ KINDS = {
     "rnode": _rnode,
     "meshtastic": _meshtastic,
 }
-"""By what `radio-protocol` calls them, or `mesh-protocol`. A LoRa radio's rate is that of its
-settings."""
+"""Simulated radios, by their value of `radio-protocol` or `mesh-protocol`. A LoRa radio's bit rate
+follows from its settings."""
 
 
 def node(arguments: argparse.Namespace) -> int:
-    """Simulate the nodes until stopped. It prints the seed, with which chance is the same again."""
+    """Simulate the nodes until stopped. Prints the seed, which reproduces the random events."""
     seed = SystemRandom().getrandbits(32) if arguments.seed is None else arguments.seed
     impairments = Impairments(
         loss=arguments.loss,
@@ -103,7 +105,7 @@ def node(arguments: argparse.Namespace) -> int:
 
 
 def _links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
-    """Return where each is: the first, a kit's, on a serial line in any case."""
+    """Return the link of each node. The first is the kit's and is always a serial line."""
     links: list[Path | int] = [folder / f"node-{number}" for number in range(1, count + 1)]
     if tcp_port is not None:
         links[1:] = [tcp_port and tcp_port + place for place in range(count - 1)]
@@ -111,7 +113,7 @@ def _links(folder: Path, count: int, tcp_port: int | None) -> list[Path | int]:
 
 
 def _introduce(radios: Sequence[SimulatedRadio], crowd: int) -> None:
-    """Those that know each other's names have heard them before."""
+    """Make radios of the same kind known to each other, as if each had heard the others."""
     acquaint([each for each in radios if isinstance(each, SimulatedMeshtastic)], crowd)
     companions = [each for each in radios if isinstance(each, SimulatedCompanion)]
     companion.acquaint(companions, crowd)
@@ -130,7 +132,7 @@ async def _run(nodes: Nodes) -> None:
                 text = str(bad)
             for part in text.splitlines():
                 say(part)
-        # Nobody types any more, as in the background: the air stays.
+        # Standard input has ended, for example in the background. Keep the simulation running.
         await trio.sleep_forever()
 
 
@@ -140,7 +142,7 @@ def _place(socket: Socket) -> str:
 
 
 def obey(nodes: Nodes, line: str) -> str:
-    """Carry out one command; what to tell comes back. Raises BadCommand."""
+    """Run one command and return its output. Raises BadCommand."""
     word, *rest = line.split() or [""]
     if not word:
         return ""

@@ -19,8 +19,9 @@ OWNER = "test kits"
 
 
 def device_make(arguments: argparse.Namespace) -> int:
-    """Make kits for a test in a new workspace, so that nobody else gets what they send, and so that
-    its deletion takes all of it away."""
+    """Make test kits in a new workspace, so that no one else gets their messages. Deleting the
+    workspace removes everything.
+    """
     target: Path = arguments.tokens
 
     def carry_out(_: HubSettings, store: Store) -> int:
@@ -46,7 +47,7 @@ def _make(db: Db, name: str, kits: int, target: Path) -> Row:
         )[1]
         for number in range(1, kits + 1)
     ]
-    # Within the transaction: no test kit is there whose token nobody has.
+    # Write the tokens within the transaction, so that no test kit exists without a known token.
     try:
         put_file(target, write_tokens(name, tokens).encode())
     except OSError as error:

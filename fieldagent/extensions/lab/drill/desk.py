@@ -1,4 +1,4 @@
-"""Who sits at the hub's desk: dispatchers with shifts, who answer what they see, and write."""
+"""Simulated dispatchers at the hub's desk. They have shifts, answer open SOS, and write to kits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fieldagent.package.package import Message
 LOOK_EVERY = 60.0
 """Seconds between two looks at the desk."""
 CLOSED_AFTER = 3 * HOUR
-"""After which whoever has an SOS closes it."""
+"""Seconds after which the dispatcher closes a seen SOS."""
 GRACE = 60.0
 
 
@@ -36,13 +36,15 @@ class DrillDesk:
         self._workspace = 0
         self._members: list[int] = []
         self._looks_at: dict[int, float] = {}
-        """By incident, when somebody at the desk has read it: Unix time."""
+        """Unix time at which a dispatcher acknowledges an incident, by incident id."""
         self._store: Store | None = None
         self.written: dict[int, dict[str, float]] = defaultdict(dict)
-        """By kit and text, when on trio's clock."""
+        """Time at which each text was written (trio's clock), by kit and text."""
 
     def sit_down(self, db: Db, workspace: int, now: float) -> None:
-        """Add the dispatchers to the hub as users with that role; `now` is Unix time."""
+        """Add the dispatchers to the hub as users with the role `dispatcher`. `now` is
+        Unix time.
+        """
         self._workspace = workspace
         for plan in self._plans:
             member = directory.add_user(db, workspace, plan.name, over_satellite=True, now=now)
@@ -50,7 +52,7 @@ class DrillDesk:
             self._members.append(member)
 
     def _awake(self) -> list[int]:
-        """Return who is at the desk, by their places in the plan."""
+        """Return the indexes in the plan of the dispatchers at the desk."""
         hour = self._clock() % DAY / HOUR
         return [
             place
@@ -59,8 +61,9 @@ class DrillDesk:
         ]
 
     async def attend(self, store: Store) -> NoReturn:
-        """Look every `LOOK_EVERY` seconds at what is new, and answer it, while somebody is on
-        shift. Never returns."""
+        """Answer open SOS every `LOOK_EVERY` seconds while a dispatcher is on shift. Never
+        returns.
+        """
         self._store = store
         try:
             while True:
@@ -89,7 +92,7 @@ class DrillDesk:
                 self._looks_at.pop(id_, None)
 
     async def write(self, until: float, kits: int) -> None:
-        """Write to the kits by chance, until that moment of trio's clock."""
+        """Write to the kits at random times, until the time `until` of trio's clock."""
         async with trio.open_nursery() as nursery:
             for place, plan in enumerate(self._plans):
                 if plan.messages_per_day:

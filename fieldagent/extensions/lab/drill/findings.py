@@ -1,4 +1,4 @@
-"""What came of a drill, read from the journals of its kits, the hub's database and the bill."""
+"""Results of a drill, read from the kits' journals, the hub's database and the operator's bill."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OFTEN = 0.1
-"""Share of the wait from which on something that was away is why."""
+"""Minimum share of the waiting time for which an outage must last to count as the reason."""
 
 
 class BrokenPromise(Exception):
-    """What the program promises did not hold; the text has the trace of that one message."""
+    """Failure of a guarantee of the program. The text contains the trace of the message."""
 
 
 class CallForHelp(NamedTuple):
-    """An SOS of a kit; moments are seconds since the drill began, None where it never was."""
+    """An SOS of a kit. Times are seconds since the start of the drill, or None if the event never
+    happened.
+    """
 
     kit: str
     raised: float
     at_hub: float | None
     seen: float | None
-    """Acknowledged at the desk."""
+    """Time at which the desk acknowledged it."""
     known: float | None
-    """The kit has been told that it was."""
+    """Time at which the kit received the acknowledgement."""
 
 
 class SentByKit(NamedTuple):
-    """A message or position that a kit was asked to send, and that is no SOS."""
+    """A message or position, but no SOS, that a kit was asked to send."""
 
     kit: str
     number: int
@@ -44,27 +46,28 @@ class SentByKit(NamedTuple):
     at_hub: float | None
     is_position: bool
     replaced: bool
-    """It has not come, and a newer position of this kit has."""
+    """True if it did not arrive, but a newer position of this kit did."""
     why: str
-    """It came late, or has not come; empty where it came in time or was replaced."""
+    """Reason why it is late or missing; empty if it arrived in time or was replaced."""
 
 
 class WrittenByDesk(NamedTuple):
-    """What the desk wrote to one kit."""
+    """A message from the desk to one kit."""
 
     kit: str
     at: float
     on_kit: float | None
-    """When it was on the kit's disk."""
+    """Time at which it was on the kit's disk."""
 
 
 class Bill(NamedTuple):
     kit: str
     days: list[int]
-    """Credits of each day, the operator's bill."""
+    """Credits of each day, from the operator's bill."""
     for_sos: int
     own_count: int
-    """What the kit itself has counted, and at most what it may have been besides."""
+    """Credits that the kit itself has counted. `doubtful` is the maximum of credits that it may
+    have spent in addition."""
     doubtful: int
 
 
@@ -74,13 +77,13 @@ class Findings(NamedTuple):
     written: list[WrittenByDesk]
     bills: list[Bill]
     air: dict[str, float]
-    """Seconds on the air, by kit."""
+    """Airtime in seconds, by kit."""
     unposted: dict[str, int]
-    """Messages that nobody could post, as the kit had no power."""
+    """Number of messages that could not be posted because the kit had no power."""
 
 
 def find(world: World) -> Findings:
-    """Return what came of it. Raises BrokenPromise."""
+    """Return the results of a drill. Raises BrokenPromise."""
     failed = [f"{kit.plan.name}: {each}" for kit in world.kits for each in kit.record.faults]
     failed += [f"the hub: {each}" for each in world.faults]
     if failed:
@@ -90,7 +93,7 @@ def find(world: World) -> Findings:
         sent: list[SentByKit] = []
         written: list[WrittenByDesk] = []
         bills: list[Bill] = []
-        # One that never had power has said nothing.
+        # A kit that never had power has no journal.
         kits = [kit for kit in world.kits if (kit.home / "journal.sqlite3").exists()]
         for kit in kits:
             with closing(_open(kit.home / "journal.sqlite3")) as journal:
@@ -119,7 +122,7 @@ def _since(moment: Any) -> float | None:
     return None if moment is None else float(moment) - START
 
 
-# What must hold.
+# Guarantees that must hold.
 
 
 def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> None:
@@ -159,7 +162,7 @@ def _broken(kit: Kit, journal: sqlite3.Connection, number: int, what: str) -> Br
 
 
 def clock(at: float) -> str:
-    """Return a moment of the drill as its day and time: `day 2 14:05`."""
+    """Return a time of the drill as day and time: `day 2 14:05`."""
     minutes = int(at // 60)
     return f"day {minutes // 1440 + 1} {minutes // 60 % 24:02}:{minutes % 60:02}"
 
@@ -231,7 +234,7 @@ def _why(
     begin, end = waited
     day = int(begin // DAY)
     if Channel.SATELLITE in kit.plan.bearers and int(end // DAY) > day:
-        # What its credits are enough for leaves on its day.
+        # A message that today's credits still allow leaves on the same day.
         limit = kit.plan.credits_per_day - kit.plan.sos_reserve
         if kit.account.bill[day] >= limit - 1:
             return "the day's credits were spent"

@@ -1,4 +1,4 @@
-"""One kit of a drill: the agent as it is shipped, on simulated lines, and who uses it."""
+"""One kit of a drill: the agent as it is shipped, on simulated lines, and its simulated users."""
 
 from __future__ import annotations
 
@@ -41,52 +41,52 @@ KEEPERS = (
     "the repeating of SOS",
     "the words to senders",
 )
-"""Of the agent's parts, those that have to do with messages."""
+"""The parts of the agent that handle messages."""
 FIRST_NUMBER = 1_900_000_000
-"""A journal begins at a random number, but a drill's at its own."""
+"""First message number of a drill. A real journal begins at a random number."""
 STARTING = 30.0
-"""Seconds from power to the agent."""
+"""Seconds from power-on to the start of the agent."""
 COLLAPSE_KEY = 7
-"""Of positions: a newer one takes the place of one that has not left."""
+"""Collapse key of positions: a newer position replaces one that has not left."""
 
 
 @dataclass(slots=True)
 class Posted:
-    """What its people have asked the kit to send."""
+    """A Package that the users asked the kit to send."""
 
     at: float
-    """trio's clock."""
+    """Time on trio's clock."""
     body: dict[str, Any]
     sos: bool
 
 
 @dataclass(slots=True)
 class KitRecord:
-    """What happened to a kit."""
+    """Events of a kit."""
 
     posted: dict[int, Posted] = field(default_factory=dict)
-    """By number, what the kit has accepted."""
+    """Packages that the kit accepted, by number."""
     unposted: int = 0
-    """Packages that nobody could post, as the kit had no power."""
+    """Number of Packages that could not be posted because the kit had no power."""
     log: list[tuple[float, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """Of the agent's parts: each is a mistake of the program's."""
+    """Faults of the agent's parts. Each one is a bug of the program."""
 
     def tell(self, what: str) -> None:
-        """Add a line to the log, at trio's time."""
+        """Add a line to the log, with trio's current time."""
         self.log.append((trio.current_time(), what))
 
 
 @dataclass(eq=False)
 class Kit:
     number: int
-    """Of its user, its device and its station."""
+    """Number of its user, its device and its station."""
     plan: KitPlan
     home: Path
     random: Random
     account: OperatorBill
     session: InitVar[float]
-    """Seconds that one takes over satellite."""
+    """Seconds that a satellite session takes."""
     token: str = ""
     wire: Wire | None = None
     agent: shipped.Agent | None = None
@@ -109,27 +109,27 @@ class Kit:
 
     @property
     def hub_name(self) -> str:
-        """Return what it calls the hub, by which the drill knows who calls."""
+        """Return this kit's host name for the hub, by which the drill recognizes the caller."""
         return f"hub-of-{self.number}.invalid"
 
     @property
     def key(self) -> bytes:
-        """Return the key by which its satellite messages are authentic."""
+        """Return the key that authenticates its satellite messages."""
         return sha256(self.plan.name.encode()).digest()
 
     def read_clocks(self) -> Reading:
-        """Return simulated clocks: always trusted, one boot for the whole drill."""
+        """Return simulated clocks: always trusted, and one boot for the whole drill."""
         now = trio.current_time()
         return Reading("drill", now, START + now, "network")
 
     def is_away(self, name: str) -> bool:
-        """Return whether `sky`, `network`, `earshot` or `power` is away now."""
+        """Return True if `sky`, `network`, `earshot` or `power` is away now."""
         return self.conditions[name].away
 
-    # What fails.
+    # Simulated failures.
 
     async def keep_sky(self) -> NoReturn:
-        """Take the modem's network away and give it back, by the plan. Never returns."""
+        """Remove and restore the modem's satellite network as planned. Never returns."""
 
         def tell(away: bool) -> None:
             self.port.modem.set_service(not away)
@@ -138,12 +138,11 @@ class Kit:
         await self.conditions["sky"].keep(tell)
 
     async def keep_network(self) -> NoReturn:
-        """Break the link to the hub off each time that the network goes away. Never returns."""
+        """Cut the link to the hub each time the network goes away. Never returns."""
         await self.conditions["network"].keep(lambda away: self.cut_link() if away else None)
 
     async def keep_power(self) -> NoReturn:
-        """Take the power of kit and modem away, and give it back, as the plan's conditions have it.
-        Never returns."""
+        """Cut and restore the power of kit and modem as planned. Never returns."""
 
         def tell(away: bool) -> None:
             if away:
@@ -154,7 +153,7 @@ class Kit:
         await self.conditions["power"].keep(tell)
 
     def cut_link(self) -> None:
-        """Break the link to the hub off at both ends, if there is one."""
+        """Cut the link to the hub at both ends, if there is one."""
         if self.wire is not None:
             self.wire.cut()
 
@@ -168,7 +167,8 @@ class Kit:
         plan, home = self.plan, self.home
         yield f"state-directory={home}"
         if "keep-ended-days" not in plan.settings:
-            # What the journal forgets, the report cannot tell from what is lost.
+            # Keep everything: the report cannot distinguish a deleted journal entry from a lost
+            # message.
             yield "keep-ended-days=3650"
         if Channel.SATELLITE in plan.bearers:
             yield f"satellite-port={home}/modem"
@@ -189,7 +189,7 @@ class Kit:
             yield f"{name}={value}"
 
     async def keep(self) -> NoReturn:
-        """Run the agent whenever there is power."""
+        """Run the agent while there is power. Never returns."""
         settings, first = self.read_settings(), True
         while True:
             if not self.is_away("power"):
@@ -230,10 +230,10 @@ class Kit:
             finally:
                 self.record.faults += faults_of(agent.supervisor)
 
-    # Its people.
+    # The users.
 
     async def live(self, until: float) -> None:
-        """Write, send positions and call for help, until that moment of trio's clock."""
+        """Write, send positions and raise SOS, until the time `until` of trio's clock."""
         async with trio.open_nursery() as nursery:
             if self.plan.messages_per_day:
                 nursery.start_soon(self._by_chance, self._write, self._writing_every(), until)
@@ -244,7 +244,9 @@ class Kit:
                 nursery.start_soon(self._send_positions, until)
 
     def _writing_every(self) -> float:
-        """Seconds between two messages, were its people awake all day."""
+        """Return the mean seconds between two attempts to write. Attempts during sleep are
+        skipped.
+        """
         share = sum(self._is_awake(hour + 0.5) for hour in range(24)) / 24
         return DAY * max(share, 1 / 24) / self.plan.messages_per_day
 
@@ -265,7 +267,7 @@ class Kit:
 
     async def _call_for_help(self) -> None:
         text = f"{self.plan.name}: we need help"
-        # Whoever needs help switches the kit on.
+        # A person who needs help switches the kit on.
         while self.agent is None:
             await trio.sleep(60)
         await self._post({"message": {"content": text}, "priority": SOS_PRIORITY})
@@ -285,14 +287,15 @@ class Kit:
         if self.plan.by and "priority" not in body:
             body = {**body, "by": int(self.plan.by)}
         at = trio.current_time()
-        # What the power takes in this moment nobody was told to be accepted.
+        # If the power fails during this call, the user gets no confirmation, so the Package is not
+        # recorded as posted.
         standing = await self.agent.parts.intake.accept(read_package(body))
         self.record.posted[standing.sequence] = Posted(at, body, "priority" in body)
         self.record.tell(f"posted {standing.sequence}: {json.dumps(body)[:100]}")
 
 
 def faults_of(supervisor: Supervisor) -> list[str]:
-    """Return which parts have failed, and how."""
+    """Return one line for each part that failed, with its error."""
     return [f"{each.part}: {each.error}" for each in supervisor.faults() if each.times]
 
 

@@ -1,6 +1,6 @@
-"""What joins the agent to the simulated world, in memory: serial lines and IP links.
+"""In-memory serial lines and IP links between the agent and the simulated world.
 
-Both can be cut at any moment, and both ends notice as they would outside.
+Both can be cut at any time, and both ends notice as with real ones.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Bytes:
 
 
 class _End:
-    """What `SerialPort` and the simulators use of a stream."""
+    """The part of a stream's interface that `SerialPort` and the simulators use."""
 
     def __init__(self, hears: _Bytes, says: _Bytes) -> None:
         self._hears = hears
@@ -70,14 +70,16 @@ class _End:
 
 
 class SimulatedLines:
-    """Every serial line by its name; stands in for `open_pty` and `open_serial`."""
+    """All serial lines, by name. Replaces `open_pty` and `open_serial`."""
 
     def __init__(self) -> None:
         self._lines: dict[str, tuple[_Bytes, _Bytes]] = {}
 
     @asynccontextmanager
     async def open_pty(self, name: Path) -> AsyncIterator[Any]:
-        """Open the modem's end of a line; it is there for `open_serial` until this is left."""
+        """Open the modem's end of a line. `open_serial` can open the other end until this context
+        ends.
+        """
         to_agent, from_agent = self._lines[str(name)] = _Bytes(), _Bytes()
         try:
             yield _End(from_agent, to_agent)
@@ -90,8 +92,9 @@ class SimulatedLines:
     async def open_serial(
         self, path: str, baud: int, recorder: FlightRecorder | None = None
     ) -> AsyncIterator[SerialPort]:
-        """Open the agent's end of a line; what was sent to it before is lost. Raises PortLost where
-        none is there."""
+        """Open the agent's end of a line; bytes that were sent to it earlier are lost. Raises
+        PortLost if the line does not exist.
+        """
         await trio.lowlevel.checkpoint()
         if path not in self._lines:
             raise PortLost(f"{path} cannot be opened: no such file or directory")
@@ -101,7 +104,7 @@ class SimulatedLines:
 
 
 class Wire:
-    """A WebSocket's two ends. `swallow`: what is said arrives nowhere, and nobody is told."""
+    """Two ends of a WebSocket. `swallow`: drop each message without notifying the sender."""
 
     def __init__(self) -> None:
         self.swallow = False
@@ -111,7 +114,9 @@ class Wire:
         self.ends = (WireEnd(self, 0), WireEnd(self, 1))
 
     def cut(self, code: int = 1006, reason: str = "the connection was broken off") -> None:
-        """End it for both: they read what has come, then Closed as the first cut says."""
+        """End the connection for both sides. Each reads the messages that have arrived, and then
+        gets Closed with the values of the first cut.
+        """
         self._ended = self._ended or (code, reason)
         self._wake()
 
@@ -120,7 +125,7 @@ class Wire:
         self._news = trio.Event()
 
     async def send(self, side: int, message: bytes) -> None:
-        """Send from one side, 0 or 1, to the other; never waits for room. Raises Closed."""
+        """Send from one side, 0 or 1, to the other. Never waits for space. Raises Closed."""
         await trio.lowlevel.checkpoint()
         if self._ended:
             raise Closed(*self._ended)
@@ -129,8 +134,9 @@ class Wire:
             self._wake()
 
     async def receive(self, side: int) -> bytes:
-        """Wait for the next message to a side; what came before the end is still given. Raises
-        Closed."""
+        """Wait for the next message to a side. Messages that arrived before the end are still
+        returned. Raises Closed.
+        """
         await trio.lowlevel.checkpoint()
         while not self._queues[side]:
             if self._ended:
@@ -140,10 +146,10 @@ class Wire:
 
 
 class WireEnd:
-    """What `Exchange` uses of a WebSocket."""
+    """The part of a WebSocket's interface that `Exchange` uses."""
 
     date = ""
-    """The simulated clock is trusted: nobody need tell the time."""
+    """Empty, because the simulated clock is trusted and needs no time from the hub."""
 
     def __init__(self, wire: Wire, side: int) -> None:
         self._wire = wire
@@ -158,12 +164,14 @@ class WireEnd:
         return await self._wire.receive(self._side)
 
     async def close(self, code: int, reason: str) -> None:
-        """End it for both; where the wire swallows what is said, the other end learns nothing."""
+        """End the connection for both sides. If the wire swallows messages, the other end does not
+        notice.
+        """
         await trio.lowlevel.checkpoint()
         if not self._wire.swallow:
             self._wire.cut(code, reason)
 
     async def aclose(self) -> None:
-        """Break it off for both without a word, as a socket that is dropped."""
+        """Cut the connection for both sides without a close frame, like a dropped socket."""
         self._wire.cut()
         await trio.lowlevel.checkpoint()

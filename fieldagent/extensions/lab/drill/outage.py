@@ -1,4 +1,4 @@
-"""Keeps something away when its plan says so, and remembers when that was."""
+"""Planned outages, and a log of when they happened."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ START = 1_790_035_200.0
 
 @dataclass(slots=True)
 class OutageCondition:
-    """Of one thing, such as a kit's sky. The drill begins at midnight."""
+    """Outages of one thing, such as a kit's view of the sky. The drill begins at midnight."""
 
     what: str
-    """Why, for people, something waits meanwhile."""
+    """Reason, for people, why a message waits during the outage."""
     plan: Outages
     random: Random
     away: bool = False
     log: list[tuple[float, bool]] = field(default_factory=list)
-    """When it went away (True) and came back, trio's clock."""
+    """Times at which it went away (True) and came back (False), on trio's clock."""
 
     async def keep(self, tell: Callable[[bool], None]) -> NoReturn:
-        """Keep the plan of outages until cancelled. `tell` is called as it goes away, and as it is
-        back."""
+        """Run the plan of outages until cancelled. `tell` is called with True at each start of an
+        outage, and with False at each end.
+        """
         lost, until = False, self._next(lost=True)
         while True:
             now = trio.current_time()
@@ -49,14 +50,14 @@ class OutageCondition:
             await waits.sleep(min(until, whole) - trio.current_time())
 
     def _next(self, *, lost: bool) -> float:
-        """Return the seconds until it is lost next, or is back."""
+        """Return the seconds until the next random outage, or until its end."""
         share, mean = self.plan.lost, self.plan.lasting
         if not share:
             return 1e12
         return self.random.expovariate(1 / (mean * (1 - share) / share if lost else mean))
 
     def seconds(self, begin: float, end: float) -> float:
-        """Return for how much of this time it was away."""
+        """Return the seconds of outage between two times."""
         total, since = 0.0, None
         for at, away in [*self.log, (end, False)]:
             if away and since is None:

@@ -1,6 +1,6 @@
-"""What a drill is about, as a TOML file says it: kits and their people, what fails, who answers.
+"""The plan of a drill, from a TOML file: kits and their users, outages, and dispatchers.
 
-A file is read into plain values here; each fault is told by its key, with what is allowed.
+This module reads the file into plain values. Each error names the key and the allowed values.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,23}", re.ASCII)
 
 
 class BadPlan(ValueError):
-    """The text says which key is wrong, and what is allowed there."""
+    """Error in a plan. The text names the wrong key and the allowed values."""
 
 
 class PlanHours:
-    """Hours of the day, from one up to another, over midnight too."""
+    """Hours of the day, from the first up to the second, also over midnight."""
 
     def __init__(self, text: str) -> None:
         match = _HOURS.fullmatch(text)
@@ -37,11 +37,13 @@ class PlanHours:
         self.text = text
         self._from, self._to = int(match[1]), int(match[2])
         if self._from == self._to:
-            # None of the day, or all of it? 0-24 is all.
+            # Ambiguous: empty, or the whole day? For the whole day, write 0-24.
             raise ValueError
 
     def has(self, hour: float) -> bool:
-        """Return whether an hour, 0 to under 24, is from the first to before the last."""
+        """Return True if `hour` (0 to below 24) is not before the first hour and is before the
+        second.
+        """
         if self._from <= self._to:
             return self._from <= hour < self._to
         return hour >= self._from or hour < self._to
@@ -49,13 +51,13 @@ class PlanHours:
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """When something is away: at the same hours each day, and by chance."""
+    """Times at which something is away: at fixed hours of each day, and at random."""
 
     hours: tuple[PlanHours, ...] = ()
     lost: float = 0.0
-    """The share of the time that it is away by chance."""
+    """Share of the time with random outages, 0 to 0.95."""
     lasting: float = 600.0
-    """Seconds that this takes on average."""
+    """Mean duration of a random outage, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +68,31 @@ class KitPlan:
     sos_reserve: int = 20
     messages_per_day: float = 6.0
     message_length: int = 40
-    """Characters."""
+    """Length in characters."""
     position_every: float = 0.0
-    """Seconds; 0: none is sent."""
+    """Seconds between two positions; 0: the kit sends no positions."""
     by: float = 0.0
-    """Seconds within which what is no SOS is to be there; 0: nothing is said."""
+    """Deadline in seconds of a Package that is no SOS; 0: no deadline."""
     sos_per_week: float = 1.0
     awake: tuple[PlanHours, ...] = (PlanHours("7-21"),)
-    """When its people write. An SOS comes at any hour."""
+    """Hours in which its users write. An SOS can be raised at any hour."""
     sky: Outages = Outages()
     network: Outages = Outages()
     earshot: Outages = Outages()
     power: Outages = Outages()
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Of agent.properties, as they stand there."""
+    """Settings for agent.properties, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class DispatcherPlan:
     name: str
     shift: tuple[PlanHours, ...] = ()
-    """When they are at the desk; empty: always."""
+    """Hours at the desk; empty: always."""
     answers_in: float = 180.0
-    """Seconds that they take on average once they could see it."""
+    """Mean seconds from the moment an SOS can be seen to the answer."""
     messages_per_day: float = 0.0
-    """To each kit."""
+    """Number of messages per day to each kit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class AirPlan:
     loss: float = 0.05
     fades: Outages = Outages(lost=0.0, lasting=60.0)
     pairs: tuple[tuple[str, str, float], ...] = ()
-    """Who hears whom, and what share is lost; empty: each hears all."""
+    """Pairs of kits in range of each other, with their loss; empty: all kits are in range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +110,13 @@ class DrillPlan:
     text: str
     days: float
     late: float
-    """Seconds after which a message that the hub has not is late."""
+    """Seconds after which a message that is not at the hub counts as late."""
     kits: tuple[KitPlan, ...]
     dispatchers: tuple[DispatcherPlan, ...]
     air: AirPlan = AirPlan()
     hub: Outages = Outages()
     session: float = 20.0
-    """Seconds that a satellite session takes."""
+    """Duration of a satellite session in seconds."""
 
 
 def load_toml(text: str) -> dict[str, Any]:
@@ -126,8 +128,9 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def changed(values: dict[str, Any], change: str) -> dict[str, Any]:
-    """Return the values with `KEY=VALUE` set, where KEY is a path such as `kits.credits-per-day`
-    and VALUE is as TOML has it, or else a text. Raises BadPlan."""
+    """Return the values with `KEY=VALUE` set. KEY is a path such as `kits.credits-per-day`. VALUE
+    is a TOML value, or else a text. Raises BadPlan.
+    """
     path, equals, text = change.partition("=")
     if not equals or not path:
         raise BadPlan(f"{change!r} is not KEY=VALUE, such as kits.credits-per-day=20")
@@ -145,7 +148,7 @@ def changed(values: dict[str, Any], change: str) -> dict[str, Any]:
 
 
 def read_plan(values: Mapping[str, Any]) -> DrillPlan:
-    """Return the plan of a file's values. Raises BadPlan."""
+    """Return the plan that the values of a file describe. Raises BadPlan."""
     table = _PlanTable("", values)
     common = table.table("kits")
     common.read_all(_KIT)
@@ -183,7 +186,7 @@ def _kits(table: _PlanTable) -> list[KitPlan]:
 
 
 def _with(table: _PlanTable, keys: Mapping[str, _Key], *needed: str) -> dict[str, Any]:
-    """Return what is there. Raises BadPlan also where one of the needed keys is not."""
+    """Return the values of the given keys. Raises BadPlan also if a needed key is missing."""
     members = table.read_all(keys)
     for name in needed:
         if name not in members:
@@ -209,7 +212,7 @@ class _PlanTable:
         return value
 
     def read_all(self, keys: Mapping[str, _Key], beside: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Return what is there, by attribute. Raises BadPlan."""
+        """Return the values by attribute name. Raises BadPlan."""
         unknown = [name for name in self.values if name not in keys and name not in beside]
         if unknown:
             allowed = ", ".join([*keys, *beside])

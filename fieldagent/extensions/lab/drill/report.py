@@ -1,4 +1,4 @@
-"""A drill's report, as a team reads it: Markdown, and the same figures as JSON."""
+"""Report of a drill for the team, in Markdown, and the same figures as JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHARES = (50, 90, 99)
 
 
 class Run(NamedTuple):
-    """One setting of a drill, and what came of it."""
+    """One setting of a drill with its results."""
 
     label: str
     plan: DrillPlan
@@ -46,7 +46,7 @@ class Run(NamedTuple):
 
 
 def span(seconds: float | None) -> str:
-    """Return a time in words: `20 s`, `5 min`, `3 h 05 min`."""
+    """Return a duration as text: `20 s`, `5 min`, `3 h 05 min`."""
     if seconds is None:
         return "never"
     if seconds < 100:
@@ -58,12 +58,12 @@ def span(seconds: float | None) -> str:
 
 
 def typical(times: Sequence[float]) -> str:
-    """Return the median and the longest of these seconds in words, `–` where there are none."""
+    """Return the median and the maximum of the durations as text; `–` if there are none."""
     return f"{span(median(times))} / {span(max(times))}" if times else "–"
 
 
 def percentile(values: Sequence[float], share: int) -> float:
-    """Return the smallest value that so many per cent of all do not exceed."""
+    """Return the smallest value that at least `share` per cent of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)]
 
@@ -76,7 +76,7 @@ def _took(calls: Sequence[CallForHelp], of: Callable[[CallForHelp], float | None
 
 
 def figures(run: Run) -> dict[str, str]:
-    """Return the short figures of a run, in words, by what they are."""
+    """Return the short figures of a run as text, by label."""
     findings = run.findings
     calls, own = findings.calls, [each for each in findings.sent if not each.replaced]
     messages = [each for each in own if not each.is_position]
@@ -115,8 +115,9 @@ def figures(run: Run) -> dict[str, str]:
 
 
 def markdown(source: str, runs: Sequence[Run]) -> str:
-    """Return the report. `source` is the name of the plan's file; the first run is the plan as it
-    stands there."""
+    """Return the report. `source` is the name of the plan's file. The first run is the unchanged
+    plan.
+    """
     first = runs[0]
     plan = first.plan
     parts = [
@@ -133,7 +134,7 @@ def markdown(source: str, runs: Sequence[Run]) -> str:
 
 
 def page(reports: Sequence[str]) -> str:
-    """Return one page of a report or several, and what no drill knows."""
+    """Return one page with all reports, and the limits of any drill."""
     if len(reports) == 1:
         return f"{reports[0]}\n{UNKNOWN}"
     lower = [re.sub(r"^#", "##", each, flags=re.MULTILINE) for each in reports]
@@ -230,12 +231,14 @@ def _unposted(findings: Findings) -> list[str]:
     return ["## Not written\n", "\n".join(rows) + "\n"] if rows else []
 
 
-# A budget.
+# Budget of credits.
 
 
 def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
-    """Return the credits a day that suffice on so many per cent of a plan's days, by kit: whole
-    days of all runs; `sos` is the mean of what messages with an SOS took for each SOS raised."""
+    """Return, by kit, the credits per day that suffice on each of `SHARES` per cent of the days,
+    over the whole days of all runs. `sos` is the mean cost of messages with an SOS per raised
+    SOS.
+    """
     budgets: dict[str, dict[str, float]] = {}
     several = len({run.label for run in runs}) > 1
     for label, kit in dict.fromkeys((run.label, b.kit) for run in runs for b in run.findings.bills):
@@ -253,7 +256,7 @@ def budget(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
 
 
 def budget_text(source: str, runs: Sequence[Run]) -> str:
-    """Return the table of credits a day, by kit, as Markdown; `source` names the plan."""
+    """Return the table of credits per day, by kit, as Markdown. `source` names the plan."""
     budgets = budget(runs)
     heads = ("kit", *(f"{share} % of days" for share in SHARES), "each SOS", "days")
     rows = [
@@ -277,7 +280,9 @@ def budget_text(source: str, runs: Sequence[Run]) -> str:
 
 
 def as_json(source: str, runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the figures and all single calls, messages and bills of the runs, for a JSON file."""
+    """Return the figures and all single calls, messages and bills of the runs, as a JSON
+    document.
+    """
     return {
         "version": __version__,
         "source": source,
@@ -299,7 +304,7 @@ def as_json(source: str, runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _named(run: Run) -> dict[str, str]:
-    """The figures, each median by what it is of."""
+    """Return the figures, each median prefixed with the label that it belongs to."""
     named, before = {}, ""
     for name, value in figures(run).items():
         if name.startswith("–"):

@@ -1,4 +1,6 @@
-"""The satellite operator of a drill: it carries between modems and hub, and writes the bill."""
+"""Satellite operator of a drill. It carries messages between modems and hub, and writes
+the bill.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +22,24 @@ from fieldagent.wire.outcome import Outcome
 
 @dataclass
 class OperatorBill:
-    """One modem's: implements `sbd_session.Gateway`."""
+    """Account of one modem; implements `sbd_session.Gateway`."""
 
     imei: str
     queue: MtQueue = field(default_factory=MtQueue)
     bill: Counter[int] = field(default_factory=Counter)
-    """Credits by the drill's day: of messages from the modem, of those that it fetched, and one of
-    each session that only looked."""
+    """Credits by day of the drill: for messages from the modem, for messages that it fetched, and
+    one for each session without any message."""
     for_sos: Counter[int] = field(default_factory=Counter)
-    """Of these, what messages from the modem took in which something belongs to an SOS."""
+    """The part of the credits for MO messages that contain at least one SOS entry."""
     brought: list[tuple[str, bytes]] = field(default_factory=list)
-    """What the hub has not yet."""
+    """MO messages that the hub does not have yet: id and bytes."""
     news: trio.Event = field(default_factory=trio.Event)
     sessions: int = 0
     _paid: bool = False
-    """The session under way has brought something."""
+    """True if the current session carried an MO message."""
 
     def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
-        """Put a message from the modem on the bill, and keep it for the hub."""
+        """Add an MO message to the bill, and keep it for the hub."""
         self.sessions += 1
         self._paid = True
         self.bill[_day()] += credits_for(len(body))
@@ -47,7 +49,9 @@ class OperatorBill:
         self.news.set()
 
     def next_mobile_terminated(self) -> bytes | None:
-        """Return what waits first; a session that brought nothing either way costs a credit."""
+        """Return the first waiting MT message, or None. A session without any message costs one
+        credit.
+        """
         body = self.queue.first()
         if body is None and not self._paid:
             self.bill[_day()] += 1
@@ -55,7 +59,7 @@ class OperatorBill:
         return body
 
     def taken(self) -> None:
-        """Put what waits first on the bill, and drop it."""
+        """Add the first waiting MT message to the bill, and remove it."""
         self.bill[_day()] += credits_for(len(self.queue.first() or b""))
         self.queue.take()
 
@@ -63,7 +67,7 @@ class OperatorBill:
         return len(self.queue)
 
     async def bring(self, host: OperatorHost) -> None:
-        """Bring the hub what came, for as long as it is there."""
+        """Deliver the waiting MO messages to the hub, until cancelled."""
         while True:
             while self.brought:
                 name, body = self.brought[0]
@@ -76,7 +80,7 @@ class OperatorBill:
 
 @dataclass
 class Sky:
-    """Implements `hub.operator.contract.Operator`."""
+    """All accounts and modems; implements `hub.operator.contract.Operator`."""
 
     accounts: dict[str, OperatorBill] = field(default_factory=dict)
     ports: dict[str, tuple[SimulatedModem, PtyPort]] = field(default_factory=dict)
@@ -84,7 +88,7 @@ class Sky:
     async def send(
         self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
     ) -> Verdict:
-        """Queue an MT message and ring its modem at once; never refused."""
+        """Queue an MT message and ring its modem at once. Never refuses."""
         await trio.lowlevel.checkpoint()
         account = self.accounts[imei]
         account.queue.put(body, priority=priority)
@@ -92,14 +96,14 @@ class Sky:
         return Verdict(Outcome.SENT, waiting=len(account.queue))
 
     async def ring(self, imei: str) -> Verdict:
-        """Ring a modem; it is lost on one that sees no satellite."""
+        """Ring a modem. The ring is lost if the modem sees no satellite."""
         await trio.lowlevel.checkpoint()
         self._ring(imei)
         return Verdict(Outcome.SENT)
 
     def _ring(self, imei: str) -> None:
         modem, port = self.ports[imei]
-        # A ring is not kept for a modem that sees no satellite.
+        # The operator does not keep a ring for a modem that sees no satellite.
         if modem.state.service:
             modem.ring()
             port.poke()

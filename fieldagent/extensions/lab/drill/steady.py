@@ -1,5 +1,6 @@
-"""What makes a run the same each time: stores that commit at once, one thread, and names of modules
-that are lent another value."""
+"""Makes runs reproducible: stores that commit at once, a single thread, and patched names of
+modules.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def _wake(orders: Sequence[Order[C]]) -> None:
 
 
 class _SteadyGroup(GroupCommit[C]):
-    """Commits at once instead of in a thread: one order of events for each seed."""
+    """Commits at once instead of in a thread, so that a seed gives one order of events."""
 
     async def _commit_all(self) -> None:
         orders, self._orders = self._orders, []
@@ -33,32 +34,35 @@ class _SteadyGroup(GroupCommit[C]):
 
 
 class SteadyJournal(_SteadyGroup[sqlite3.Connection], Journal):
-    """A kit's."""
+    """Journal of a kit."""
 
 
 class SteadyStore(SqliteStore):
-    """The hub's, of which no other process writes."""
+    """Store of the hub. No other process writes to it."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._group = _SteadyGroup(self._transact)
 
     async def run(self) -> StoreFailed | None:
-        """Commit in this thread, and look for no other writer; return why once the disk failed."""
+        """Commit in this thread, without a check for other writers. Returns the error if the disk
+        failed.
+        """
         await self._group.run()
         return self._group.failed
 
 
 async def at_once(function: Callable[..., Any], *arguments: Any, **how: Any) -> Any:
-    """Call the function in this thread, as one of its own would end whenever the machine lets
-    it."""
+    """Call the function in this thread. The end of a separate thread would depend on the
+    machine.
+    """
     await trio.lowlevel.checkpoint()
     return function(*arguments)
 
 
 @contextmanager
 def lent(places: Sequence[tuple[object, str, object]]) -> Iterator[None]:
-    """Let each module or class have another value under that name meanwhile."""
+    """Replace the value of each name in its module or class for the duration of the context."""
     before = [(place, name, getattr(place, name)) for place, name, _ in places]
     try:
         for place, name, value in places:
@@ -70,7 +74,7 @@ def lent(places: Sequence[tuple[object, str, object]]) -> Iterator[None]:
 
 
 def seed_trio(seed: int) -> None:
-    """Seed trio too: it puts tasks that are ready at one moment in an order of its own chance."""
+    """Seed trio too, because trio runs tasks that are ready at the same time in random order."""
     trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
     trio._core._run._r.seed(seed)
     random.seed(seed)

@@ -1,4 +1,6 @@
-"""Puts a drill together and lets its time pass: kits, air, sky, networks, the hub, who answers."""
+"""Assembles a drill and runs its time: kits, radio, satellite, networks, the hub and
+dispatchers.
+"""
 
 from __future__ import annotations
 
@@ -51,25 +53,26 @@ HUB_PARTS = (
     "the expiry of items",
     "check-ins and updates",
 )
-"""Of the hub's parts, those that have to do with kits; its calls to the operator are beside."""
+"""The parts of the hub that serve kits, except the calls to the operator, which the drill runs
+itself."""
 WITH_CHANCE = (drivers, radio_piggyback, repeating, sbd, station)
-"""The agent's modules that draw a chance of their own."""
+"""Modules of the agent that use random numbers."""
 TELL_EVERY = 6 * 3600.0
 
 
 class MeasuredAir(SharedAir):
-    """Counts the seconds that each station was on it."""
+    """Shared air that counts the airtime of each station."""
 
     seconds: Counter[int]
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
-        """Put a packet on the air and add its seconds to its station's."""
+        """Transmit a packet and add its airtime to its station's seconds."""
         self.seconds[station] += self.airtime(packet)  # type: ignore[assignment]
         return super().transmit(now, station, packet)
 
 
 class World:
-    """One run of a plan by a seed."""
+    """One run of a plan with a seed."""
 
     def __init__(
         self,
@@ -91,11 +94,11 @@ class World:
         self.hub: shipped_hub.Hub | None = None
         self.hub_nursery: trio.Nursery | None = None
         self.faults: list[str] = []
-        """Of the hub's parts: each is a mistake of the program's."""
+        """Faults of the hub's parts. Each one is a bug of the program."""
         self._until = plan.days * DAY
         self.seconds = self._until + min(DAY, self._until)
-        """Until its end: after the last day nobody posts for a while, so that what still waits may
-        arrive."""
+        """Duration of the run in seconds. After the last day nothing is posted for a while, so that
+        waiting messages can arrive."""
 
     @property
     def database(self) -> str:
@@ -130,19 +133,20 @@ class World:
             air.fades = Fades(plan.fades.lost, plan.fades.lasting, self._chance())
         return air
 
-    # Clocks and chances that the agent and the hub are lent.
+    # Replacements for clocks and random numbers of the agent and the hub.
 
     def time(self) -> float:
-        """Return the simulated Unix time, in place of `time.time`."""
+        """Return the simulated Unix time; replaces `time.time`."""
         return START + trio.current_time()
 
     def Random(self) -> Random:  # noqa: N802
-        """Return a new seeded source of chance, in place of `random.Random`."""
+        """Return a new seeded random generator; replaces `random.Random`."""
         return self._chance()
 
     def lending(self) -> list[tuple[object, str, object]]:
-        """Return what the agent and the hub are lent: lines, links, clock, chance, and no
-        thread."""
+        """Return the replacements for the agent and the hub: lines, links, clock, random numbers,
+        and calls without a thread.
+        """
         chance: list[tuple[object, str, object]] = [
             (module, "random", self)
             if hasattr(module, "random")
@@ -160,7 +164,7 @@ class World:
             (simulated_nodes, "open_pty", self.lines.open_pty),
             (cellular, "open_stream", self._open_stream),
             (cellular, "open_web_socket", _the_same),
-            # Both ends of a line are in memory: nobody has to read its speed.
+            # Both ends of a line are in memory, so its speed does not matter.
             (pty_port, "is_understood", lambda line, baud: True),
         ]
 
@@ -240,8 +244,9 @@ class World:
     # Time.
 
     async def run(self) -> None:
-        """Let the plan's time pass, from an empty database to its end. Runs on trio's clock, which
-        the caller makes virtual."""
+        """Run the plan from an empty database to its end. Runs on trio's clock, which the caller
+        replaces with a virtual one.
+        """
         store = SteadyStore(self.database)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(store.run)
@@ -304,7 +309,9 @@ async def _the_same(hub: HubAddress, stream: Any) -> Any:
 
 
 def drill(plan: DrillPlan, seed: int, home: Path, tell: Callable[[str], None]) -> World:
-    """Run a plan in an empty folder. `tell` takes lines of progress. Same seed, same run."""
+    """Run a plan in an empty folder. `tell` gets lines about the progress. The same seed gives the
+    same run.
+    """
     quiet, level = logging.getLogger("fieldagent"), logging.getLogger("fieldagent").level
     seed_trio(seed)
     world = World(plan, seed, home, tell)

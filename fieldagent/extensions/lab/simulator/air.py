@@ -1,6 +1,8 @@
-"""An air that several radios share: half-duplex, slow and lossy. Sans-IO, in seeded chance.
+"""A radio channel that several radios share: half-duplex, slow and lossy. Sans-IO, with seeded
+random numbers.
 
-Who transmits hears nothing; where two that a listener hears transmit at once, it hears neither.
+A radio hears nothing while it transmits. If two stations in a listener's range transmit at the same
+time, the listener hears neither.
 """
 
 from __future__ import annotations
@@ -15,38 +17,42 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 TURNAROUND = 0.005
-"""Seconds."""
+"""Seconds in which other radios do not notice the start of a transmission."""
 PREAMBLE = 0.05
-"""Seconds on air before the first byte."""
+"""Seconds of preamble before the first byte."""
 
 
 @dataclass(slots=True)
 class Impairments:
-    """What may go wrong, each for itself and for each listener; chances from 0 to 1."""
+    """Possible failures, independent of each other and for each listener. Probabilities are from 0
+    to 1.
+    """
 
     loss: float = 0.0
     duplicates: float = 0.0
     bit_errors: float = 0.0
-    """Chance that a bit is turned over. The radio's own check drops what it notices."""
+    """Probability that a bit is flipped. The radio's own checksum drops the packet if it detects
+    the error."""
     unnoticed: float = 0.0
-    """Chance that a packet with such a bit passes that check."""
+    """Probability that the checksum does not detect the error."""
     delay: float = 0.0
-    """Seconds, at random up to this, that a packet takes longer."""
+    """Maximum of the random extra delay of a packet, in seconds."""
 
 
 Losses = dict[tuple[int, int], float]
-"""Who hears whom: of a transmitter and a listener, the chance that a packet is lost between."""
+"""Probability that a packet is lost, by transmitter and listener. A pair that is missing is out of
+range."""
 
 
 class BadTopology(ValueError):
-    """The text is for people."""
+    """Error in a topology. The text is for people."""
 
 
 def read_topology(text: str, count: int) -> Losses:
-    """Read lines such as `1 2`, `2 3 0.3` (a chance of loss) and `3 > 4` (one way); # begins a
+    """Read lines such as `1 2`, `2 3 0.3` (probability of loss) and `3 > 4` (one way); # begins a
     comment.
 
-    Nodes that no line joins do not hear each other. Raises BadTopology.
+    Nodes that no line connects do not hear each other. Raises BadTopology.
     """
     losses: Losses = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -87,8 +93,9 @@ class _Arrival(NamedTuple):
 
 @dataclass(slots=True)
 class Fades:
-    """Losses that come in a row, as behind a hill (Gilbert-Elliott): each two by themselves lose
-    all for a `share` of the time, `seconds` at a time on average."""
+    """Losses in bursts, as behind a hill (Gilbert-Elliott). Each pair of stations loses all packets
+    for a `share` of the time, with bursts of `seconds` on average.
+    """
 
     share: float
     seconds: float
@@ -96,8 +103,9 @@ class Fades:
     _until: dict[tuple[int, int], tuple[float, bool]] = field(default_factory=dict)
 
     def fade(self, one: int, other: int, now: float) -> bool:
-        """Return whether the two lose all at `now`; the same for both directions. `now` may not go
-        back."""
+        """Return True if the two stations lose all packets at `now`, in both directions. `now` must
+        not decrease.
+        """
         pair = min(one, other), max(one, other)
         until, fading = self._until.get(pair, (now, self.random.random() > self.share))
         while until <= now:
@@ -110,8 +118,9 @@ class Fades:
 
 @dataclass(slots=True)
 class SharedAir:
-    """Times are seconds of any one clock. `stations` are the numbers of the radios; without
-    `losses` each hears every other."""
+    """The shared channel. Times are seconds of any single clock. `stations` are the numbers of the
+    radios. Without `losses`, all are in range of each other.
+    """
 
     random: Random
     impairments: Impairments = field(default_factory=Impairments)
@@ -119,32 +128,31 @@ class SharedAir:
     stations: list[int] = field(default_factory=list)
     losses: Losses | None = None
     packet_bytes: int = 255
-    """What each radio takes."""
+    """Maximum packet size of each radio."""
     preamble: float = PREAMBLE
     turnaround: float = TURNAROUND
-    """Seconds in which a radio does not notice that another has begun."""
+    """Seconds in which a radio does not notice the start of another transmission."""
     fades: Fades | None = None
     away: set[int] = field(default_factory=set)
-    """Stations that are in nobody's earshot."""
+    """Stations that are out of range of all others."""
     flights: list[_Flight] = field(default_factory=list)
-    """What is under way."""
+    """Packets on the air."""
     _ended: list[_Flight] = field(default_factory=list)
     _arrivals: list[_Arrival] = field(default_factory=list)
     _order: int = 0
 
     def airtime(self, packet: bytes) -> float:
-        """Return the seconds that a packet is on air, with its preamble."""
+        """Return the airtime of a packet in seconds, including the preamble."""
         return self.preamble + len(packet) * 8 / self.bitrate
 
     def is_audible(self, station: int, listener: int) -> bool:
-        """Return whether a listener is in a station's earshot, however much is lost there."""
+        """Return True if the listener is in range of the station, however lossy the path is."""
         if station in self.away or listener in self.away:
             return False
         return self.losses is None or (station, listener) in self.losses
 
     def move(self, one: int, other: int, loss: float | None) -> None:
-        """Let two come nearer or go apart, until so much is lost between them; None: they do not
-        hear each other."""
+        """Set the loss between two stations, in both directions; None: they are out of range."""
         if self.losses is None:
             self.losses = dict.fromkeys(permutations(self.stations, 2), 0.0)
         for way in ((one, other), (other, one)):
@@ -154,7 +162,9 @@ class SharedAir:
                 self.losses[way] = loss
 
     def busy_until(self, now: float, listener: int) -> float:
-        """Return when what a radio notices ends; `now` when the air is free."""
+        """Return the end time of the transmissions that a radio notices; `now` if the channel is
+        free.
+        """
         noticed = [
             flight.ends
             for flight in self.flights
@@ -164,22 +174,22 @@ class SharedAir:
         return max(noticed, default=now)
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
-        """Put a packet on the air; when it ends comes back."""
+        """Transmit a packet and return its end time."""
         flight = _Flight(now, now + self.airtime(packet), station, packet)
         self.flights.append(flight)
         return flight.ends
 
     def next_change(self) -> float:
-        """Return when a packet ends or arrives next; `inf` where none is under way."""
+        """Return the time of the next end or arrival of a packet; `inf` if there is none."""
         ends = min((flight.ends for flight in self.flights), default=inf)
         return min(ends, self._arrivals[0].at if self._arrivals else inf)
 
     def arrived(self, now: float) -> list[tuple[int, bytes]]:
-        """Return who hears what, of all that has ended by now."""
+        """Return the packets that have arrived by now, each with its listener."""
         for flight in sorted(self.flights, key=lambda each: each.ends):
             if flight.ends <= now:
                 self._end(flight)
-        # What overlaps one that is still under way is known until that ends.
+        # Keep ended packets that overlap one still on the air: they may have collided with it.
         earliest = min((flight.begins for flight in self.flights), default=inf)
         self._ended = [flight for flight in self._ended if flight.ends > earliest]
         heard = []
@@ -199,7 +209,7 @@ class SharedAir:
         for listener in self.stations:
             if listener == flight.station or not self.is_audible(flight.station, listener):
                 continue
-            # Who transmits hears nothing.
+            # A station that transmits hears nothing.
             if not any(
                 rival.station == listener or self.is_audible(rival.station, listener)
                 for rival in rivals

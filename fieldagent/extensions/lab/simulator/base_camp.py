@@ -1,7 +1,8 @@
-"""Somebody at home behind the operator's gateway, who reads what the kit sends and writes to it.
+"""A simulated person at home, behind the operator's gateway, who receives the kit's messages and
+writes to it.
 
-What comes is decoded and printed; fragments that are missing are asked for; what goes to the kit is
-cut and numbered as the hub does it.
+MO messages are decoded and printed, and missing fragments are requested. MT messages are split and
+numbered as the hub does it.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ from fieldagent.wire.tag import TAG_BYTES
 
 ORIGIN = 1
 BODIES_KEPT = 20
-"""MT messages that can be sent again as they are."""
+"""Number of MT messages that can be sent again unchanged."""
 HOME = Identity("1", "Base camp", "User", "base@example.org", "7")
 
 
 class HomeWriter:
-    """What goes to the kit: numbered, cut where it must be, and kept to repeat it."""
+    """Sends messages to the kit: numbers them, splits them if needed, and keeps them for
+    repeats.
+    """
 
     def __init__(
         self, queue: MtQueue, clock: Callable[[], float], key: bytes | None, mt_bytes: int
@@ -56,7 +59,7 @@ class HomeWriter:
         self._bodies: deque[bytes] = deque(maxlen=BODIES_KEPT)
 
     def send(self, item: Item, *, sos: bool = False) -> int:
-        """Return how many MT messages it takes."""
+        """Queue an item and return the number of its MT messages."""
         self._sequence += 1
         moment = recorded(item)
         time = int(moment.timestamp() if moment else self._clock())
@@ -76,14 +79,16 @@ class HomeWriter:
         return len(fragments)
 
     def repeat(self, sequence: int, report: Report) -> int:
-        """Send again what the kit lacks of an item; how many fragments."""
+        """Send the fragments again that the kit is missing, and return their number."""
         missing = [f for f in self._sent.get(sequence, []) if f.index not in report.arrived]
         for fragment in missing:
             self._put([Entry(sequence, fragment)])
         return len(missing)
 
     def repeat_unreadable(self, said: Unreadable) -> bool:
-        """Send again what the kit could not read; False where nothing of that size is known."""
+        """Send again the message that the kit could not read. Returns False if no kept message has
+        that size.
+        """
         for body in self._bodies:
             if len(body) == said.size:
                 self._queue.put(body)
@@ -91,7 +96,9 @@ class HomeWriter:
         return False
 
     def ask_for_missing(self, sequence: int, count: int, slices: dict[int, bytes]) -> None:
-        """Queue a Report to the kit that tells which of `count` fragments are here, by index."""
+        """Queue a Report to the kit with the indexes of the fragments that have arrived, out of
+        `count`.
+        """
         digest = digest_of_slices(slices[position] for position in sorted(slices))
         report = Report(count, frozenset(slices), digest)
         self._put([Entry(sequence, report, int(self._clock()))], origin=0)
@@ -113,23 +120,25 @@ class BaseCamp:
         keys: Sequence[bytes] = (),
         mt_bytes: int = MT_BYTES,
     ) -> None:
-        """`mt_bytes` is what the kit's modem takes in one message."""
+        """`mt_bytes` is the maximum size of an MT message for the kit's modem."""
         self._say = say
         self._keys = keys
         self._writer = HomeWriter(queue, clock, key, mt_bytes)
         self._seen: set[bytes] = set()
         self._slices: dict[tuple[int, int], dict[int, bytes]] = {}
         self.lose_fragments = 0
-        """How many of the next fragments are to be lost on their way home."""
+        """Number of the next fragments to lose on the way home."""
         self.received: list[Item] = []
-        """What came whole, each once, in order."""
+        """Complete items, each once, in order of arrival."""
 
     def send(self, item: Item, *, sos: bool = False) -> int:
-        """Queue an item for the kit; how many MT messages it takes."""
+        """Queue an item for the kit and return the number of its MT messages."""
         return self._writer.send(item, sos=sos)
 
     def take(self, imei: str, momsn: int, body: bytes) -> None:
-        """Print what an MO message holds and answer what it asks; an unreadable one as hex."""
+        """Print the contents of an MO message and answer its requests. An unreadable message is
+        printed as hex.
+        """
         try:
             self._read(decode(body, keys=self._keys))
         except RemoteProtocolError as error:

@@ -1,4 +1,4 @@
-"""What can be typed at the simulator: messages to the kit, and everything that goes wrong."""
+"""Commands that can be typed at the simulator: messages to the kit, and failures."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from fieldagent.wire.sbd_status import SessionVerdict, mo_status
 
 
 class BadCommand(Exception):
-    """The text says what is wrong and what is right."""
+    """Error in a command. The text describes the error and the correct form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What the commands work on."""
+    """Simulated objects that the commands act on."""
 
     modem: SimulatedModem
     port: PtyPort
     queue: MtQueue
     home: BaseCamp
     hub: HubSide | None = None
-    """With a real hub behind the gateway."""
+    """Connection to a real hub behind the gateway."""
 
     def ring(self) -> None:
-        """Tell the modem that a message waits."""
+        """Notify the modem that a message waits."""
         self.modem.ring()
 
 
 class Home(Protocol):
-    """What writes to the kit, whichever modem that has."""
+    """Home side that writes to the kit, for any kind of modem."""
 
     @property
     def queue(self) -> MtQueue:
@@ -49,17 +49,17 @@ class Home(Protocol):
 
     @property
     def home(self) -> BaseCamp:
-        """Return who reads what the kit sends, and writes to it."""
+        """Return the base camp, which reads the kit's messages and writes to it."""
 
     def ring(self) -> None:
-        """Tell the modem that a message waits."""
+        """Notify the modem that a message waits."""
 
 
 T = TypeVar("T")
 
 
 def obey(bench: Bench, line: str) -> str:
-    """Carry out one line and say what was done. Raises BadCommand."""
+    """Run one line and return its output. Raises BadCommand."""
     said = carry_out(bench, line, COMMANDS)
     bench.port.poke()
     return said
@@ -68,7 +68,7 @@ def obey(bench: Bench, line: str) -> str:
 def carry_out(
     bench: T, line: str, commands: Mapping[str, tuple[str, Callable[[T, str], str]]]
 ) -> str:
-    """Carry out one line by one of these commands. Raises BadCommand."""
+    """Run one line with the command that it names in `commands`. Raises BadCommand."""
     name, _, rest = line.strip().partition(" ")
     if not name:
         return ""
@@ -158,7 +158,9 @@ def _position(words: list[str]) -> tuple[float, float]:
 
 
 def number_in(text: str, low: int, high: int, what: str) -> int:
-    """Read a number from `low` to `high`, both included; `what` names it. Raises BadCommand."""
+    """Read a number from `low` to `high` inclusive. `what` names it in the error. Raises
+    BadCommand.
+    """
     if not text.isdecimal() or len(text) > 9 or not low <= int(text) <= high:
         raise BadCommand(f"{what} is a number from {low} to {high}, not {text!r}")
     return int(text)
@@ -294,7 +296,7 @@ WRITING: Mapping[str, tuple[str, Callable[[Home, str], str]]] = {
     "mt-again": ("mt-again                    queue the last MT message once more", _mt_again),
     "mt-lose": ("mt-lose                     lose the MT message that waits first", _mt_lose),
 }
-"""Name, what `help` says, and what it does: messages to the kit."""
+"""Name of each command that sends a message to the kit, with its help line and its function."""
 COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     **WRITING,
     "status": (
@@ -324,4 +326,4 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     "hub-cut": ("hub-cut                     cut the connection of the hub's next MT", _hub_cut),
     "hub-late": ("hub-late SECONDS            answer the hub so much later", _hub_late),
 }
-"""Name, what `help` says, and what it does."""
+"""Name of each command, with its help line and its function."""

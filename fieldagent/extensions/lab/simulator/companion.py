@@ -1,9 +1,9 @@
 """A radio with MeshCore's companion firmware, as seen from its host and from the air, without I/O.
 
-On the air a packet has the firmware's header, payload types and lengths. What the firmware covers
-by AES with a key agreed by X25519 is covered by a stream of SHA-256 here, so that whoever lacks the
-key reads nothing, in as many bytes; an advert's signature is one of SHA-256, too. No packet is
-repeated: companions hear each other, or do not.
+On the air, a packet has the firmware's header, payload types and lengths. The firmware encrypts
+with AES and a key agreed by X25519. Here a stream of SHA-256 of the same length replaces AES, and a
+SHA-256 digest replaces an advert's signature. Without the key, a packet cannot be read here either.
+No packet is repeated: companions hear each other directly, or not at all.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ from fieldagent.wire.meshcore_companion import (
 
 LORA = LoraSettings(910_525_000, 62_500, 7, 5)
 QUEUE = 16
-"""Packets that wait for the air; one more is refused."""
+"""Maximum number of packets that wait for the air; another one is refused."""
 STORED = 16
-"""Texts that wait for a host; of one more the oldest is lost."""
+"""Maximum number of texts that wait for a host; another one replaces the oldest."""
 CONTACTS_MAX, CHANNELS_MAX = 100, 8
 TEXT_MAX = 160
-"""Bytes of a text to a contact."""
+"""Maximum length in bytes of a text to a contact."""
 NAME_MAX = 31
-"""Bytes of a radio's name."""
+"""Maximum length in bytes of a radio's name."""
 BOOT_TIME = 1_715_770_351
-"""What its clock shows that nobody has set: it has no battery of its own."""
+"""Unix time of its clock after power-on, because the clock has no battery."""
 SEEN = 128
-"""Packets that are known again."""
+"""Number of recent packets that are recognized as duplicates."""
 VOLTS = 4.01
 MIXER = struct.Struct("<IB")
-"""A text's time, and its type and attempt."""
+"""Head of a text: its time, and its type and attempt."""
 GROUP = CompanionChannel(1, "Kits", sha256(b"a simulated group").digest()[:16])
 FLOOD, BY_PATH = 1, 2
-"""How a packet finds its way."""
+"""Routing of a packet."""
 HAS_PLACE, HAS_NAME = 0x10, 0x80
-"""In an advert's flags."""
+"""Bits of an advert's flags."""
 ADVERT = struct.Struct("<32sI64sB")
 TELEMETRY = 3
-"""The request of that kind."""
+"""Type code of a telemetry request."""
 
 
 class _Kind:
-    """Of a packet's payload."""
+    """Types of a packet's payload."""
 
     REQUEST, RESPONSE, TEXT, ACK, ADVERT, GROUP_TEXT = range(6)
 
@@ -72,25 +72,26 @@ class _AwaitedAck(NamedTuple):
 
 
 class ContactBook(dict[bytes, CompanionContact]):
-    """Whom a radio knows, by key."""
+    """Contacts of a radio, by key."""
 
     def add(self, contact: CompanionContact) -> bool:
-        """Add or change one; False where there is no room."""
+        """Add or change a contact. Returns False if there is no space."""
         if contact.key not in self and len(self) >= CONTACTS_MAX:
             return False
         self[contact.key] = contact
         return True
 
     def called(self, prefix: bytes) -> CompanionContact | None:
-        """Return one whose key begins with that."""
+        """Return a contact whose key begins with `prefix`, or None."""
         return next((each for key, each in self.items() if prefix and key.startswith(prefix)), None)
 
 
 class SimulatedCompanion(LoraBoard):
-    """`receive_data`, `hear` and `tick` tell it what happens; then `data_to_send`, `deadline`.
+    """`receive_data`, `hear` and `tick` report events to it; then read `data_to_send` and
+    `deadline`.
 
-    What its operator set stays when it starts anew: key, name, place, channels, whom it knows. Its
-    clock and the texts that it kept for its host do not.
+    A reboot keeps its settings: key, name, position, channels and contacts. It loses the clock and
+    the texts stored for the host.
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
@@ -100,14 +101,16 @@ class SimulatedCompanion(LoraBoard):
         self.position = (0, 0)
         self.adds_by_hand = False
         self.mute = False
-        """It says nothing to its host, as with the other firmware."""
+        """True: it sends nothing to its host, as with the other firmware."""
         self.contacts = ContactBook()
         self.channels = {0: CompanionChannel(0, "Public", wire.PUBLIC_KEY), 1: GROUP}
         self.air.radios[number] = LORA
         self.reboot()
 
     def reboot(self) -> None:
-        """Start anew: clock, texts kept for the host and packets are lost, what was set stays."""
+        """Restart. The clock, the texts for the host and the packets are lost; the
+        settings stay.
+        """
         self._mouth.reboot()
         self._deframer = wire.CompanionDeframer(wire.TO_RADIO)
         self._said = bytearray()
@@ -125,7 +128,7 @@ class SimulatedCompanion(LoraBoard):
         self._said = bytearray()
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the host; a mute radio loses them."""
+        """Return the bytes for the host. A mute radio discards them."""
         said = super().data_to_send()
         return b"" if self.mute else said
 
@@ -133,7 +136,7 @@ class SimulatedCompanion(LoraBoard):
         self._mouth.tick(now)
 
     def time(self, now: float) -> int:
-        """Return what its clock shows."""
+        """Return the time of its clock, as Unix time."""
         if self._clock_at is None:
             self._clock_at = now
         return int(self._clock + now - self._clock_at)
@@ -149,14 +152,14 @@ class SimulatedCompanion(LoraBoard):
         self._said += wire.frame(bytes([kind]) + body, wire.FROM_RADIO)
 
     def _done(self, error: CompanionError | None = None) -> None:
-        """Answer that it is, or why it is not."""
+        """Answer OK, or an error."""
         if error is None:
             self._say(CompanionSaid.OK)
         else:
             self._say(CompanionSaid.ERROR, bytes([error]))
 
     def _obey(self, command: int, body: bytes, now: float) -> None:
-        """Raises RemoteProtocolError."""
+        """Run one command of the host. Raises RemoteProtocolError."""
         if command == CompanionCommand.SEND_TEXT:
             self._send_text(body, now)
         elif command == CompanionCommand.SEND_CHANNEL_TEXT:
@@ -175,7 +178,7 @@ class SimulatedCompanion(LoraBoard):
             self._done(CompanionError.UNSUPPORTED)
 
     def _tell(self, command: int, body: bytes, now: float) -> bool:
-        """Answer a question; False where it is none."""
+        """Answer a query. Returns False if the command is not a query."""
         if command == CompanionCommand.APP_START:
             known = CompanionSelf(self.key, self.name, ContactType.CHAT, *self.position)
             radio = (LORA.frequency // 1000, LORA.bandwidth, LORA.spreading, LORA.coding, 20)
@@ -221,12 +224,15 @@ class SimulatedCompanion(LoraBoard):
         )
 
     def _set(self, command: int, body: bytes, now: float) -> bool:
-        """Change what a host may; False where it is nothing of that. Raises RemoteProtocolError."""
+        """Change a setting. Returns False if the command does not change one. Raises
+        RemoteProtocolError.
+        """
         key = body[: wire.KEY_BYTES]
         missing = None if key in self.contacts else CompanionError.NOT_FOUND
         if command == CompanionCommand.SET_TIME:
             wanted = wire.read_number(body)
-            # It never goes back: others would take what it sends for what they had.
+            # The clock never goes backwards, because other radios would take its messages for
+            # duplicates.
             backwards = wanted < self.time(now)
             if not backwards:
                 self._clock, self._clock_at = wanted, now
@@ -257,7 +263,7 @@ class SimulatedCompanion(LoraBoard):
         return True
 
     def _send_text(self, body: bytes, now: float) -> None:
-        """Raises RemoteProtocolError."""
+        """Send a text to a contact. Raises RemoteProtocolError."""
         to, text, time, attempt = wire.read_send_text(body)
         contact = self.contacts.called(to)
         if contact is None:
@@ -286,7 +292,9 @@ class SimulatedCompanion(LoraBoard):
     def _send_to(
         self, contact: CompanionContact, kind: int, plain: bytes, now: float
     ) -> CompanionSent | None:
-        """Transmit what the contact alone can read; None, and said so, where there is no room."""
+        """Transmit an encrypted packet for one contact. Returns None, after an error to the host,
+        if the queue is full.
+        """
         covered = _covered(_shared_key(self.key, contact.key), plain)
         floods = contact.path_length < 0
         head = bytes([kind << 2 | (FLOOD if floods else BY_PATH), 0])
@@ -298,7 +306,7 @@ class SimulatedCompanion(LoraBoard):
         return CompanionSent(floods, bytes(4), wait)
 
     def _send_channel_text(self, body: bytes, now: float) -> None:
-        """Raises RemoteProtocolError."""
+        """Send a text to a channel. Raises RemoteProtocolError."""
         index, text, time = wire.read_send_channel_text(body)
         channel = self.channels.get(index)
         if channel is None or not any(channel.key):
@@ -318,8 +326,9 @@ class SimulatedCompanion(LoraBoard):
         return bytes([_Kind.ADVERT << 2 | FLOOD, 0]) + head + tail
 
     def hear(self, packet: bytes, now: float) -> None:
-        """Take in a packet from the air, once; while the radio transmits, it hears nothing."""
-        # Who transmits hears nothing.
+        """Receive a packet from the air, each only once. The radio hears nothing while it
+        transmits.
+        """
         if self._mouth.is_transmitting or len(packet) < 3 or packet[1]:
             return
         known = sha256(packet).digest()[:8]
@@ -381,7 +390,7 @@ class SimulatedCompanion(LoraBoard):
         if awaited is None:
             return
         if awaited.to in self.contacts:
-            # The way that it came is the way there.
+            # The packet arrived directly, so the path back is direct, too.
             self.contacts[awaited.to] = self.contacts[awaited.to]._replace(path_length=0)
         took = round((now - awaited.since) * 1000)
         self._say(CompanionSaid.ACK, payload[:4] + struct.pack("<I", took))
@@ -413,8 +422,9 @@ class SimulatedCompanion(LoraBoard):
 
 
 def acquaint(radios: list[SimulatedCompanion], crowd: int = 0) -> None:
-    """Let each know the others, as if it had heard their adverts, and so many more that passed by,
-    as far as there is room."""
+    """Make the radios known to each other, as if each had heard the others' adverts. Add `crowd`
+    more contacts as far as there is space.
+    """
     for one in radios:
         for each in radios:
             if each is not one:
@@ -448,7 +458,9 @@ def _stream(key: bytes, size: int) -> bytes:
 
 
 def _covered(key: bytes, plain: bytes) -> bytes:
-    """Return two bytes by which the receiver knows that the key is right, and what is covered."""
+    """Return the encrypted bytes after a 2-byte check, by which the receiver recognizes the right
+    key.
+    """
     covered = bytes(a ^ b for a, b in zip(plain, _stream(key, len(plain)), strict=True))
     return sha256(key + covered).digest()[:2] + covered
 

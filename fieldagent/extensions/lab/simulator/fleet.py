@@ -1,7 +1,7 @@
-"""Very many emulated kits on IP links to one hub: each sends a position every so many seconds.
+"""Many emulated kits on IP links to one hub. Each sends a position at a fixed interval.
 
-An emulated kit is an agent's link and no more: it speaks the real IP link, pings and comes back
-after a lost link as an agent does, and sends again what was not confirmed. It has no journal.
+An emulated kit is only an agent's link. It speaks the real IP link protocol, pings and reconnects
+like an agent, and repeats unconfirmed items. It has no journal.
 """
 
 from __future__ import annotations
@@ -31,27 +31,29 @@ from fieldagent.wire.keepalive import Keepalive
 from fieldagent.wire.link import Close
 
 COMING = 150
-"""Attempts at one moment: a real kit has a processor for itself, and these share one."""
+"""Maximum number of concurrent connection attempts. Real kits have a processor each; these share
+one."""
 TOGETHER = 20
-"""Most positions in one message, as after a time without a link."""
+"""Maximum number of positions in one message, for example after a time without a link."""
 FOR_GOOD = {Close.POLICY, Close.REVOKED, Close.REPLACED, Close.NO_COMMON_VERSION}
-"""After which an emulated kit does not come back: its device is gone, or another has its link."""
+"""Close codes after which an emulated kit does not reconnect: its device is gone, or another kit
+uses its token."""
 LOOK = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     every: float = inf
-    """Seconds between two positions of a kit; `inf` for kits that say nothing. At least 1: numbers
-    of items begin at the date, so that no run gives a number that one before has given."""
+    """Seconds between two positions of a kit, at least 1; `inf`: the kits send nothing. Item
+    numbers start from the current time, so that no run repeats the numbers of an earlier one."""
     connect_rate: float = inf
-    """Kits that call for the first time, a second."""
+    """Maximum number of first connections per second."""
     sources: tuple[str, ...] = ()
-    """Addresses of this machine that kits call from, one after the other."""
+    """Addresses of this machine from which the kits connect, in turn."""
 
 
 class Silence:
-    """A post that has nothing to send, and keeps nothing."""
+    """A mailbox that has nothing to send and stores nothing."""
 
     async def greeted(self, journal: int) -> None: ...
     async def next(self, *, urgent: bool) -> Any:
@@ -67,15 +69,15 @@ class Silence:
 
 
 class Positions(NamedTuple):
-    """One message."""
+    """One message with positions."""
 
     body: bytes
     due: tuple[float, ...]
-    """When each of its items was made (trio clock)."""
+    """Time at which each item was made (trio clock)."""
 
 
 class EmulatedKit(Silence):
-    """What one kit has to send."""
+    """Items that one kit has to send."""
 
     __slots__ = ("_again", "_due", "_figures", "_fleet", "_number", "_sequence", "unconfirmed")
 
@@ -87,7 +89,7 @@ class EmulatedKit(Silence):
         self._due = first_due
         self._again: list[Positions] = []
         self.unconfirmed = 0
-        """Items that have left and that the hub has not confirmed."""
+        """Number of items that were sent but are not confirmed by the hub."""
 
     async def next(self, *, urgent: bool) -> Positions:
         if urgent:
@@ -137,12 +139,12 @@ class EmulatedKit(Silence):
         self._figures.take(len(body), ["Note"])
 
     def waiting(self) -> int:
-        """Return how many positions are due and have not left."""
+        """Return the number of positions that are due but not sent."""
         last = min(trio.current_time(), self._fleet.until)
         return max(0, ceil((last - self._due) / self._fleet.plan.every))
 
     def give_up(self) -> None:
-        """Give up: nothing is due any more."""
+        """Stop making positions."""
         self._due = inf
 
 
@@ -150,21 +152,22 @@ class Fleet:
     def __init__(
         self, hub: HubAddress, tokens: list[str], plan: Plan, figures: FleetFigures | None = None
     ) -> None:
-        """`hub` is where all of them call; its token is nobody's."""
+        """`hub` is the address for all kits. Its token is not used."""
         self.plan = plan
         self.figures = figures or FleetFigures()
         self.until = inf
-        """No position is made that falls due from then on (trio clock)."""
+        """Time (trio clock) from which no new positions are made."""
         self.living: set[EmulatedKit] = set()
-        """Kits that have called, and have not given up."""
+        """Kits that have started and have not given up."""
         self._hub = hub
         self._tokens = tokens
         self._random = randomness.Random()
         self._coming = trio.CapacityLimiter(COMING)
 
     async def run(self) -> None:
-        """Let all call, and return when the last has given up. Raises Unreachable where the
-        authorities to be trusted cannot be read."""
+        """Run all kits until the last one has given up. Raises Unreachable if the trusted
+        certificates cannot be read.
+        """
         context, began = trust(self._hub.server), trio.current_time()
         async with trio.open_nursery() as nursery:
             for place, token in enumerate(self._tokens):
@@ -172,20 +175,20 @@ class Fleet:
                 nursery.start_soon(self._keep, place, token, context)
 
     def stop(self) -> None:
-        """Let no kit make another position."""
+        """Stop making new positions."""
         self.until = trio.current_time()
 
     async def settled(self) -> None:
-        """Wait until all is confirmed that the living have made."""
+        """Wait until the hub has confirmed all positions of the living kits."""
         while any(kit.unconfirmed or kit.waiting() for kit in self.living):
             await trio.sleep(LOOK)
 
     def waiting(self) -> int:
-        """Return how many positions are due and have not left, of the living kits."""
+        """Return the number of positions of the living kits that are due but not sent."""
         return sum(kit.waiting() for kit in self.living)
 
     async def _keep(self, place: int, token: str, context: ssl.SSLContext | None) -> None:
-        """One kit, until the hub wants it no more."""
+        """Run one kit until the hub refuses it for good."""
         sources = self.plan.sources
         source = sources[place % len(sources)] if sources else None
         hub = replace(self._hub, token=token, source=source)
@@ -222,7 +225,9 @@ class Fleet:
         pace: LinkPace,
         keepalive: Keepalive,
     ) -> LinkEnd:
-        """One attempt and, if the hub is reached, its link until that ends. Raises Unreachable."""
+        """Make one connection attempt and, if it succeeds, run its link until its end. Raises
+        Unreachable.
+        """
         stream: trio.abc.Stream | None = None
         opened = inf
 

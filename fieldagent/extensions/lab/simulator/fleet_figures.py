@@ -1,4 +1,4 @@
-"""What came of a fleet of emulated kits: counted as it happens, told in the end. Pure."""
+"""Counters of a fleet of emulated kits, and their report. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
 
 REASONS = 20
-"""Most of them that are told apart."""
+"""Maximum number of distinct reasons."""
 
 
 class Reasons(Counter[str]):
-    """Why something happened, and how often; beyond REASONS of them in one sum."""
+    """Reasons of an event with their counts. Reasons beyond the first REASONS are counted
+    together.
+    """
 
     def __setitem__(self, reason: str, times: int) -> None:
         if reason not in self and len(self) >= REASONS:
@@ -29,37 +31,39 @@ class FleetFigures:
     open: int = 0
     most_open: int = 0
     opened: int = 0
-    """Links, each time that one was opened."""
+    """Number of links that were opened."""
     refused: Reasons = field(default_factory=Reasons)
-    """Attempts that no link came of."""
+    """Failed connection attempts."""
     lost: Reasons = field(default_factory=Reasons)
     given_up: int = 0
-    """Kits that the hub does not want."""
+    """Number of kits that the hub refuses for good."""
     sent: int = 0
-    """Items, each once."""
+    """Number of items, each counted once."""
     sent_again: int = 0
     confirmed: int = 0
     delays: array[float] = field(default_factory=lambda: array("f"))
-    """Seconds from the making of each to its confirmation."""
+    """Seconds from the making of each item to its confirmation."""
     came: Counter[str] = field(default_factory=Counter)
-    """What the hub sent, by kind."""
+    """Contents that the hub sent, by kind."""
     messages: int = 0
     came_bytes: int = 0
 
     def open_one(self) -> None:
-        """Count a link that opens; whoever sees it end takes one off `open`."""
+        """Count an opened link. The caller subtracts it from `open` at its end."""
         self.open += 1
         self.opened += 1
         self.most_open = max(self.most_open, self.open)
 
     def confirm(self, due: Iterable[float], now: float) -> None:
-        """Count items as confirmed now; `due` is when each was made, by the same clock."""
+        """Count items as confirmed at `now`. `due` contains the time at which each was made, on the
+        same clock.
+        """
         for each in due:
             self.delays.append(now - each)
             self.confirmed += 1
 
     def take(self, size: int, kinds: Iterable[str]) -> None:
-        """Count a message from the hub of `size` bytes, and the kinds of what it held."""
+        """Count a message from the hub: its size in bytes, and the kinds of its contents."""
         self.messages += 1
         self.came_bytes += size
         self.came.update(kinds)
@@ -67,26 +71,28 @@ class FleetFigures:
 
 @dataclass(frozen=True, slots=True)
 class FleetCost:
-    """What this program took."""
+    """Resources that this program used."""
 
     seconds: float
     processor: float
-    """Seconds of one."""
+    """Processor time in seconds."""
     memory: int
-    """Bytes, with all links open."""
+    """Bytes with all links open."""
     memory_before: int
-    """Before the first."""
+    """Bytes before the first link."""
 
 
 def percentile(ordered: array[float], share: float) -> float | None:
-    """Return the smallest that so large a share is not above; None of nothing."""
+    """Return the smallest value that at least this share of the values does not exceed; None if
+    there are no values.
+    """
     if not ordered:
         return None
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def report(figures: FleetFigures, kits: int, waiting: int, cost: FleetCost) -> dict[str, Any]:
-    """Return all of it as JSON has it; times in seconds."""
+    """Return all figures as a JSON document. Times are in seconds."""
     ordered = array("f", sorted(figures.delays))
     each = (cost.memory - cost.memory_before) / figures.most_open if figures.most_open else 0.0
     return {
@@ -130,13 +136,13 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def as_expected(figures: dict[str, Any]) -> bool:
-    """Return whether each kit has its link in the end, and all that was made is confirmed."""
+    """Return True if each kit has its link at the end, and each position is confirmed."""
     links, items = figures["links"], figures["items"]
     return links["open"] == figures["kits"] and not items["unconfirmed"] and not items["notSent"]
 
 
 def lines(figures: dict[str, Any]) -> list[str]:
-    """Return the same for people."""
+    """Return the figures as lines for people."""
     links, items, tool = figures["links"], figures["items"], figures["tool"]
     after, came = figures["confirmedAfter"], figures["cameDown"]
     text = [

@@ -1,6 +1,7 @@
-"""The file of test kits' tokens: `fieldagent hub device make` writes it, `simulate fleet` reads it.
+"""File of test kits' tokens. `fieldagent hub device make` writes it, `simulate fleet` reads it.
 
-Its heading tells them from tokens of real kits, which would lose their links to emulated ones.
+Its heading prevents the use of real kits' tokens, because real kits would lose their links to
+emulated ones.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
 class NoTokens(ValueError):
-    """The text is no such file; the exception says why and what to do."""
+    """The text is not a token file. The message contains the reason and the fix."""
 
 
 def write_tokens(workspace: str, tokens: Sequence[str]) -> str:
-    """Return the file's text."""
+    """Return the contents of the file."""
     of = f"# {len(tokens)} in workspace {workspace!r}"
     gone = "# `fieldagent hub workspace delete` with that name takes all of it away again"
     return "\n".join([HEADING, of, gone, *tokens, ""])
 
 
 def read_tokens(text: str) -> list[str]:
-    """Return the tokens in their order. Raises NoTokens."""
+    """Return the tokens in order. Raises NoTokens."""
     heading, *lines = text.split("\n")
     if heading != HEADING:
         raise NoTokens(

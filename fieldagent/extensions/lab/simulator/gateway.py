@@ -1,4 +1,4 @@
-"""The operator's gateway, as the simulated modem meets it in a session."""
+"""The operator's gateway, as the simulated modem reaches it in a session."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from fieldagent.wire.credit import CREDITS, Tariff
 
 
 class BehindGateway(Protocol):
-    """Who MO messages are for: people at home, or a real hub."""
+    """Receiver of MO messages: a person at home, or a real hub."""
 
     def take(self, imei: str, momsn: int, body: bytes) -> None:
-        """Take in the body of one MO message; it comes once, as the session brings it."""
+        """Receive the body of an MO message, in the session that carries it."""
 
 
 class SimulatedGateway:
-    """Hands MO messages on, and each MT message out once: `sbd_session.Gateway`."""
+    """Passes on MO messages, and delivers each MT message once. Implements
+    `sbd_session.Gateway`.
+    """
 
     def __init__(
         self,
@@ -32,7 +34,7 @@ class SimulatedGateway:
         self._queue = queue
         self._behind = behind
         self.sessions = 0
-        """How many have brought a message."""
+        """Number of sessions with an MO message."""
 
     def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
         self.sessions += 1

@@ -1,8 +1,9 @@
 """A GSM modem as seen from its serial line, without I/O: SMS in PDU mode (3GPP TS 27.005).
 
-It keeps to what trips programs: it echoes until told not to, asks for a PDU by a prompt that only
-Ctrl-Z or ESC ends, has a small SIM that receives nothing more once it is full, and numbers what it
-sends by 8 bits. What can go wrong in the field goes wrong by command.
+It has the properties that cause trouble for programs. It echoes until the host turns that off. It
+asks for a PDU with a prompt that ends only at Ctrl-Z or ESC. Its SIM is small and receives nothing
+when it is full. It numbers sent messages with 8 bits. Commands cause failures that happen in the
+field.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.sms_pdu import Coding, Content, Deliver, Part, StatusReport, Submit
 
 PUK_AFTER = 3
-"""Wrong PINs."""
+"""Number of wrong PINs after which the SIM needs the PUK."""
 CTRL_Z, ESCAPE = 0x1A, 0x1B
 CAPACITY = 20
-"""Messages of the SIM."""
+"""Maximum number of messages on the SIM."""
 _SEND = re.compile(r"AT\+CMGS=([0-9]{1,3})")
 _READ = re.compile(r"AT\+CMG([RD])=([0-9]{1,3})(?:,([0-4]))?")
 _PIN = re.compile(r'AT\+CPIN="?([0-9]{4,8})"?')
@@ -50,24 +51,24 @@ _PLAIN = {
     "AT+CNMI=?": ["+CNMI: (0-2),(0,1),(0),(0,1),(0)"],
     "AT+CPMS=?": ['+CPMS: ("ME"),("ME"),("ME")'],
 }
-"""Commands whose answer is always the same."""
+"""Commands with a constant answer."""
 
 
 @dataclass(slots=True)
 class GsmFaults:
-    """What goes wrong next, so many times; errors as the network's number."""
+    """Failures that happen next, as counters. Errors are numbers from the network."""
 
     lose_reply: int = 0
-    """The message leaves, and nobody is told."""
+    """The message leaves, but the host gets no reply."""
     garble_reply: int = 0
     garble_listed: int = 0
-    """Noise takes an end off the message that is listed first."""
+    """Noise cuts off the end of the first listed message."""
     stuck: int = 0
-    """Ctrl-Z is not heard: the prompt stays."""
+    """Ctrl-Z is lost, so the prompt stays."""
     refuse: list[int] = field(default_factory=list)
-    """+CMS ERROR of the next messages."""
+    """+CMS ERROR numbers for the next messages."""
     undelivered: int = 0
-    """The message leaves, and the network reports later that its time ran out."""
+    """The message leaves, and the network reports later that it expired."""
     deaf: bool = False
 
 
@@ -78,40 +79,43 @@ class _Place:
 
 
 class SimulatedGsmModem:
-    """`receive_data` takes the host's bytes, `data_to_send` yields the modem's. `submitted` gets
-    each message that leaves; `clock` is Unix time."""
+    """`receive_data` accepts the host's bytes, `data_to_send` returns the modem's. `submitted` gets
+    each sent message. `clock` returns Unix time.
+    """
 
     def __init__(self, submitted: Callable[[Submit], None], *, clock: Callable[[], float]) -> None:
         self.faults = GsmFaults()
         self.network = True
         self.pin = ""
-        """That the SIM wants; empty where it wants none."""
+        """PIN of the SIM; empty: none is needed."""
         self.wrong_pins = 0
         self.reports = True
-        """Whether the network says what became of a message."""
+        """True: the network sends status reports."""
         self.store: dict[int, _Place] = {}
-        """By its place on the SIM, from 1."""
+        """Stored messages, by place on the SIM, from 1."""
         self._submitted = submitted
         self._clock = clock
         self._echo = True
         self._tells = False
         self._unlocked = False
         self.sent_to: list[str] = []
-        """Numbers, of each that left."""
+        """Number of the receiver of each sent message."""
         self._input = bytearray()
         self._output = bytearray()
         self._expected: int | None = None
-        """Octets of a PDU that the prompt waits for."""
+        """Octets of the PDU that the prompt waits for."""
 
     @property
     def _reference(self) -> int:
-        """Of the one that left last."""
+        """Reference of the message that was sent last."""
         return len(self.sent_to) % 256
 
     # The serial line.
 
     def receive_data(self, data: bytes) -> None:
-        """Take in the host's bytes: commands, and the PDU at a prompt; lost on a deaf modem."""
+        """Process the host's bytes: commands, and the PDU at a prompt. A deaf modem
+        discards them.
+        """
         if self.faults.deaf:
             return
         self._input += data
@@ -119,13 +123,13 @@ class SimulatedGsmModem:
             pass
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the host, each once."""
+        """Return the bytes for the host, and remove them."""
         data = bytes(self._output)
         self._output.clear()
         return data
 
     def power_off(self) -> None:
-        """Switch it off; what is on the SIM stays."""
+        """Switch off. Messages on the SIM stay."""
         self._echo, self._tells, self._expected = True, False, None
         self._unlocked = False
         self._input.clear()
@@ -139,13 +143,13 @@ class SimulatedGsmModem:
         del self._input[: end + 1]
         if self._echo:
             self._output += line + b"\r"
-        # ESC means something at a prompt alone, a line feed nowhere.
+        # ESC has a meaning only at a prompt, a line feed nowhere.
         if command := line.decode("ascii", "replace").strip("\x1b\n ").upper():
             self._obey(command)
         return True
 
     def _prompt(self) -> bool:
-        """Take the PDU up to Ctrl-Z or ESC; False where neither has come."""
+        """Read the PDU up to Ctrl-Z or ESC. Returns False if neither has arrived."""
         end = next((at for at, each in enumerate(self._input) if each in (CTRL_Z, ESCAPE)), None)
         if end is None:
             return False
@@ -213,10 +217,10 @@ class SimulatedGsmModem:
 
     def _set(self, name: str, value: str) -> None:
         if name == "CMGF" and value != "0":
-            self._say("+CMS ERROR: 302")  # it has no text mode, as some have none
+            self._say("+CMS ERROR: 302")  # like some real modems, it has no text mode
             return
         if name == "CPMS" and '"SM"' in value:
-            self._say("+CMS ERROR: 302")  # one store is all that it has
+            self._say("+CMS ERROR: 302")  # it has only one message store
             return
         if name == "CNMI":
             self._tells = value.split(",")[1:2] == ["1"]
@@ -253,7 +257,7 @@ class SimulatedGsmModem:
             each.read = True
         self._say("OK")
 
-    # What goes out and comes in.
+    # Sending and receiving.
 
     def _send(self, text: bytes, expected: int) -> None:
         try:
@@ -289,27 +293,31 @@ class SimulatedGsmModem:
             self._say(f"+CMGS: {self._reference}", "OK")
 
     def receive_text(self, number: str, content: str | bytes) -> int:
-        """Let an SMS come, in as many parts as it takes; return how many found a place. Raises
-        LocalProtocolError where `number` is none."""
+        """Receive an SMS, in as many parts as needed, and return the number of parts that were
+        stored. Raises LocalProtocolError if `number` is invalid.
+        """
         parts = sms_pdu.split(content, self._reference)
         return sum(self.come(Deliver(number, each, self._clock())) for each in parts)
 
     def report(self, reference: int, status: int) -> bool:
-        """Let the network say what became of the SMS that it took as its Nth, from 1, so often
-        and so late as it likes; False where the SIM is full. Raises IndexError where there is
-        none."""
+        """Receive a status report for the sent SMS number `reference`, from 1. The network may do
+        this late and more than once. Returns False if the SIM is full. Raises IndexError if
+        there is no such SMS.
+        """
         number, now = self.sent_to[reference - 1], self._clock()
         return self.come(StatusReport(reference % 256, number, now, now, status))
 
     def receive_part(self, number: str, part: Part, text: str) -> bool:
-        """Let one part of an SMS come; False where the SIM is full. Raises LocalProtocolError where
-        `number` is none."""
+        """Receive one part of an SMS. Returns False if the SIM is full. Raises LocalProtocolError
+        if `number` is invalid.
+        """
         body = sms_alphabet.septets(text)
         return self.come(Deliver(number, Content(Coding.GSM7, body, part), self._clock()))
 
     def come(self, message: Deliver | StatusReport) -> bool:
-        """Store what the network brings, and say so where that was asked for; False where the SIM
-        is full: the network keeps it, and nobody is told."""
+        """Store a message from the network, and notify the host if it asked for that. Returns
+        False, without a notification, if the SIM is full: the network keeps the message.
+        """
         place = next((at for at in range(1, CAPACITY + 1) if at not in self.store), None)
         if place is None:
             return False
@@ -326,7 +334,7 @@ class SimulatedGsmModem:
 
 
 def shown(message: Submit) -> str:
-    """Return one line of a message that left."""
+    """Return a sent message as one line of text."""
     content = message.content
     part = "" if content.part is None else f" (part {content.part.number} of {content.part.total})"
     said = content.body.hex() if content.coding is Coding.DATA else repr(content.text)

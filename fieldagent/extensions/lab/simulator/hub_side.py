@@ -1,7 +1,7 @@
-"""The side of the operator's gateway that looks to a real hub: DirectIP, both ways.
+"""Connection of the operator's gateway to a real hub: DirectIP in both directions.
 
-MO messages are brought until the hub has confirmed them, in their order. MT messages are checked
-as the gateway does it, and wait for the modem, which is rung.
+MO messages are sent in order, each until the hub confirms it. MT messages are checked as the
+gateway does it, and wait for the modem, which is rung.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.sbd import MT_BYTES
 
 QUEUE_MAX = 50
-"""MT messages that the gateway keeps for one modem."""
+"""Maximum number of MT messages that the gateway keeps for one modem."""
 AGAIN = 2.0
-"""Seconds until an MO message that was not confirmed is brought again."""
+"""Seconds until an unconfirmed MO message is sent again."""
 PATIENCE = 30.0
-"""Seconds for one exchange."""
+"""Timeout of one exchange in seconds."""
 
 IMEI_UNKNOWN, TOO_LARGE, EMPTY, QUEUE_FULL = -2, -3, -4, -5
 
 
 @dataclass
 class Faults:
-    """What goes wrong with the next MT requests."""
+    """Failures of the next MT requests."""
 
     status: int | None = None
-    """Answered instead of the true one, once."""
+    """Status that replaces the true one, once."""
     silent: int = 0
-    """How many are taken and never answered."""
+    """Number of requests to receive without an answer."""
     cut: int = 0
-    """How many are taken, and the connection broken off."""
+    """Number of requests to receive before the connection is cut."""
     late: float = 0.0
-    """Seconds until any answer."""
+    """Delay of each answer in seconds."""
 
 
 @dataclass
@@ -70,13 +70,13 @@ class HubSide:
         self._reference = 0
 
     def take(self, imei: str, momsn: int, body: bytes) -> None:
-        """Keep an MO message in memory for `bring`, however many wait."""
+        """Keep an MO message in memory for `bring`, without a limit."""
         self._reference += 1
         now = int(time.time())
         self._send.send_nowait(DirectIpMo(self._reference, imei, 0, momsn, 0, now, body))
 
     async def bring(self) -> None:
-        """Bring MO messages to the hub, for ever."""
+        """Send MO messages to the hub. Never returns."""
         async for message in self._waiting:
             while not await self._bring_one(message):
                 await trio.sleep(AGAIN)
@@ -102,8 +102,9 @@ class HubSide:
         *,
         task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Take MT messages on loopback, for ever; started with the port. `rung` is called when one
-        has come for the modem. Raises ListenFailed."""
+        """Receive MT messages on loopback, forever. Reports the port at the start. `rung` is called
+        after each MT message or ring. Raises ListenFailed.
+        """
         (listening,) = open_listeners(port, ["127.0.0.1"])
         task_status.started(port_of([listening]))
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))

@@ -1,4 +1,4 @@
-"""What can be typed at the simulated 9704: messages to the kit, and everything that goes wrong."""
+"""Commands that can be typed at the simulated 9704: messages to the kit, and failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fieldagent.wire import imt
 
 @dataclass(frozen=True, slots=True)
 class ImtBench:
-    """What the commands work on."""
+    """Simulated objects that the commands act on."""
 
     modem: SimulatedImtModem
     port: ImtPort
@@ -29,12 +29,12 @@ class ImtBench:
     home: BaseCamp
 
     def ring(self) -> None:
-        """Bring what waits: the network does so by itself."""
+        """Push the waiting messages to the host. The network does this without a ring."""
         self.modem.bring_mail()
 
 
 def obey(bench: ImtBench, line: str) -> str:
-    """Carry out one line and say what was done. Raises BadCommand."""
+    """Run one line and return its output. Raises BadCommand."""
     said = carry_out(bench, line, COMMANDS)
     bench.port.poke()
     return said
@@ -175,4 +175,4 @@ COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
     "hang": ("hang on|off                 answer nothing", _hang),
     "latency": ("latency SECONDS             how long a message is on its way", _latency),
 }
-"""Name, what `help` says, and what it does."""
+"""Name of each command, with its help line and its function."""

@@ -1,9 +1,9 @@
 """An Iridium Certus 9704 as seen from its serial line, without I/O: the modem's side of `wire.imt`.
 
-It keeps to what is known of the real one where a driver could trip: it has forgotten its API
-version and state after a reset, names messages by a number that begins anew then, goes on with a
-message that the host has walked away from, and keeps no copy of what it gave. What can go wrong in
-the field goes wrong by command.
+It behaves like the real one, as far as known, if that can cause trouble for a driver. A reset
+clears its API version and its state, and restarts the message numbers. It continues with a message
+that the host has abandoned. It keeps no copy of messages that it passed on. Commands cause failures
+that happen in the field.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from fieldagent.wire import imt
 VERSIONS = ((1, 7, 0), (1, 6, 1), (1, 6, 0))
 TOPICS = ((244, "RAW"), (313, "PURPLE"), (314, "PINK"))
 MT_SEGMENT = 1080
-"""Bytes: the maker's library 1.1.2 reads 1083 of a segment, though it takes longer ones."""
+"""Segment size in bytes. The maker's library 1.1.2 reads 1083 bytes of a segment, although it
+accepts longer ones."""
 _REQUEST = re.compile(r"(GET|PUT) ([A-Za-z]{1,29}) (\{.*\})")
 
 
 class ImtGateway(Protocol):
-    """The operator's, as the modem meets it."""
+    """The operator's gateway, as the modem reaches it."""
 
     def mobile_originated(self, imei: str, number: int, body: bytes) -> None:
-        """Take an MO message."""
+        """Receive an MO message."""
 
     def next_mobile_terminated(self) -> bytes | None:
-        """Return what waits first; it stays until `taken`."""
+        """Return the first waiting MT message, which stays until `taken`; None if there is none."""
 
     def taken(self) -> None:
-        """Drop what waits first."""
+        """Remove the first waiting message."""
 
 
 STEPS: Mapping[str, str] = {
@@ -44,40 +45,40 @@ STEPS: Mapping[str, str] = {
     "accepted": "once it has taken the message, before it asks for a segment",
     "told": "once the network has the message, before it tells",
 }
-"""Where a modem can lose power, beside the segments (`reset_after`)."""
+"""Steps at which a modem can lose power, in addition to the segments (`reset_after`)."""
 
 
 @dataclass
 class ImtFaults:
-    """What goes wrong, and how often still."""
+    """Failures, with their remaining number."""
 
     deaf: bool = False
-    """It reads nothing and says nothing, its messages go on."""
+    """It reads and sends nothing, but its messages continue."""
     finals: deque[tuple[str, bool]] = field(default_factory=deque)
-    """How the next messages end, and whether the network has them all the same."""
+    """Final status of the next messages, and True if the network gets the message."""
     lose_finals: int = 0
-    """Statuses that are never told."""
+    """Number of statuses that are never sent."""
     malformed: int = 0
-    """Requests that are answered with 405."""
+    """Number of requests that are answered with 405."""
     lose_answers: int = 0
-    """Answers to messageOriginate that are lost: the message goes all the same."""
+    """Number of answers to messageOriginate that are lost. The message is sent all the same."""
     refusals: deque[str] = field(default_factory=deque)
-    """What the next messages are refused with (message_response)."""
+    """Reasons with which the next messages are refused (message_response)."""
     interleave: int = 0
-    """Messages from the network that come between a request and its answer."""
+    """Number of messages from the network that arrive between a request and its answer."""
     pause_after: int | None = None
-    """Of the next message no further segment is asked for after so many."""
+    """Number of segments of the next message after which the modem asks for no more."""
     reset_after: int | None = None
-    """The modem loses power once so many segments of the next message were given."""
+    """Number of segments of the next message after which the modem loses power."""
     reset_at: str = ""
-    """The modem loses power at this step of the next message: one of `STEPS`."""
+    """Step of the next message at which the modem loses power: one of `STEPS`."""
     no_topics: bool = False
-    """The SIM is new."""
+    """The SIM is new and has no topics."""
     no_sim: bool = False
     no_activity: bool = False
-    """Its firmware knows no messageActivityStatus, which API 1.6.0 brought."""
+    """The firmware does not support messageActivityStatus, which is new in API 1.6.0."""
     wrong_crcs: int = 0
-    """Messages from the network that come with a wrong CRC."""
+    """Number of messages from the network with a wrong CRC."""
 
 
 @dataclass
@@ -93,19 +94,19 @@ class _Mo:
 
 @dataclass
 class SinceBoot:
-    """What begins anew with each reset, beside state and message."""
+    """Values that a reset clears, besides state and message."""
 
     next_mo: int = 0
     next_mt: int = 0
     tells_activity: bool = False
     wanted: tuple[int, int] | None = None
-    """Message and place of the segment that it asks the host for."""
+    """Message and start of the segment that the modem asks the host for."""
 
 
 class SimulatedImtModem:
-    """`receive_data` takes the host's bytes, `data_to_send` yields the modem's.
+    """`receive_data` accepts the host's bytes, `data_to_send` returns the modem's.
 
-    A message that the modem has whole is `in_transit` until its owner calls `finish_transit`.
+    A message that is complete in the modem is `in_transit` until the owner calls `finish_transit`.
     """
 
     def __init__(self, gateway: ImtGateway, *, imei: str = "300258060000001") -> None:
@@ -114,7 +115,7 @@ class SimulatedImtModem:
         self.visible, self.bars = True, 4
         self.boots = 0
         self.number = 0
-        """Messages that have left, since it was made."""
+        """Number of messages that have left since its creation."""
         self._gateway = gateway
         self._output = bytearray()
         self._boot()
@@ -137,7 +138,7 @@ class SimulatedImtModem:
     # The serial line.
 
     def receive_data(self, data: bytes) -> None:
-        """Take what the host says."""
+        """Process the bytes of the host."""
         if self.faults.deaf:
             return
         self._input += data
@@ -148,7 +149,7 @@ class SimulatedImtModem:
                 self._obey(line.strip("\n"))
 
     def data_to_send(self) -> bytes:
-        """Return what the modem says."""
+        """Return the bytes for the host, and remove them."""
         data = bytes(self._output)
         self._output.clear()
         return b"" if self.faults.deaf else data
@@ -168,7 +169,7 @@ class SimulatedImtModem:
             return
         verb, target, text = match.groups()
         if re.search(r",(?! )", re.sub(r'"data": ?"[^"]*"', "", text)):
-            # As real ones do to JSON without any spaces.
+            # Real modems refuse JSON without any spaces, too.
             self._say(407, target, {})
             return
         try:
@@ -190,12 +191,12 @@ class SimulatedImtModem:
             try:
                 _SET[target](self, body)
             except (KeyError, TypeError, ValueError):
-                # A member is missing, or is of another type.
+                # A member is missing, or has another type.
                 self._say(407, target, {})
         else:
             self._say(404, target, {})
 
-    # Its state.
+    # State of the modem.
 
     def _set_version(self, body: Mapping[str, Any]) -> None:
         wanted = body["active_version"]
@@ -294,7 +295,7 @@ class SimulatedImtModem:
         else:
             self._say(200, "messageOriginateStatus", _named(mo))
             if mo.whole and self.visible:
-                mo.cancelled = True  # Too late: it tells what came of it.
+                mo.cancelled = True  # It is too late: the modem reports the result.
             else:
                 self._end(mo, "message_cancelled_pre_transit")
 
@@ -306,20 +307,20 @@ class SimulatedImtModem:
             self._tell("messageOriginateStatus", {**_named(mo), "final_mo_status": word})
         self._tell_activity()
 
-    # What happens to it.
+    # Events.
 
     @property
     def in_transit(self) -> bool:
-        """Return whether a message is on its way to the network."""
+        """Return True if a message is on its way to the network."""
         return self._mo is not None and self._mo.whole and self.visible
 
     def miss_segment(self) -> None:
-        """End the message of which the host has not given in time what it was asked for."""
+        """End the message if the host has not sent the requested segment in time."""
         if self._mo is not None and self.since_boot.wanted is not None:
             self._end(self._mo, "segment_not_supplied")
 
     def finish_transit(self) -> None:
-        """Let the network answer, if a message is on its way."""
+        """Complete the message that is on its way, if any, with the network's answer."""
         mo = self._mo
         if mo is None or not mo.whole:
             return
@@ -335,7 +336,9 @@ class SimulatedImtModem:
         self.bring_mail()
 
     def bring_mail(self) -> None:
-        """Push what waits at the gateway to the host, where the modem is on the network."""
+        """Push the messages that wait at the gateway to the host, if the modem is on the
+        network.
+        """
         if self.state != imt.ACTIVE or not self.visible:
             return
         while (body := self._gateway.next_mobile_terminated()) is not None:
@@ -359,15 +362,14 @@ class SimulatedImtModem:
         self._tell("messageTerminateStatus", {**named, "final_mt_status": imt.COMPLETE})
 
     def set_sky(self, *, visible: bool, bars: int) -> None:
-        """Change what the modem sees."""
+        """Change the visibility of the network and the signal bars."""
         self.visible, self.bars = visible, bars
         if self.state == imt.ACTIVE:
             self._tell("constellationState", _told_sky(self))
         self.bring_mail()
 
     def reset(self) -> None:
-        """Let its power dip: what it was told and given is gone, and a message that it had with
-        it."""
+        """Simulate a short power failure: all volatile state and the current message are lost."""
         self._output.clear()
         self._boot()
 
@@ -375,7 +377,7 @@ class SimulatedImtModem:
         if self.faults.reset_at != step:
             return False
         self.faults.reset_at = ""
-        # What it has said so far has left it.
+        # Bytes that were written before the reset have already left the modem.
         said = bytes(self._output)
         self._boot()
         self._output[:0] = said
@@ -429,7 +431,7 @@ _TOLD: Mapping[str, Callable[[SimulatedImtModem], dict[str, object]]] = {
     "messageProvisioning": _told_topics,
     "messageActivityStatus": _told_activity,
 }
-"""What a GET is answered with."""
+"""Answers to GET requests."""
 _SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
     "apiVersion": SimulatedImtModem._set_version,
     "simConfig": SimulatedImtModem._set_sim,
@@ -439,7 +441,7 @@ _SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
     "messageOriginateSegment": SimulatedImtModem._take_segment,
     "messageOriginateStatus": SimulatedImtModem._cancel,
 }
-"""What a PUT does."""
+"""Actions of PUT requests."""
 
 
 def _named(mo: _Mo) -> dict[str, object]:

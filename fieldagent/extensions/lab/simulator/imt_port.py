@@ -1,4 +1,4 @@
-"""Puts the simulated 9704 at the other end of a real serial line: a pty that can be unplugged."""
+"""Connects the simulated 9704 to a real serial line: a pty that can be unplugged."""
 
 from __future__ import annotations
 
@@ -12,44 +12,46 @@ from fieldagent.extensions.lab.simulator.pty_port import NOISE, is_understood, o
 from fieldagent.system import waits
 
 SEGMENT_MAX = 5.0
-"""Seconds in which a segment is given. The real modem waits for 0.3."""
+"""Seconds that the modem waits for a segment. The real modem waits for 0.3."""
 
 
 class ImtPort:
-    """The owner calls `run`; `poke` after whatever made the modem speak unasked."""
+    """Serial port of a simulated 9704. The owner calls `run`, and `poke` after each event that
+    makes the modem send unasked.
+    """
 
     def __init__(self, modem: SimulatedImtModem, link: Path, *, latency: float) -> None:
         self.modem = modem
         self.link = link
-        """The name under which the serial line is found, whichever pty it is."""
+        """Path of the serial line, independent of the pty in use."""
         self.latency = latency
-        """Seconds that a message is on its way."""
+        """Seconds that a message takes to the network."""
         self.baud: int | None = None
-        """At which it talks; None: at whichever the host does."""
+        """Speed of the modem; None: it follows the host."""
         self.powered_alone = False
-        """The modem keeps its power when its port is unplugged."""
+        """True: unplugging the port does not cut the modem's power."""
         self._plugged = trio.Event()
         self._plugged.set()
         self._unplugged = trio.CancelScope()
         self._poked = trio.Event()
 
     def poke(self) -> None:
-        """Let it say what it has to say."""
+        """Send the modem's waiting output."""
         self._poked.set()
         self._poked = trio.Event()
 
     def unplug(self) -> None:
-        """Take its port away."""
+        """Unplug the port."""
         if self._plugged.is_set():
             self._plugged = trio.Event()
             self._unplugged.cancel()
 
     def plug(self) -> None:
-        """Put it back."""
+        """Plug the port in."""
         self._plugged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Serve the port, for ever; started once it is there."""
+        """Serve the port forever. `task_status` is started when the port is there."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._carry)
             nursery.start_soon(self._mind_segments)
@@ -57,7 +59,7 @@ class ImtPort:
                 await self._plugged.wait()
                 with trio.CancelScope() as self._unplugged:
                     await self._serve(task_status)
-                # Started once: later plugs are nobody's start.
+                # Only the first start is reported, not the later ones.
                 task_status = trio.TASK_STATUS_IGNORED
                 if not self.powered_alone:
                     self.modem.reset()
@@ -82,7 +84,7 @@ class ImtPort:
             await self._poked.wait()
 
     async def _mind_segments(self) -> None:
-        """A host that was killed gives no more of them."""
+        """A killed host sends no more segments."""
         while True:
             while (wanted := self.modem.since_boot.wanted) is None:
                 await self._poked.wait()
@@ -94,7 +96,7 @@ class ImtPort:
                 self.poke()
 
     async def _carry(self) -> None:
-        """Messages go on, whatever becomes of the port."""
+        """Messages continue even if the port is unplugged."""
         while True:
             while not self.modem.in_transit:
                 await self._poked.wait()

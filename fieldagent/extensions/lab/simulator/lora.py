@@ -1,5 +1,6 @@
-"""What simulated LoRa boards have in common: an air on which those alone hear each other that are
-set alike, and a transmitter that waits for it to be free."""
+"""Common parts of simulated LoRa boards: a radio channel that connects only boards with the same
+settings, and a transmitter that waits until the channel is free.
+"""
 
 from __future__ import annotations
 
@@ -10,68 +11,71 @@ from fieldagent.extensions.lab.simulator.air import Impairments, SharedAir
 from fieldagent.wire.lora import LoraSettings, air_time
 
 GIVE_UP = 5.0
-"""Seconds after which a packet that finds no free air is given up."""
+"""Seconds after which a packet is dropped if the channel was never free."""
 SLOT = 0.1
-"""Seconds, at random up to this, after the air became free."""
+"""Maximum of the random delay after the channel became free, in seconds."""
 RSSI, SNR = -80, 6
 
 
 class LoraAir(SharedAir):
-    """`radios` are those that are on, with their settings."""
+    """Radio channel of LoRa boards. `radios` contains the boards that are on, with their
+    settings.
+    """
 
     def __init__(self, random: Random, impairments: Impairments | None = None) -> None:
         super().__init__(random, impairments or Impairments())
         self.radios: dict[int, LoraSettings] = {}
 
     def is_audible(self, station: int, listener: int) -> bool:
-        """Return whether both are on, set to hear each other, and in earshot."""
+        """Return True if both boards are on, have the same settings, and are in range."""
         one, other = self.radios.get(station), self.radios.get(listener)
         if one is None or other is None or one[:3] != other[:3]:
             return False
         return super().is_audible(station, listener)
 
     def transmit(self, now: float, station: int, packet: bytes) -> float:
-        """Put a packet on the air at its station's own pace; when it ends comes back."""
+        """Transmit a packet at its station's own bit rate and return its end time."""
         takes = air_time(self.radios[station], len(packet))
-        # One bit rate is what the shared air knows: here each packet has its own.
+        # The shared channel has one bit rate, but here each packet has its own.
         self.preamble, self.bitrate = takes, inf
         return super().transmit(now, station, packet)
 
 
 class LoraTransmitter:
-    """Packets that wait for the air, at most `capacity` of them; each in one piece or several that
-    follow each other."""
+    """Packets that wait for the air, at most `capacity`. A packet has one segment, or several in a
+    row.
+    """
 
     def __init__(self, number: int, air: LoraAir, random: Random, capacity: int) -> None:
         self.number, self.air, self.random, self.capacity = number, air, random, capacity
         self.busy = False
-        """Its channel is never free."""
+        """True: its channel is never free."""
         self.reboot()
 
     def reboot(self) -> None:
-        """Forget what waits and what is to follow; a piece that is on the air goes on."""
+        """Drop the waiting packets and the remaining segments. A segment on the air continues."""
         self._queue: list[tuple[float, list[bytes]]] = []
-        """Since when each waits."""
+        """Waiting packets, each with the time since which it waits."""
         self._under_way: list[bytes] = []
         self._begin_at = self._ends_at = inf
 
     @property
     def waiting(self) -> int:
-        """Return how many packets wait for the air."""
+        """Return the number of packets that wait for the air."""
         return len(self._queue)
 
     @property
     def is_transmitting(self) -> bool:
-        """Return whether a piece is on the air: until it ends, the board hears nothing."""
+        """Return True if a segment is on the air. The board hears nothing until its end."""
         return self._ends_at < inf
 
     @property
     def deadline(self) -> float:
-        """Return when `tick` is due; `inf` where nothing waits."""
+        """Return the time at which `tick` is due; `inf` if nothing waits."""
         return min(self._begin_at, self._ends_at)
 
     def take(self, pieces: list[bytes], now: float) -> bool:
-        """Take a packet to transmit; return False where there is no room."""
+        """Queue a packet. Returns False if there is no space."""
         if len(self._queue) >= self.capacity:
             return False
         self._queue.append((now, pieces))
@@ -80,9 +84,11 @@ class LoraTransmitter:
         return True
 
     def tick(self, now: float) -> list[bool]:
-        """Return of each packet that has ended whether it was sent; if not, it was given up."""
+        """Return a result for each packet that has ended: True if it was sent, False if it was
+        dropped.
+        """
         if self.number not in self.air.radios:
-            # Its radio was turned off meanwhile: nothing of what it had leaves.
+            # Its radio was turned off meanwhile, so none of its packets leaves.
             lost = len(self._queue) + self.is_transmitting
             self.reboot()
             return [False] * lost
@@ -122,7 +128,7 @@ class LoraTransmitter:
 
 
 class LoraBoard:
-    """What each has, whichever its firmware: `data_to_send` says what the host is told."""
+    """Common base of all boards. `data_to_send` returns the bytes for the host."""
 
     def __init__(self, number: int, air: SharedAir, random: Random, capacity: int) -> None:
         assert isinstance(air, LoraAir)
@@ -132,7 +138,7 @@ class LoraBoard:
 
     @property
     def busy(self) -> bool:
-        """Return whether its channel is never free."""
+        """Return True if its channel is never free."""
         return self._mouth.busy
 
     @busy.setter
@@ -148,5 +154,5 @@ class LoraBoard:
         return said
 
     def leave_host(self) -> None:
-        """Leave it: what it was told goes on; nobody is there for an answer."""
+        """Discard the output, because the host is gone. Pending work continues."""
         self._said = bytearray()

@@ -1,5 +1,5 @@
 """A LoRa board with MeshCore's KISS modem firmware, as seen from its serial line and from the air,
-without I/O. What can go wrong in the field goes wrong by command.
+without I/O. Commands cause failures that happen in the field.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from fieldagent.wire.lora import LoraSettings, air_time
 from fieldagent.wire.meshcore_kiss import MeshcoreCommand, MeshcoreSaid
 
 BEGINS_WITH = LoraSettings(910_525_000, 62_500, 7, 5)
-"""What a board transmits with that nobody has set."""
+"""Radio settings of a new board."""
 BEGINS_AT = 20
-"""dBm."""
+"""Transmit power of a new board in dBm."""
 QUEUE = 1
-"""Packets that wait for the air; one more is refused."""
+"""Maximum number of packets that wait for the air; another one is refused."""
 
 
 class SimulatedMeshcore(LoraBoard):
-    """`receive_data`, `hear` and `tick` tell it what happens; then `data_to_send`, `deadline`."""
+    """`receive_data`, `hear` and `tick` report events to it; then read `data_to_send` and
+    `deadline`.
+    """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
         super().__init__(number, air, random, QUEUE)
         self.millivolts = 4_012
-        """Of its battery."""
+        """Voltage of its battery in mV."""
         self.reboot()
 
     def reboot(self) -> None:
-        """Forget everything: also its settings, and what was to be transmitted."""
+        """Clear all state, including the settings and the waiting packets."""
         self.lora, self.power = BEGINS_WITH, BEGINS_AT
         self.air.radios[self.number] = self.lora
         self._deframer = kiss.KissDeframer()
@@ -40,7 +42,7 @@ class SimulatedMeshcore(LoraBoard):
         self._mouth.reboot()
 
     def start(self, now: float) -> None:
-        """Say nothing: whoever is at the line has to ask."""
+        """Send nothing: the host must ask first."""
 
     def receive_data(self, data: bytes, now: float) -> None:
         for kind, content in self._deframer.receive_data(data):
@@ -50,7 +52,7 @@ class SimulatedMeshcore(LoraBoard):
                 self._obey(content[0], content[1:])
 
     def hear(self, packet: bytes, now: float) -> None:
-        # Who transmits hears nothing.
+        # A board that transmits hears nothing.
         if not self._mouth.is_transmitting:
             self._said += kiss.encode(packet)
             self._say(MeshcoreSaid.SIGNAL, struct.pack("<bb", SNR * 4, RSSI))

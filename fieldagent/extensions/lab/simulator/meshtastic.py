@@ -1,9 +1,9 @@
 """A radio with Meshtastic firmware, as seen from its host and from the air, without I/O.
 
-What a host is told is what the firmware tells: that a packet waits (queueStatus), that another
-radio has it (ROUTING from there), that somebody repeats it (ROUTING from here), or nothing. On the
-air a packet has the firmware's header of 16 bytes; its content is covered by a stream of SHA-256
-where the firmware has AES, so that whoever lacks the key reads nothing, in as many bytes.
+The host gets the same reports as from the firmware: that a packet waits (queueStatus), that another
+radio has it (ROUTING from there), that another radio repeats it (ROUTING from here), or nothing. On
+the air, a packet has the firmware's header of 16 bytes. A stream of SHA-256 of the same length
+replaces the firmware's AES encryption. Without the key, a packet cannot be read here either.
 """
 
 from __future__ import annotations
@@ -45,22 +45,24 @@ from fieldagent.wire.meshtastic import (
 )
 
 FIRST_NUMBER = 0xFA9E_0000
-"""Node 1 of the air is this and one."""
+"""Base of node numbers. Node 1 has this number plus one."""
 FIRMWARE = "2.7.11.simulated"
 QUEUE = 16
-"""Packets that wait for the air; one more is refused."""
+"""Maximum number of packets that wait for the air; another one is refused."""
 STORED = 32
-"""Packets that wait for a host; of one more a packet without text is lost, or the oldest."""
+"""Maximum number of packets that wait for a host. If it is full, a packet without text is dropped,
+and a text replaces the oldest packet."""
 RECENT_IDS, SEEN = 20, 200
-"""How many ids of its host a radio knows again, and how many packets of the air."""
+"""Number of recent ids from its host, and of recent packets from the air, that a radio recognizes
+as duplicates."""
 TRIES = 3
 ACK_WAIT = 4.5
-"""Seconds, beside the time on the air, until a packet that nobody acknowledged goes again."""
+"""Seconds, in addition to the airtime, after which an unacknowledged packet is sent again."""
 CONTENTION = (0.1, 0.4)
-"""Seconds, at random between, until a radio repeats what it heard: an acknowledgement goes before,
-and who hears another repeat it keeps silent."""
+"""Range of the random delay in seconds before a radio repeats a packet. An acknowledgement is sent
+first, and a radio that hears another one repeat the packet stays silent."""
 KEY_BYTES = 12
-"""That a packet has more, which is covered by the receiver's public key."""
+"""Extra bytes of a packet that is encrypted with the receiver's public key."""
 HEADER = struct.Struct("<IIIBBBB")
 LIMITS = {
     Port.TEXT: 2.0,
@@ -69,14 +71,14 @@ LIMITS = {
     Port.WAYPOINT: 10.0,
     Port.TELEMETRY: 10.0,
 }
-"""Seconds between two packets that a host gives of one port."""
+"""Minimum seconds between two packets of one port from the host."""
 NEVER_BY_KEY = {Port.POSITION, Port.NODE_INFO, Port.ROUTING}
 EU_868 = 3
 GROUP = ChannelSettings(sha256(b"a simulated group").digest(), "Kits")
 
 
 class _OnAir(NamedTuple):
-    """A packet's header and content; `channel` is the hash by which listeners find their key."""
+    """Header and content of a packet. `channel` is the hash by which listeners find their key."""
 
     to: int
     source: int
@@ -105,24 +107,25 @@ class _Unacknowledged(NamedTuple):
 
 
 class Keyring:
-    """The channels of a radio and the nodes that it knows: who reads what it sends, and what it
-    reads itself."""
+    """Channels of a radio and the nodes that it knows. They decide who can read its packets, and
+    which packets it can read.
+    """
 
     def __init__(self, node: int) -> None:
         self.node = node
         self.channels = [ChannelSettings(b"\1"), GROUP]
         self.nodes: dict[int, NodeInfo] = {}
-        """Those that it has heard, by number."""
+        """Nodes that it has heard, by number."""
 
     def settings(self, index: int) -> MeshChannel:
-        """Return the channel of that index; one that is OFF where none is set there."""
+        """Return the channel with that index; a channel that is OFF if it is not set."""
         if index >= len(self.channels):
             return MeshChannel(index, ChannelSettings(), Role.OFF)
         role = Role.SECONDARY if index else Role.PRIMARY
         return MeshChannel(index, self.channels[index], role)
 
     def refusal(self, packet: MeshPacket, data: MeshData) -> int:
-        """Return why a packet goes nowhere; 0 where it does."""
+        """Return the error code if a packet cannot be sent, else 0."""
         if packet.channel >= len(self.channels):
             return RoutingError.NO_CHANNEL
         by_key = self._goes_by_key(packet.to, data.port)
@@ -140,7 +143,7 @@ class Keyring:
         return to != BROADCAST and has_key and port not in NEVER_BY_KEY
 
     def covered(self, to: int, number: int, channel: int, data: MeshData) -> tuple[bytes, int]:
-        """Return what nobody reads without the key, and the hash by which that is found."""
+        """Return the encrypted content, and the hash by which the receiver finds the key."""
         plain = wire.DATA.encode(data)
         if self._goes_by_key(to, data.port):
             key = _shared_key(self.node, to)
@@ -150,8 +153,9 @@ class Keyring:
         return _cover(key, self.node, number, plain), _hash_of(settings)
 
     def uncovered(self, heard: _OnAir) -> tuple[int | None, MeshData] | None:
-        """Return the index of its channel, None where it came by our public key, and what it says;
-        None where we have no key for it."""
+        """Return the channel index and the decrypted content; None if no key fits. The index is
+        None if the packet was encrypted with our public key.
+        """
         for index, key in self._keys(heard):
             content = heard.content[:-KEY_BYTES] if index is None else heard.content
             plain = _cover(key, heard.source, heard.id, content)
@@ -172,29 +176,29 @@ class Keyring:
 
 
 class HostSide:
-    """What a radio says to its host, and keeps for it while there is none."""
+    """Output to the host, and packets that wait while there is no host."""
 
     def __init__(self) -> None:
         self.said = bytearray()
         self.attended = False
         self.free = QUEUE
-        """Room in the radio's queue, as it was told last."""
+        """Free places in the radio's queue, as last reported to the host."""
         self._stored: deque[MeshPacket] = deque()
         self._counted = 0
 
     def leave(self) -> None:
-        """Note that nobody is there any more."""
+        """Mark the host as gone."""
         self.said = bytearray()
         self.attended = False
 
     def begin(self) -> None:
-        """Give a host that is there, and knows the radio, what was kept."""
+        """Send the stored packets to the host, which is now connected and knows the radio."""
         self.attended = True
         while self._stored:
             self.say(FromRadio(packet=self._stored.popleft()))
 
     def give(self, packet: MeshPacket) -> None:
-        """Hand it to the host, or keep it until there is one."""
+        """Send a packet to the host, or store it until a host is connected."""
         if self.attended:
             self.say(FromRadio(packet=packet))
             return
@@ -206,15 +210,16 @@ class HostSide:
         self._stored.append(packet)
 
     def say(self, message: FromRadio) -> None:
-        """Add a message to what the host hears, with the next number."""
+        """Add a message to the host's output, with the next number."""
         self._counted += 1
         self.said += wire.from_radio(message._replace(number=self._counted))
 
 
 class SimulatedMeshtastic(LoraBoard):
-    """`receive_data`, `hear` and `tick` tell it what happens; then `data_to_send`, `deadline`.
+    """`receive_data`, `hear` and `tick` report events to it; then read `data_to_send` and
+    `deadline`.
 
-    What its operator set stays when it starts anew: name, region, channels, the nodes it knows.
+    A reboot keeps its settings: name, region, channels and known nodes.
     """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
@@ -231,7 +236,7 @@ class SimulatedMeshtastic(LoraBoard):
         self.reboot()
 
     def reboot(self) -> None:
-        """Start anew: what waits to be transmitted is forgotten, and who its host is."""
+        """Restart. Waiting packets are lost, and the host must connect again."""
         self._mouth.reboot()
         self._deframer = wire.Deframer()
         self.host.leave()
@@ -240,7 +245,7 @@ class SimulatedMeshtastic(LoraBoard):
         self._given: dict[Port | int, float] = {}
         self._unacknowledged: dict[int, _Unacknowledged] = {}
         self._repeats: dict[tuple[int, int], tuple[float, bytes]] = {}
-        """When each goes again that others sent, by whom and its id."""
+        """Due time and bytes of packets from others that will be repeated, by source and id."""
         self._tune()
 
     def start(self, now: float) -> None:
@@ -253,12 +258,12 @@ class SimulatedMeshtastic(LoraBoard):
             self.air.radios[self.number] = wire.PRESETS[self.preset]
 
     def set_region(self, region: int) -> None:
-        """Set the region; with 0, none, it transmits nothing."""
+        """Set the region. With 0 (no region), the radio does not transmit."""
         self.region = region
         self._tune()
 
     def leave_host(self) -> None:
-        """Note that its host hangs up, or another takes its place."""
+        """Reset the line, because the host disconnects or another one replaces it."""
         self._deframer = wire.Deframer()
         self.host.leave()
 
@@ -269,7 +274,7 @@ class SimulatedMeshtastic(LoraBoard):
         return min(self._mouth.deadline, min(again, default=inf), min(repeats, default=inf))
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Take in what the host says; what cannot be read is skipped."""
+        """Process messages of the host. Unreadable ones are skipped."""
         for message in self._deframer.receive_data(data):
             try:
                 request = wire.TO_RADIO.decode(message)
@@ -287,7 +292,7 @@ class SimulatedMeshtastic(LoraBoard):
                 self._take(request.packet, now)
 
     def _introduce(self, nonce: int) -> None:
-        """Tell all that a host asks for first, in the firmware's order."""
+        """Send everything that a host asks for first, in the firmware's order."""
         self.host.attended = False
         self.host.say(FromRadio(my_info=MyInfo(self.node)))
         own = NodeInfo(self.node, self.user, metrics=self.metrics)
@@ -307,10 +312,10 @@ class SimulatedMeshtastic(LoraBoard):
         self.host.begin()
 
     def _take(self, packet: MeshPacket, now: float) -> None:
-        """A packet of the host."""
+        """Process a packet of the host."""
         number = packet.id or self.random.getrandbits(32) or 1
         if packet.id and packet.id in self._recent:
-            # The firmware says nothing at all to one that it had.
+            # The firmware does not answer a duplicate packet at all.
             return
         self._recent.append(number)
         data = packet.decoded
@@ -325,7 +330,7 @@ class SimulatedMeshtastic(LoraBoard):
                 self.host.say(FromRadio(notification=Notification(30, "one text per 2 s")))
                 self._queue_status(RoutingError.RATE_LIMIT_EXCEEDED, number)
             else:
-                # Dropped without a word, as if it waited.
+                # Dropped without a report, as if it waited.
                 self._queue_status(Queued.OK, number)
             return
         if packet.to == self.node:
@@ -352,7 +357,7 @@ class SimulatedMeshtastic(LoraBoard):
         return early
 
     def _refusal(self, packet: MeshPacket, data: MeshData) -> int:
-        """Return why a packet goes nowhere; 0 where it does."""
+        """Return the error code if a packet cannot be sent, else 0."""
         return self.keyring.refusal(packet, data) if self.region else Queued.OFF
 
     def data_to_send(self) -> bytes:
@@ -363,8 +368,9 @@ class SimulatedMeshtastic(LoraBoard):
         return now + 2 * air_time(wire.PRESETS[self.preset], size) + self.ack_wait
 
     def tick(self, now: float) -> None:
-        """Transmit what is due: what was heard and nobody else repeats, and what nobody
-        acknowledged, `TRIES` times at most."""
+        """Transmit all due packets: those to repeat for others, and unacknowledged ones, at most
+        `TRIES` times.
+        """
         self._mouth.tick(now)
         for heard, (due, packet) in [*self._repeats.items()]:
             if due <= now:
@@ -381,13 +387,14 @@ class SimulatedMeshtastic(LoraBoard):
                 self._unacknowledged[number] = waits._replace(
                     tries=waits.tries + 1, again_at=self._again_at(len(waits.packet), now)
                 )
-        # A host that was told of a full queue waits until it is told otherwise.
+        # A host that was notified of a full queue waits until it gets a new report.
         if self.host.free == 0 and self._mouth.waiting < QUEUE:
             self._queue_status(Queued.OK, 0)
 
     def hear(self, packet: bytes, now: float) -> None:
-        """Take in a packet from the air; what is not for this radio is repeated while it has hops
-        left, unless another does so first."""
+        """Receive a packet from the air. A packet for others is repeated while it has hops left,
+        unless another radio repeats it first.
+        """
         if len(packet) < HEADER.size:
             return
         to, source, number, flags, channel, _, _ = HEADER.unpack_from(packet)
@@ -405,11 +412,13 @@ class SimulatedMeshtastic(LoraBoard):
                 due = now + self.random.uniform(*CONTENTION)
                 self._repeats[source, number] = due, heard._replace(flags=flags - 1).encoded()
         else:
-            # Somebody else repeats it: that is enough.
+            # Another radio repeats it, which is enough.
             self._repeats.pop((source, number), None)
 
     def _hear_repeated(self, number: int) -> None:
-        """Somebody repeats what we sent, which is all that a broadcast's sender ever learns."""
+        """Another radio repeats our packet. For a broadcast, this is the sender's only
+        confirmation.
+        """
         waits = self._unacknowledged.get(number)
         if waits is not None and waits.to == BROADCAST:
             del self._unacknowledged[number]
@@ -492,7 +501,9 @@ class SimulatedMeshtastic(LoraBoard):
 
 
 def acquaint(radios: list[SimulatedMeshtastic], crowd: int = 0) -> None:
-    """Let each know the others, as if it had heard them all, and so many more that passed by."""
+    """Make the radios known to each other, as if each had heard the others. Add `crowd`
+    more nodes.
+    """
     for one in radios:
         for each in radios:
             if each is not one:
@@ -513,7 +524,7 @@ def _shared_key(one: int, other: int) -> bytes:
 
 
 def _cover(key: bytes, source: int, number: int, content: bytes) -> bytes:
-    """Cover or uncover it: twice is not at all."""
+    """Encrypt or decrypt `content` (the operation is its own inverse)."""
     stream = b"".join(
         sha256(key + struct.pack("<III", source, number, block)).digest()
         for block in range(-(-len(content) // 32))
@@ -522,7 +533,9 @@ def _cover(key: bytes, source: int, number: int, content: bytes) -> bytes:
 
 
 def _hash_of(settings: ChannelSettings) -> int:
-    """The firmware's own, never 0 here: that is what goes by public key."""
+    """Return the firmware's channel hash. It is never 0 here, because 0 means encryption by public
+    key.
+    """
     digest = 0
     for byte in settings.name.encode() + wire.expanded_key(settings.key):
         digest ^= byte

@@ -1,7 +1,7 @@
 """A radio node as seen from its serial line and from the air, without I/O.
 
-It waits for the air to be free, transmits, and says what became of it. What can go wrong in the
-field goes wrong by command.
+It waits until the channel is free, transmits, and reports the result. Commands cause failures that
+happen in the field.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import node
 
 GIVE_UP = 30.0
-"""Seconds after which a packet that finds no free air is given up."""
+"""Seconds after which a packet is dropped if the channel was never free."""
 BACKOFF = 0.2
-"""Seconds, at random up to this, after the air became free."""
+"""Maximum of the random delay after the channel became free, in seconds."""
 
 
 @dataclass(slots=True)
@@ -28,30 +28,32 @@ class _Queued:
 
 @dataclass(slots=True)
 class SimulatedNode:
-    """`receive_data`, `hear` and `tick` tell it what happens; then `data_to_send`, `deadline`."""
+    """`receive_data`, `hear` and `tick` report events to it; then read `data_to_send` and
+    `deadline`.
+    """
 
     number: int
     air: SharedAir
     random: Random
     battery: int = 90
     busy: bool = False
-    """Its channel is never free."""
+    """True: its channel is never free."""
     mute: bool = False
-    """It never says what became of a packet."""
+    """True: it never reports the result of a packet."""
     deaf: bool = False
-    """What comes by its line is lost on it."""
+    """True: it discards all bytes from its line."""
     link: node.NodeLink = field(init=False)
     _queue: list[_Queued] = field(default_factory=list)
     _begin_at: float = inf
     _on_air: tuple[float, node.Send] | None = None
     _unsaid: list[node.Numbered] = field(default_factory=list)
-    """Waits for a place in the link's window."""
+    """Messages that wait for space in the link's window."""
 
     def __post_init__(self) -> None:
         self.reboot()
 
     def reboot(self) -> None:
-        """Forget everything but the battery, also what was to be transmitted."""
+        """Clear all state except the battery, including waiting packets."""
         self.link = node.NodeLink(
             node.NodeHello(
                 boot=self.random.getrandbits(32),
@@ -68,8 +70,7 @@ class SimulatedNode:
         self.link.open(now)
 
     def drain(self, percent: int) -> None:
-        """Set what its battery has left, in per cent; it tells so at once, where somebody is
-        there."""
+        """Set the battery charge in per cent, and report it at once if a host is connected."""
         self.battery = percent
         if self.link.peer is not None:
             self._tell()
@@ -78,7 +79,7 @@ class SimulatedNode:
         self.link.say(node.NodeStatus(signal=4, battery=self.battery, charging=False))
 
     def leave_host(self) -> None:
-        """Do nothing: a node keeps its line, and the next host begins it anew."""
+        """Do nothing: a node keeps its line open, and the next host restarts the link."""
 
     @property
     def deadline(self) -> float:
@@ -86,7 +87,7 @@ class SimulatedNode:
         return min(self.link.deadline, self._begin_at, on_air)
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Take in what the gateway says; a deaf node takes nothing."""
+        """Process the gateway's bytes. A deaf node discards them."""
         if self.deaf:
             return
         self.link.receive_data(data, now)
@@ -106,10 +107,10 @@ class SimulatedNode:
             self._say(now)
 
     def tick(self, now: float) -> None:
-        """End a transmission whose time is over, and begin the one that is due."""
+        """End a finished transmission, and begin the one that is due."""
         self.link.tick(now)
         while self.link.next_event() is not None:
-            # Down: the gateway is away. It says hello when it is back.
+            # The only event is NodeDown: the gateway is away. It sends a hello when it returns.
             pass
         if self._on_air is not None and self._on_air[0] <= now:
             if not self.mute:

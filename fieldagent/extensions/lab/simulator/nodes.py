@@ -1,4 +1,4 @@
-"""Simulated radio nodes on serial lines, with one air between them."""
+"""Simulated radio nodes on serial lines, with one shared radio channel."""
 
 from __future__ import annotations
 
@@ -20,40 +20,44 @@ Say = Callable[[str], None]
 
 
 class EndOfLine(Exception):
-    """The host has hung up."""
+    """The host has disconnected."""
 
 
 class SimulatedRadio(Protocol):
-    """Each kind has the numbers and the air of `simulator.air`; times are seconds of one clock."""
+    """Interface of each kind of radio. It has the station numbers and the channel of
+    `simulator.air`. Times are seconds of one clock.
+    """
 
     number: int
     busy: bool
-    """Its channel is never free."""
+    """True: its channel is never free."""
 
     @property
     def deadline(self) -> float:
-        """Return when `tick` is due."""
+        """Return the time at which `tick` is due."""
 
     def reboot(self) -> None:
-        """Forget everything, as without power."""
+        """Clear all state, as after a power failure."""
 
     def start(self, now: float) -> None:
-        """Say what one says that has just got power."""
+        """Send the output of a radio that was just powered on."""
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Take in the host's bytes, cut anywhere."""
+        """Process the host's bytes, which may be split anywhere."""
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the host, each once; empty where it has nothing to say."""
+        """Return the bytes for the host, and remove them; empty if there are none."""
 
     def leave_host(self) -> None:
-        """Note that its host hangs up, or another takes its place."""
+        """Note that its host disconnects, or that another one replaces it."""
 
     def hear(self, packet: bytes, now: float) -> None:
-        """Take in a packet from the air; while the radio transmits, it hears nothing."""
+        """Receive a packet from the air. The radio hears nothing while it transmits."""
 
     def tick(self, now: float) -> None:
-        """Do what is due by now: end a transmission, begin the next, tell the host."""
+        """Do everything that is due: end a transmission, begin the next one, send reports to the
+        host.
+        """
 
 
 RadioKind: TypeAlias = "Callable[[int, SharedAir, Random], SimulatedRadio]"
@@ -61,25 +65,25 @@ RadioKind: TypeAlias = "Callable[[int, SharedAir, Random], SimulatedRadio]"
 
 @dataclass(slots=True)
 class Socket:
-    """A place where a node is plugged in, or was."""
+    """A socket for a node, which can be plugged in or not."""
 
     node: SimulatedRadio
     link: Path | int
-    """The name under which the serial line is found, whichever pty it is; or the port of loopback
-    where it is reached by TCP."""
+    """Path of the serial line, independent of the pty in use; or a loopback port if the node is
+    reached by TCP."""
     plugged: trio.Event = field(default_factory=trio.Event)
     unplugged: trio.CancelScope = field(default_factory=trio.CancelScope)
     spoke: trio.Event = field(default_factory=trio.Event)
-    """Set when the node may have something to say, and then replaced."""
+    """Set when the node may have output, and then replaced."""
 
     def poke(self) -> None:
-        """Let what the node says go over the line now."""
+        """Send the node's waiting output now."""
         self.spoke.set()
         self.spoke = trio.Event()
 
 
 class Nodes:
-    """The owner calls `run`. `say` is told of every packet on the air."""
+    """Runs the nodes. The owner calls `run`. `say` gets a line for every packet on the air."""
 
     def __init__(
         self,
@@ -91,14 +95,16 @@ class Nodes:
         self.air = air
         self._say = say
         self._changed = trio.Event()
-        """Set when something earlier than what is waited for may be due."""
+        """Set when an event may be due earlier than the one that is waited for."""
         self.sockets = [
             Socket(kind(number, air, air.random), link) for number, link in enumerate(links, 1)
         ]
         air.stations[:] = [socket.node.number for socket in self.sockets]
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Run the nodes until cancelled. It has started once every node has its serial line."""
+        """Run the nodes until cancelled. `task_status` is started when each node has its serial
+        line.
+        """
         async with trio.open_nursery() as nursery:
             for socket in self.sockets:
                 socket.plugged.set()
@@ -109,25 +115,25 @@ class Nodes:
         raise AssertionError("runs until cancelled")
 
     def unplug(self, socket: Socket) -> None:
-        """Take line and power away; the node starts anew when it is plugged in."""
+        """Remove line and power. The node restarts when it is plugged in."""
         if socket.plugged.is_set():
             socket.plugged = trio.Event()
             socket.unplugged.cancel()
-            # What it had to transmit is gone with its power.
+            # Its waiting packets are lost with the power.
             socket.node.reboot()
 
     def plug(self, socket: Socket) -> None:
-        """Give the line back, under the same name or port."""
+        """Restore the line, with the same name or port."""
         socket.plugged.set()
 
     def drain(self, socket: Socket, percent: int) -> None:
-        """Let the battery of a node have so much left."""
+        """Set the battery charge of a node in per cent."""
         assert isinstance(socket.node, SimulatedNode)
         socket.node.drain(percent)
         self._poke(socket)
 
     def reboot(self, socket: Socket) -> None:
-        """Let a node start anew, with its line open; to its host it looks like a restart."""
+        """Restart a node while its line is open. The host sees a restart."""
         socket.node.reboot()
         socket.node.start(trio.current_time())
         self._poke(socket)
@@ -146,13 +152,13 @@ class Nodes:
                         nursery.start_soon(self._listen, socket, line)
                         nursery.start_soon(self._speak, socket, line)
                         task_status.started()
-            # Started once: later plugs are nobody's start.
+            # Only the first start is reported, not the later ones.
             task_status = trio.TASK_STATUS_IGNORED
 
     async def _serve(
         self, socket: Socket, port: int, task_status: trio.TaskStatus[None]
     ) -> NoReturn:
-        """Whoever connects takes the place of the host that is there."""
+        """Accept connections. A new connection replaces the current host."""
         (listening,) = open_listeners(port, ["127.0.0.1"])
         socket.link = port_of([listening])
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))

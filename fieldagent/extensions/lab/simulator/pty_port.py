@@ -1,4 +1,4 @@
-"""Puts the simulated modem at the other end of a real serial line: a pty that can be unplugged."""
+"""Connects the simulated modem to a real serial line: a pty that can be unplugged."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ SPEEDS = {
     for name in dir(termios)
     if name[1:].isdigit() and name[0] == "B"
 }
-"""By what termios calls them, in baud."""
+"""Speed in baud, by the constant of termios."""
 PAYLOAD_MAX = 60.0
 """Seconds that +SBDWB waits for its payload."""
 
 
 NOISE = b"\xf8\x00\xf8"
-"""What a host hears at another speed."""
+"""Bytes that a host receives at a wrong speed."""
 
 
 @asynccontextmanager
 async def open_pty(name: Path) -> AsyncIterator[trio.lowlevel.FdStream]:
-    """Open a serial line and yield our end, the other of which is found under `name` while it is
-    open."""
+    """Open a serial line and yield our end. The other end has the path `name` while the line is
+    open.
+    """
     with _pty(name) as ours:
         async with trio.lowlevel.FdStream(ours) as line:
             yield line
 
 
 class NoLine(Exception):
-    """There can be no serial line of that name; the text says why, and what to do."""
+    """The serial line cannot have that name. The text contains the reason and the fix."""
 
 
 @contextmanager
 def _pty(name: Path) -> Iterator[int]:
-    """Raises NoLine."""
+    """Open a pty with a symbolic link `name` to it. Raises NoLine."""
     ours, theirs = os.openpty()
     line = os.ttyname(theirs)
     try:
@@ -52,17 +53,17 @@ def _pty(name: Path) -> Iterator[int]:
         _name(line, name)
         yield ours
     finally:
-        # Not the line of another simulator, which took the name meanwhile.
+        # Do not remove the line of another simulator that has taken the name meanwhile.
         if name.is_symlink() and name.readlink() == Path(line):
             name.unlink(missing_ok=True)
         os.close(theirs)
 
 
 def _name(line: str, name: Path) -> None:
-    """Raises NoLine."""
+    """Make the symbolic link. Raises NoLine."""
     try:
         name.parent.mkdir(parents=True, exist_ok=True)
-        # One that was killed has left its name.
+        # A killed simulator leaves its link behind.
         if name.is_symlink():
             name.unlink(missing_ok=True)
         name.symlink_to(line)
@@ -72,48 +73,51 @@ def _name(line: str, name: Path) -> None:
 
 
 def is_understood(line: trio.lowlevel.FdStream, baud: int | None) -> bool:
-    """Return whether the host has set the line to a modem's speed; None: whichever it has set."""
+    """Return True if the host uses the modem's speed; always True if `baud` is None."""
     return baud is None or SPEEDS.get(termios.tcgetattr(line.fileno())[5]) == baud
 
 
 class PtyPort:
-    """The owner calls `run`; `poke` after whatever made the modem speak unasked."""
+    """Serial port of a simulated modem. The owner calls `run`, and `poke` after each event that
+    makes the modem send unasked.
+    """
 
     def __init__(self, modem: SimulatedModem, link: Path, *, latency: float) -> None:
         self.modem = modem
         self.link = link
-        """The name under which the serial line is found, whichever pty it is."""
+        """Path of the serial line, independent of the pty in use."""
         self.latency = latency
-        """Seconds that a session takes."""
+        """Duration of a session in seconds."""
         self.baud: int | None = None
-        """At which it talks; None: at whichever the host does."""
+        """Speed of the modem; None: it follows the host."""
         self._plugged = trio.Event()
         self._plugged.set()
         self._unplugged = trio.CancelScope()
         self._poked = trio.Event()
 
     def poke(self) -> None:
-        """Let what the modem says go over the line now, and a session that it began run."""
+        """Send the modem's waiting output, and run a session that it has begun."""
         self._poked.set()
 
     def unplug(self) -> None:
-        """Take the line away, and the modem's power with it."""
+        """Remove the line and cut the modem's power."""
         if self._plugged.is_set():
             self._plugged = trio.Event()
             self._unplugged.cancel()
 
     def plug(self) -> None:
-        """Give the line back, under the same name."""
+        """Restore the line with the same name."""
         self._plugged.set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Serve the line while it is plugged in, for ever; tells `task_status` once it first is
-        there."""
+        """Serve the line while it is plugged in. Never returns. `task_status` is started when the
+        line is there.
+        """
         while True:
             await self._plugged.wait()
             with trio.CancelScope() as self._unplugged:
                 await self._serve(task_status)
-            # Started once: later plugs are nobody's start.
+            # Only the first start is reported, not the later ones.
             task_status = trio.TASK_STATUS_IGNORED
             self.modem.brown_out()
 

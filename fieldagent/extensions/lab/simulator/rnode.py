@@ -1,5 +1,5 @@
 """A LoRa board with RNode firmware, as seen from its serial line and from the air, without I/O.
-What can go wrong in the field goes wrong by command.
+Commands cause failures that happen in the field.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from fieldagent.wire.rnode import RnodeCommand, RnodeError
 
 VERSION = bytes([1, 85])
 QUEUE = 8
-"""Packets that wait for the air; one more is refused."""
+"""Maximum number of packets that wait for the air; another one is refused."""
 PACKET_MAX = 508
 SPLIT = 0x01
-"""In a piece's first byte: another piece belongs to it, with the same number in the high half."""
+"""Flag in a segment's first byte: the packet has two segments. The high half of the byte contains
+the packet's number."""
 PLATFORM, MCU = b"\x80", b"\x81"
 ASKED_PLATFORM, ASKED_MCU = 0x48, 0x49
 HOUR = 3600.0
 MEMORY = 200
-"""Bytes of its EEPROM."""
+"""Size of its EEPROM in bytes."""
 
 
 class SimulatedRnode(LoraBoard):
-    """`receive_data`, `hear` and `tick` tell it what happens; then `data_to_send`, `deadline`."""
+    """`receive_data`, `hear` and `tick` report events to it; then read `data_to_send` and
+    `deadline`.
+    """
 
     def __init__(self, number: int, air: SharedAir, random: Random) -> None:
         super().__init__(number, air, random, QUEUE)
@@ -35,7 +38,7 @@ class SimulatedRnode(LoraBoard):
         self.reboot()
 
     def reboot(self) -> None:
-        """Turn it off and forget everything."""
+        """Turn the radio off and clear all state."""
         self.air.radios.pop(self.number, None)
         self._mouth.reboot()
         self._deframer = kiss.KissDeframer()
@@ -44,7 +47,7 @@ class SimulatedRnode(LoraBoard):
         self._half: tuple[int, bytes] | None = None
         self._numbered = 0
         self._sent: list[tuple[float, float]] = []
-        """When each packet began, and the seconds that it took."""
+        """Start time and airtime in seconds of each packet."""
 
     def start(self, now: float) -> None:
         self._say(RnodeCommand.RESET, b"\xf8")
@@ -57,8 +60,10 @@ class SimulatedRnode(LoraBoard):
                 self._obey(command, content)
 
     def hear(self, packet: bytes, now: float) -> None:
-        """Take in a packet from the air; one that was split waits for its second half."""
-        # Who transmits hears nothing.
+        """Receive a packet from the air. The first half of a split packet waits for the
+        second one.
+        """
+        # A board that transmits hears nothing.
         if self._mouth.is_transmitting or not packet:
             return
         head, content = packet[0], packet[1:]
@@ -104,7 +109,7 @@ class SimulatedRnode(LoraBoard):
         return not share or spent + seconds <= share / wire.WHOLE * HOUR
 
     def _obey(self, command: int, content: bytes) -> None:
-        # What this board does not know it leaves without an answer: a driver has a deadline then.
+        # The board does not answer unknown commands: a driver needs a timeout for them.
         if command == RnodeCommand.DETECT and content == wire.DETECT:
             self._say(command, wire.DETECTED)
         elif command == RnodeCommand.STATE:
@@ -154,7 +159,8 @@ TUNED = {
     RnodeCommand.SPREADING,
     RnodeCommand.CODING,
 }
-"""Without each of them it does not turn on; in the order of their numbers they are LoraSettings."""
+"""Settings that the radio needs before it turns on. Sorted by number, they are the fields of
+LoraSettings."""
 SETTINGS: dict[int, int] = {
     RnodeCommand.FREQUENCY: 4,
     RnodeCommand.BANDWIDTH: 4,
@@ -163,4 +169,4 @@ SETTINGS: dict[int, int] = {
     RnodeCommand.CODING: 1,
     RnodeCommand.SHARE_OF_HOUR: 2,
 }
-"""With how many bytes each has."""
+"""Number of bytes of each setting."""

@@ -1,7 +1,7 @@
-"""The AT commands of a simulated Iridium 9602, in the order of the ISU AT Command Reference.
+"""AT commands of a simulated Iridium 9602, in the order of the ISU AT Command Reference.
 
-`answer` changes the modem's state as a command asks, and returns what the modem says and what it
-does next. The modem does it.
+`answer` applies a command to the modem's state. It returns the modem's output and its next action,
+which the modem performs.
 """
 
 from __future__ import annotations
@@ -14,34 +14,35 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sbd
 
 SUM_BYTES = 2
-"""After a message in either direction (+SBDWB, +SBDRB)."""
+"""Size of the checksum after a message in both directions (+SBDWB, +SBDRB)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtCommand:
-    """A command that was understood, and what it works on."""
+    """A recognized command and the state that it acts on."""
 
     match: re.Match[str]
     state: ModemState
     faults: ModemFaults
     waiting: int
-    """MT messages at the gateway, as the network shows them to the modem."""
+    """Number of MT messages at the gateway, as the network reports it to the modem."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtAnswer:
     lines: tuple[str, ...] = ("OK",)
     before: bytes = b""
-    """A message in bytes, before the lines."""
+    """Bytes of a message, sent before the lines."""
     payload: int = 0
-    """Bytes that the modem takes now instead of a command."""
+    """Number of bytes that the modem now reads instead of a command."""
     session: bool = False
-    """A session begins; its result is the answer."""
+    """True: a session begins, and its result is the answer."""
 
 
 def answer(line: str, state: ModemState, faults: ModemFaults, waiting: int) -> AtAnswer:
-    """Return what the modem answers to one command line; ERROR for what it does not know. `waiting`
-    is how many messages lie at the gateway."""
+    """Return the modem's answer to one command line; ERROR if it does not know the command.
+    `waiting` is the number of messages at the gateway.
+    """
     unknown = any(name in line for name in faults.unknown_commands)
     if unknown or not line.startswith("AT"):
         return AtAnswer(("ERROR",))
@@ -52,7 +53,7 @@ def answer(line: str, state: ModemState, faults: ModemFaults, waiting: int) -> A
 
 
 def indications(state: ModemState) -> tuple[str, ...]:
-    """Return what +CIER has it say unasked."""
+    """Return the unsolicited lines that +CIER enables."""
     if not state.volatile.indications:
         return ()
     return (f"+CIEV:0,{state.signal}", f"+CIEV:1,{int(state.service)}")
@@ -63,7 +64,7 @@ def _ok(asked: AtCommand) -> AtAnswer:
 
 
 def _set_line(asked: AtCommand) -> AtAnswer:
-    """Several may stand in one line."""
+    """Apply line settings; one command line may contain several."""
     volatile = asked.state.volatile
     for name, value in re.findall(_LINE_SETTING, asked.match[0]):
         if name == "E":
@@ -150,8 +151,9 @@ def _begin_write(asked: AtCommand) -> AtAnswer:
 
 
 def store(payload: bytes, state: ModemState) -> AtAnswer:
-    """Store the message of +SBDWB, of which this is the second half: the message and its checksum
-    have come."""
+    """Store the message of +SBDWB. This is the second half of the command, when the message and its
+    checksum have arrived.
+    """
     body, guard = payload[:-SUM_BYTES], payload[-SUM_BYTES:]
     if sbd.checksum(body) != guard:
         return AtAnswer((str(sbd.WriteResult.WRONG_SUM.value), "OK"))
@@ -170,7 +172,7 @@ def _read(asked: AtCommand) -> AtAnswer:
 
 def _status(asked: AtCommand) -> AtAnswer:
     state, volatile = asked.state, asked.state.volatile
-    # That of the session which has brought it; the state has the next one's.
+    # MTMSN of the session that delivered the message. The state contains the next one.
     mtmsn = (state.mtmsn - 1) % sbd.MOMSN_MODULUS if volatile.mt_flag else -1
     shown = [int(volatile.mo_flag), state.momsn, int(volatile.mt_flag), mtmsn]
     extended = asked.match[1]
@@ -189,7 +191,7 @@ def _clear(asked: AtCommand) -> AtAnswer:
 
 
 def _begin_session(asked: AtCommand) -> AtAnswer:
-    """+SBDIXA answers a ring, and so ends it."""
+    """Begin a session. +SBDIXA answers a ring and clears it."""
     if asked.match[1]:
         asked.state.ring_flag = False
     return AtAnswer((), session=True)

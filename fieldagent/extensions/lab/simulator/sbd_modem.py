@@ -1,8 +1,8 @@
 """An Iridium 9602 as seen from its serial line, without I/O: the modem's side of `wire.sbd`.
 
-It keeps to the ISU AT Command Reference where a driver could trip: it echoes until told not to,
-forgets volatile settings at a reset, keeps what it has sent in its MO buffer, and counts its MOMSN
-in memory that survives. What can go wrong in the field goes wrong by command.
+It follows the ISU AT Command Reference in all points that can cause trouble for a driver. It echoes
+until the host turns that off. A reset clears volatile settings. Its MO buffer keeps a sent message,
+and its MOMSN survives a reset. Commands cause failures that happen in the field.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from fieldagent.extensions.lab.simulator.sbd_session import Gateway, hold_sessio
 from fieldagent.extensions.lab.simulator.sbd_state import ModemFaults, ModemState
 
 _RESULTS = {"OK": "0", "ERROR": "4"}
-"""Final results as V0 has them (ISU AT Command Reference, Vn)."""
+"""Final results in numeric form (V0; ISU AT Command Reference, Vn)."""
 
 
 class SimulatedModem:
-    """`receive_data` takes the host's bytes, `data_to_send` yields the modem's.
+    """`receive_data` accepts the host's bytes, `data_to_send` returns the modem's.
 
-    A session begins with a command and ends when its owner calls `finish_session`.
+    A command begins a session, and the owner's call of `finish_session` ends it.
     """
 
     __slots__ = ("_expected", "_gateway", "_input", "_output", "faults", "session", "state")
@@ -36,45 +36,46 @@ class SimulatedModem:
         self.state = ModemState(imei, clock)
         self.faults = ModemFaults()
         self.session = False
-        """A session is under way."""
+        """True during a session."""
         self._gateway = gateway
         self._input = bytearray()
         self._output = bytearray()
         self._expected = 0
-        """Bytes of a payload and its checksum that +SBDWB still waits for."""
+        """Number of bytes, payload and checksum, that +SBDWB still waits for."""
 
     # The serial line.
 
     def receive_data(self, data: bytes) -> None:
-        """Take in the host's bytes: commands, and the payload that one asked for. During a session,
-        or deaf, all is thrown away."""
+        """Process the host's bytes: commands, and the payload of +SBDWB. The modem discards them
+        during a session, or if it is deaf.
+        """
         self._input += data
         if self.faults.deaf or self.session:
-            # Characters during a session are thrown away, as the real one does.
+            # The real modem discards characters during a session, too.
             self._input.clear()
         while self._input and not self.session:
             if not (self._take_payload() if self._expected else self._take_command()):
                 return
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the host, each once."""
+        """Return the bytes for the host, and remove them."""
         data = bytes(self._output)
         self._output.clear()
         return data
 
     @property
     def awaits_payload(self) -> bool:
-        """Return whether +SBDWB waits for bytes; `payload_timeout` ends that."""
+        """Return True if +SBDWB waits for bytes; `payload_timeout` ends that."""
         return self._expected > 0
 
     def payload_timeout(self) -> None:
-        """End a +SBDWB that got fewer bytes than announced within 60 s."""
+        """End a +SBDWB that got too few bytes within 60 s."""
         self._expected = 0
         self._input.clear()
         self._say(["1"])
 
     def _take_payload(self) -> bool:
-        """False where it has not come whole."""
+        """Store the payload. Returns False if it is not complete."""
         if self.faults.swallow:
             self.faults.swallow -= 1
             del self._input[0]
@@ -87,7 +88,7 @@ class SimulatedModem:
         return True
 
     def _take_command(self) -> bool:
-        """False where its line has not ended."""
+        """Run one command. Returns False if its line is not complete."""
         end = self._input.find(b"\r")
         if end < 0:
             return False
@@ -117,27 +118,31 @@ class SimulatedModem:
             elif not volatile.quiet:
                 self._output += f"{_RESULTS[line]}\r".encode("ascii")
 
-    # What happens to it.
+    # Events.
 
     def finish_session(self) -> None:
-        """Exchange messages with the gateway and say the result; nothing without a session."""
+        """Exchange messages with the gateway and report the result. Does nothing without a
+        session.
+        """
         if self.session:
             self.session = False
             self._say(hold_session(self.state, self.faults, self._gateway))
 
     def ring(self) -> None:
-        """Set the ring flag, and say SBDRING where the host has asked for it by +SBDMTA."""
+        """Set the ring flag, and send SBDRING if the host has enabled it with +SBDMTA."""
         self.state.ring_flag = True
         if self.state.volatile.ring_indications and not self.faults.deaf:
             self._say(["SBDRING"])
 
     def set_signal(self, bars: int) -> None:
-        """Set the signal, 0 to 5 bars, and tell it where the host has asked by +CIER."""
+        """Set the signal, 0 to 5 bars, and report it if the host has enabled that with +CIER."""
         self.state.signal = bars
         self._indicate()
 
     def set_service(self, available: bool) -> None:
-        """Set whether a network is there, and tell it where the host has asked by +CIER."""
+        """Set the availability of the network, and report it if the host has enabled that with
+        +CIER.
+        """
         self.state.service = available
         self._indicate()
 
@@ -146,7 +151,7 @@ class SimulatedModem:
             self._say(indications(self.state))
 
     def brown_out(self) -> None:
-        """Let power fail for a moment: a session is gone, and so is everything volatile."""
+        """Simulate a short power failure: a session and all volatile state are lost."""
         self.state.volatile = replace(self.state.stored)
         self.session = False
         self._expected = 0

@@ -1,4 +1,4 @@
-"""A session of the simulated modem with the operator's gateway: one message up, one down."""
+"""A session of the simulated modem with the operator's gateway: one message in each direction."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from fieldagent.wire import sbd
 
 
 class Gateway(Protocol):
-    """The operator's gateway, and whoever is behind it."""
+    """The operator's gateway and the systems behind it."""
 
     def mobile_originated(self, imei: str, momsn: int, body: bytes) -> None:
-        """Take in an MO message that a session has brought."""
+        """Receive an MO message from a session."""
 
     def next_mobile_terminated(self) -> bytes | None:
-        """Return what waits first; it stays until `taken`."""
+        """Return the first waiting MT message, which stays until `taken`; None if there is none."""
 
     def taken(self) -> None:
-        """Drop what waits first: the modem has it."""
+        """Remove the first waiting message, because the modem has it."""
 
     def waiting(self) -> int:
-        """Return how many MT messages wait."""
+        """Return the number of waiting MT messages."""
 
 
 def hold_session(state: ModemState, faults: ModemFaults, gateway: Gateway) -> tuple[str, ...]:
-    """Bring up what the MO buffer holds, take down what waits; the lines that say how it went."""
-    # What nobody has read is gone with the next session, as the reference says of +SBDD.
+    """Send the message of the MO buffer, receive a waiting MT message, and return the
+    result lines.
+    """
+    # A new session discards an unread MT message (reference, +SBDD).
     state.volatile.mt_buffer, state.volatile.mt_flag = b"", False
     planned = faults.statuses.popleft() if faults.statuses else _by_coverage(state)
     shown = [planned.mo_status, state.momsn, 2, -1, 0, 0]
@@ -52,7 +54,7 @@ def _by_coverage(state: ModemState) -> NextStatus:
 
 
 def _take_mail(state: ModemState, gateway: Gateway) -> list[int]:
-    """MT status, MTMSN, length and how many wait still, as +SBDIX shows them."""
+    """Return MT status, MTMSN, length and number of waiting messages, as in +SBDIX."""
     body = gateway.next_mobile_terminated()
     if body is None:
         return [0, -1, 0, 0]

@@ -1,4 +1,4 @@
-"""What a simulated Iridium 9602 holds, and what is to go wrong with it: data alone."""
+"""State of a simulated Iridium 9602, and its planned failures. Only data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(slots=True)
 class Volatile:
-    """What a reset sets back: how the line is spoken, and the two buffers with their flags."""
+    """State that a reset restores: line settings, and the two buffers with their flags."""
 
     echo: bool = True
     verbose: bool = True
@@ -31,34 +31,34 @@ class Volatile:
 class ModemState:
     imei: str
     clock: Callable[[], float] | None = None
-    """The network's, in Unix time; without one it has not told the time yet."""
+    """Clock of the network in Unix time; None: the network has not sent the time yet."""
     momsn: int = 0
     mtmsn: int = 0
     ring_flag: bool = False
     signal: int = 4
     service: bool = True
     stored: Volatile = field(default_factory=Volatile)
-    """The profile that a reset goes back to (&W, &Y)."""
+    """Profile that a reset restores (&W, &Y)."""
     volatile: Volatile = field(default_factory=Volatile)
 
 
 @dataclass(frozen=True, slots=True)
 class NextStatus:
-    """How a coming session shall end."""
+    """Planned end of a coming session."""
 
     mo_status: int
     delivered: bool
-    """Whether the gateway gets the message whatever the modem says."""
+    """True: the gateway gets the message, whatever the modem reports."""
     counted: bool
-    """Whether the modem counts the session as completed."""
+    """True: the modem counts the session as completed."""
 
 
 @dataclass(slots=True)
 class ModemFaults:
-    """What is asked to go wrong; a number says how many times more."""
+    """Planned failures. A number is the remaining count."""
 
     statuses: deque[NextStatus] = field(default_factory=deque)
-    """How the coming sessions end; after them coverage decides."""
+    """Ends of the coming sessions. After them, coverage decides."""
     lose_replies: int = 0
     """Sessions whose result is lost on the line."""
     wrong_sums: int = 0
@@ -66,16 +66,16 @@ class ModemFaults:
     swallow: int = 0
     """Payloads that lose a byte on the line."""
     reset_before_session: int = 0
-    """Sessions that begin with a reset, and so with an empty buffer."""
+    """Sessions that begin with a reset, which empties the buffer."""
     stuck_mail: int | None = None
-    """A message waits at the gateway and does not come: each session ends with this MO status, and
-    an error while checking."""
+    """MO status with which each session ends, with an error while checking: a message waits at the
+    gateway but cannot be fetched."""
     deaf: bool = False
-    """It hangs: nothing is answered."""
+    """True: it hangs and answers nothing."""
     odd_spacing: bool = False
     stubborn_echo: bool = False
     clears_what_it_sent: bool = False
     traffic: int = 0
-    """Seconds until the network takes a session, as the modem tells (+SBDLOE)."""
+    """Seconds until the network accepts a session, as the modem reports them (+SBDLOE)."""
     unknown_commands: frozenset[str] = frozenset()
-    """Optional commands that an older firmware answers with ERROR, such as `+CIER`."""
+    """Optional commands that older firmware answers with ERROR, such as `+CIER`."""
