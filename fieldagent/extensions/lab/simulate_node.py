@@ -291,4 +291,4 @@ COMMANDS: dict[str, tuple[str, Callable[[Nodes, list[str]], str]]] = {
     "busy": ("busy on|off    no node finds the channel free", _busy),
     "help": ("help           this list", _help),
 }
-"""Name, what `help` says, and what it does."""
+"""Name of each command, with its help line and its function."""

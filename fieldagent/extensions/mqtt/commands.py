@@ -1,16 +1,16 @@
-"""Commands that come by MQTT, over one session after the other.
+"""Commands that arrive over MQTT, in one session after another.
 
-| came as                       | becomes                                                      |
+| received as                   | effect                                                       |
 |-------------------------------|--------------------------------------------------------------|
 | text                          | a Message                                                    |
-| JSON                          | what the program makes of it; `key` in it is what            |
-|                               | Idempotency-Key is over HTTP                                 |
-| retained                      | nothing: each connection would bring it again                |
+| JSON                          | depends on the program; its `key` has the meaning of         |
+|                               | Idempotency-Key over HTTP                                    |
+| retained                      | nothing: each connection would deliver it again              |
 | longer than a packet may be   | nothing                                                      |
 | more than the hour's rate     | nothing                                                      |
 
-A command is acknowledged once what became of it is on disk. Of one that comes again in the next
-session, as its acknowledgement was lost, nothing becomes a second time.
+A command is acknowledged when its result is on disk. If the acknowledgement is lost, the command
+arrives again in the next session and has no second effect.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from fieldagent.system.wording import counted
 log = logging.getLogger(__name__)
 
 BURST = 10
-"""Commands that may come at once after a long silence."""
+"""Maximum number of commands at once after a long silence."""
 DROPS = ("retained", "too long", "too many")
 WAITING_MAX = 32
-"""Commands that wait for the disk."""
+"""Maximum number of commands that wait for the disk."""
 REMEMBERED = 64
-"""Commands of the last session that are known again."""
+"""Number of commands of the last session that are recognized as duplicates."""
 
 
 class MqttCommand(NamedTuple):
@@ -52,12 +52,14 @@ class MqttCommand(NamedTuple):
 
     @property
     def identity(self) -> tuple[int | None, str, bytes]:
-        """Return what tells it from every other of one session (2.3.1 and 3.3.1.1)."""
+        """Return the identity of a command within its session (2.3.1 and 3.3.1.1)."""
         return self.came.number, self.came.topic, hashlib.blake2b(self.came.payload).digest()
 
 
 class HourlyGate:
-    """Lets so many commands an hour in. `clock` is Unix time; `note` is told why one is dropped."""
+    """Limits the commands per hour. `clock` is Unix time. `note` gets the reason of each dropped
+    command.
+    """
 
     def __init__(
         self,
@@ -72,7 +74,9 @@ class HourlyGate:
         self.counts = dict.fromkeys(("taken", "refused", *DROPS), 0)
 
     def admit(self, came: Published) -> str:
-        """Let it in, and count it for the rate; or return why not, which is counted too."""
+        """Admit the command and count it for the rate: return an empty string. Else return the
+        reason, which is counted too.
+        """
         if came.retained:
             return self.drop("retained")
         if came.skipped:
@@ -81,15 +85,16 @@ class HourlyGate:
         return self.drop("too many") if wait else ""
 
     def drop(self, why: str) -> str:
-        """Count a command as dropped, say so, and return the reason, one of DROPS."""
+        """Count a command as dropped, report it, and return the reason, one of DROPS."""
         self.counts[why] += 1
         self._note(why)
         return why
 
 
 class Commands:
-    """`carry_out` returns what a sender is told, once that is true on disk; `result_topic` where,
-    by the sender. Its queue lasts as long as a session does."""
+    """Queue of commands, which lasts as long as a session. `carry_out` returns the result for the
+    sender when it is on disk. `result_topic` returns the topic of the result, by the sender.
+    """
 
     def __init__(
         self,
@@ -106,14 +111,14 @@ class Commands:
         self._put, self._get = trio.open_memory_channel[MqttCommand](WAITING_MAX)
 
     def begin(self) -> None:
-        """Begin a new session; what waited of the last comes again by it."""
+        """Begin a new session. Commands that still waited in the last session arrive again."""
         if self._handled:
             self._handled_before = [*self._handled]
             self._handled.clear()
         self._put, self._get = trio.open_memory_channel[MqttCommand](WAITING_MAX)
 
     def admit(self, command: MqttCommand) -> bool:
-        """Return whether it waits to be carried out from here on; else it is to be acknowledged."""
+        """Return True if the command now waits to be run; if False, acknowledge it."""
         if command.came.again and command.identity in self._handled_before:
             # This acknowledgement may be lost, too.
             self._handled.append(command.identity)
@@ -130,7 +135,7 @@ class Commands:
         return False
 
     async def run(self, session: MqttSession) -> None:
-        """Carry out what waits, one after the other, until cancelled. Raises BrokerLost."""
+        """Run the waiting commands one after another, until cancelled. Raises BrokerLost."""
         async for command in self._get:
             result: dict[str, Any] = {}
 
@@ -146,11 +151,11 @@ class Commands:
 
 
 def document_in(body: bytes) -> Any:
-    """Read JSON; what is no object is a message's text. Raises NotJson."""
+    """Parse JSON. A body that is not an object is the text of a message. Raises NotJson."""
     if body.lstrip()[:1] == b"{":
         return load_document(body)
     if not body.strip():
-        # Who clears a retained message sends that to those who are there, too.
+        # A client that clears a retained message sends an empty body, also to current subscribers.
         raise NotJson("nothing was queued: it is empty")
     try:
         return {"message": {"content": body.decode().strip()}}
@@ -159,7 +164,7 @@ def document_in(body: bytes) -> Any:
 
 
 def take_key(document: Any) -> str | None:
-    """Take the key out of a document. Raises InvalidPackage."""
+    """Remove the key from a document and return it. Raises InvalidPackage."""
     key = document.pop("key", None)
     if key is None or (isinstance(key, str) and re.fullmatch(r"[\x21-\x7e]{1,200}", key)):
         return key

@@ -1,4 +1,4 @@
-"""What Home Assistant (2024.11 or later) makes a device of: one retained message for each. Pure."""
+"""Home Assistant discovery (2024.11 or later): one retained message describes each device. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from fieldagent import __version__
 
 CONSUMER = "home-assistant"
-"""The sender in whose name Home Assistant sends."""
+"""Sender name that Home Assistant uses."""
 
 
 def compact(document: Any) -> bytes:
@@ -18,7 +18,7 @@ def compact(document: Any) -> bytes:
 
 
 def flag(name: str, member: str, device_class: str) -> dict[str, Any]:
-    """Return what shows a member of the state that is true or false."""
+    """Return the discovery config of a binary sensor, for a boolean member of the state."""
     return {
         "platform": "binary_sensor",
         "name": name,
@@ -28,7 +28,7 @@ def flag(name: str, member: str, device_class: str) -> dict[str, Any]:
 
 
 def word(name: str, member: str, **more: str) -> dict[str, Any]:
-    """Return what shows a member of the state as it is."""
+    """Return the discovery config of a sensor that shows a member of the state unchanged."""
     return {
         "platform": "sensor",
         "name": name,
@@ -38,18 +38,19 @@ def word(name: str, member: str, **more: str) -> dict[str, Any]:
 
 
 def number(name: str, member: str) -> dict[str, Any]:
-    """Return what shows a member of the state that is a number, and keeps its statistics."""
+    """Return the discovery config of a numeric sensor with statistics."""
     return word(name, member, state_class="measurement")
 
 
 def moment(name: str, member: str) -> dict[str, Any]:
-    """Return what shows how long ago something was, by a time in ISO 8601."""
+    """Return the discovery config of a timestamp sensor. Its state is an ISO 8601 time."""
     return word(name, member, device_class="timestamp")
 
 
 def tracker(topic: str) -> dict[str, Any]:
-    """Return what shows a position on the map; the topic has it as JSON with latitude and
-    longitude."""
+    """Return the discovery config of a device tracker. The topic contains JSON with latitude and
+    longitude.
+    """
     return {
         "platform": "device_tracker",
         "name": "Position",
@@ -59,12 +60,14 @@ def tracker(topic: str) -> dict[str, Any]:
 
 
 def event(topic: str, types: tuple[str, ...]) -> dict[str, Any]:
-    """Return what shows each message on the topic as an event; `types` are its `event_type`."""
+    """Return the discovery config of an event entity for the messages on the topic. `types` are the
+    values of `event_type`.
+    """
     return {"platform": "event", "name": "Message", "event_types": [*types], "state_topic": topic}
 
 
 def notify(topic: str) -> dict[str, Any]:
-    """Return what sends the text that somebody types to the topic, as it is."""
+    """Return the discovery config of a notify entity, which sends a typed text to the topic."""
     return {"platform": "notify", "name": "Send", "command_topic": topic}
 
 
@@ -77,8 +80,9 @@ def announcement(
     online: str,
     via: str = "",
 ) -> dict[str, Any]:
-    """Return the message that makes a device of these parts. `state` and `online` are topics; `via`
-    is the device that brings what is told of it."""
+    """Return the discovery message of a device with these parts. `state` and `online` are topics.
+    `via` is the device that reports for it.
+    """
     description: dict[str, Any] = {
         "identifiers": [device],
         "name": f"fieldagent {name}",

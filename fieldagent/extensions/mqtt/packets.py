@@ -1,15 +1,15 @@
-"""MQTT 3.1.1 (OASIS, 29 October 2014), a client's side of it: packets to bytes and back. No I/O.
+"""MQTT 3.1.1 (OASIS, 29 October 2014), the client's side: packets to bytes and back. No I/O.
 
-    type     from us                    from the broker
-    1  2     CONNECT                    CONNACK
-    3  4     PUBLISH, PUBACK            PUBLISH, PUBACK
-    8  9     SUBSCRIBE                  SUBACK
-    12 13    PINGREQ                    PINGRESP
-    14       DISCONNECT
+  type     from us                    from the broker
+  1  2     CONNECT                    CONNACK
+  3  4     PUBLISH, PUBACK            PUBLISH, PUBACK
+  8  9     SUBSCRIBE                  SUBACK
+  12 13    PINGREQ                    PINGRESP
+  14       DISCONNECT
 
-A packet is a byte of type and flags, the length of the rest in up to four bytes of seven bits, the
-lowest first, and that rest. Quality of service is 0 or 1: we subscribe with 1 at the most, so that
-a broker sends nothing of 2.
+A packet has a byte of type and flags, the length of the rest (up to four bytes of seven bits, the
+lowest first), and the rest. Quality of service is 0 or 1. We subscribe with at most 1, so a broker
+never sends 2.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 PACKET_MAX = 65_536
-"""Bytes of a packet's rest that are kept: of a longer PUBLISH the payload is skipped."""
+"""Maximum bytes of a packet's rest. The payload of a longer PUBLISH is skipped."""
 TOPIC_MAX = 1_024
-"""Bytes of a topic, of which those of the broker's may be no longer: ours are shorter."""
+"""Maximum bytes of a topic from the broker. Our topics are shorter."""
 _REST_MAX = 268_435_455
-"""Of what four bytes of seven bits can say (2.2.3)."""
+"""Maximum length that four bytes of seven bits can contain (2.2.3)."""
 REFUSED = 0x80
-"""What a SUBACK says of a subscription that is refused."""
+"""Code in a SUBACK for a refused subscription."""
 
 
 class PacketType(IntEnum):
-    """Table 2.1."""
+    """Types of packets (table 2.1)."""
 
     CONNECT = 1
     CONNACK = 2
@@ -45,7 +45,7 @@ class PacketType(IntEnum):
 
 
 class ConnectCode(IntEnum):
-    """How a broker answers a CONNECT (table 3.1)."""
+    """Answers of a broker to a CONNECT (table 3.1)."""
 
     ACCEPTED = 0
     VERSION = 1
@@ -56,7 +56,7 @@ class ConnectCode(IntEnum):
 
 
 class Will(NamedTuple):
-    """What the broker publishes, retained and with QoS 1, once it loses the client."""
+    """Message that the broker publishes, retained and with QoS 1, when it loses the client."""
 
     topic: str
     payload: bytes
@@ -64,25 +64,25 @@ class Will(NamedTuple):
 
 class Connack(NamedTuple):
     code: int
-    """Of `ConnectCode`, or one that is reserved."""
+    """Value of `ConnectCode`, or a reserved one."""
     present: bool
-    """The broker has kept the session."""
+    """True if the broker has kept the session."""
 
 
 class Published(NamedTuple):
-    """A PUBLISH of the broker's."""
+    """A PUBLISH from the broker."""
 
     topic: str
     payload: bytes
-    """Empty where it is `skipped`."""
+    """Payload; empty if it was `skipped`."""
     number: int | None
-    """By which it wants to be acknowledged; None of QoS 0."""
+    """Packet number for the acknowledgement; None with QoS 0."""
     retained: bool
-    """It is what the broker kept, and no news."""
+    """True if the broker had stored it: it is not new."""
     again: bool = False
-    """It came before, perhaps."""
+    """True if it may have arrived before."""
     skipped: int = 0
-    """The length of a payload that is too long to be looked at."""
+    """Length in bytes of a payload that is too long to read."""
 
 
 class Puback(NamedTuple):
@@ -92,11 +92,11 @@ class Puback(NamedTuple):
 class Suback(NamedTuple):
     number: int
     codes: tuple[int, ...]
-    """Of each subscription the QoS, or `REFUSED`."""
+    """QoS of each subscription, or `REFUSED`."""
 
 
 class Pingresp(NamedTuple):
-    """The broker is there."""
+    """Answer to a ping."""
 
 
 FromBroker = Connack | Published | Puback | Suback | Pingresp
@@ -107,11 +107,11 @@ _SIZES: dict[int, range] = {
     PacketType.SUBACK: range(3, 3 + 16),
     PacketType.PINGRESP: range(1),
 }
-"""Of the rest of what a broker sends. We subscribe to a few topics at a time."""
+"""Allowed sizes of the rest, for packets of a broker. We subscribe to a few topics at a time."""
 
 PINGREQ = bytes((PacketType.PINGREQ << 4, 0))
 DISCONNECT = bytes((PacketType.DISCONNECT << 4, 0))
-"""With which a client takes its leave: its will is not published."""
+"""Packet with which a client leaves, so that its will is not published."""
 
 
 def connect(
@@ -123,8 +123,9 @@ def connect(
     user: str | None = None,
     password: str | None = None,
 ) -> bytes:
-    """Return a CONNECT. `keepalive` is in seconds. Without `clean` the broker keeps what comes for
-    us while we are away. A password needs a user (3.1.2.9)."""
+    """Return a CONNECT. `keepalive` is in seconds. Without `clean` the broker stores messages for
+    us while we are away. A password needs a user (3.1.2.9).
+    """
     flags = 0x02 if clean else 0
     payload = _text(client)
     if will is not None:
@@ -147,19 +148,19 @@ def publish(
     *,
     retain: bool = False,
 ) -> bytes:
-    """Return a PUBLISH: with a `number`, from 1 to 65 535, of QoS 1; without one of QoS 0."""
+    """Return a PUBLISH: with QoS 1 if there is a `number`, 1 to 65 535, else with QoS 0."""
     flags = int(retain) | (0 if number is None else 0x02)
     name = b"" if number is None else number.to_bytes(2)
     return _packet(PacketType.PUBLISH, flags, _text(topic) + name + payload)
 
 
 def puback(number: int) -> bytes:
-    """Acknowledge what came with QoS 1 under that number (MQTT 3.1.1, 3.4)."""
+    """Return the acknowledgement of the QoS 1 message with that number (MQTT 3.1.1, 3.4)."""
     return _packet(PacketType.PUBACK, 0, number.to_bytes(2))
 
 
 def subscribe(number: int, filters: list[str]) -> bytes:
-    """Return a SUBSCRIBE, each with QoS 1."""
+    """Return a SUBSCRIBE with QoS 1 for each filter."""
     wanted = b"".join(_text(each) + b"\x01" for each in filters)
     return _packet(PacketType.SUBSCRIBE, 0x02, number.to_bytes(2) + wanted)
 
@@ -187,24 +188,25 @@ def _counted(data: bytes) -> bytes:
 
 
 class PacketReader:
-    """Cuts what the broker sends into packets, with never more than a packet's worth kept.
+    """Splits the broker's bytes into packets. It never stores more than one packet.
 
-    After RemoteProtocolError the stream makes no sense any more: close it.
+    After RemoteProtocolError, close the stream, because the rest cannot be read.
     """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._skip = 0
-        """Bytes that come next and are of no use."""
+        """Number of the next bytes to discard."""
 
     def receive_data(self, data: bytes | bytearray) -> Iterator[FromBroker]:
-        """Yield each packet that is whole by now. Raises RemoteProtocolError."""
+        """Yield each packet that is complete now. Raises RemoteProtocolError."""
         view = memoryview(bytes(data))
         while True:
             skipped = min(self._skip, len(view))
             self._skip -= skipped
             view = view[skipped:]
-            # So much at a time, or one long PUBLISH would be kept whole where it came whole.
+            # Process a limited number of bytes at a time. Else a long PUBLISH that arrives complete
+            # would be stored as a whole.
             self._buffer += view[: PACKET_MAX + 5]
             view = view[PACKET_MAX + 5 :]
             while (packet := self._next()) is not None:
@@ -219,7 +221,7 @@ class PacketReader:
         start, size = head
         kind, flags = self._buffer[0] >> 4, self._buffer[0] & 0x0F
         if kind != PacketType.PUBLISH and size not in _SIZES.get(kind, ()):
-            # Told at once: what is no broker would be waited for.
+            # Fail at once: else we would wait for the rest of data that is not from a broker.
             raise RemoteProtocolError(f"a packet of type {kind} and {size} bytes makes no sense")
         if size > PACKET_MAX:
             return self._next_long(flags, start, size)
@@ -230,7 +232,7 @@ class PacketReader:
         return _read(kind, flags, rest)
 
     def _next_long(self, flags: int, start: int, size: int) -> Published | None:
-        """Read the beginning of a PUBLISH that is too long, and skip the rest of it."""
+        """Read the beginning of a PUBLISH that is too long, and skip the rest."""
         needed = start + 2 + TOPIC_MAX + 2
         if len(self._buffer) < needed:
             return None
@@ -241,7 +243,7 @@ class PacketReader:
 
 
 def _read_head(buffer: bytearray) -> tuple[int, int] | None:
-    """Return where the rest of a packet begins and how long it is; None where more must come."""
+    """Return the start and the length of a packet's rest; None if more bytes are needed."""
     size = 0
     for place in range(4):
         if len(buffer) < place + 2:
@@ -271,7 +273,7 @@ def _read(kind: int, flags: int, rest: bytes) -> FromBroker:
 
 
 def _read_publish(flags: int, beginning: bytes, size: int) -> Published:
-    """`beginning` is of the rest of a packet, which has `size` bytes."""
+    """Parse a PUBLISH. `beginning` is the beginning of its rest, which has `size` bytes."""
     quality = flags >> 1 & 3
     if quality > 1:
         raise RemoteProtocolError(f"a message came with QoS {quality}, which nobody asked for")
@@ -298,7 +300,7 @@ def _read_topic(data: bytes) -> str:
 
 
 def _number(rest: bytes) -> int:
-    """Return a packet's number, which is never 0 (2.3.1)."""
+    """Return a packet's number. Raises RemoteProtocolError if it is 0 (2.3.1)."""
     number = int.from_bytes(rest[:2])
     if not number:
         raise RemoteProtocolError("a packet bears the number 0")

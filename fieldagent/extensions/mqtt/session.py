@@ -1,8 +1,8 @@
 """One connection to a broker, from CONNECT to its loss.
 
-`publish` returns once the broker has acknowledged: it has what was published then, and whoever
-subscribed may still lack it. A connection that is closed without DISCONNECT lets the broker publish
-our will, so that "offline" is said in one way whatever has ended us.
+`publish` returns when the broker has acknowledged the message. Subscribers may not have it yet. If
+a connection is closed without DISCONNECT, the broker publishes our will. So "offline" is published
+in the same way, whatever ended the connection.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 KEEPALIVE = 60
-"""Seconds of silence after which either side gives the other up."""
+"""Seconds of silence after which each side considers the other lost."""
 PING_EVERY = 30.0
 ANSWER_MAX = 15.0
-"""Seconds in which a broker answers a CONNECT or a SUBSCRIBE, and takes what we send."""
+"""Seconds within which a broker must answer a CONNECT or a SUBSCRIBE, and accept our data."""
 ACK_MAX = 60.0
-"""Seconds in which it acknowledges what was published."""
+"""Seconds within which it must acknowledge a publication."""
 NUMBERS = 65_535
-"""Of packets, from 1."""
+"""Maximum packet number; the first is 1."""
 RECEIVE_MAX = 16_384
 
 WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
-"""Seconds between two tries to reach the broker, and up to half as many more by chance; the last
-for ever."""
+"""Seconds between two attempts to reach the broker, plus up to half as many at random. The last
+value repeats."""
 SOON, OFTEN = 300.0, 3
-"""Seconds that a session has lasted at most, and how many one after the other, that say something:
-the longest wait of another of our kind, who ends ours each time they come back, is shorter."""
+"""Maximum seconds of a short session, and the number of short sessions in a row that indicates a
+conflict. Another client with our name ends our session each time it reconnects. The longest wait
+of such a client is shorter than this limit."""
 STEADY = 60.0
-"""Seconds that a session must have lasted for the waits to begin anew."""
+"""Seconds that a session must last before the waits start again from the first."""
 
 REFUSALS: dict[int, str] = {
     ConnectCode.VERSION: "the broker does not speak MQTT 3.1.1",
@@ -52,20 +53,21 @@ REFUSALS: dict[int, str] = {
 
 
 class BrokerLost(Exception):
-    """There is no session; the text says why and, of a `fault`, what to do."""
+    """There is no session. The text contains the reason and, for a `fault`, the fix."""
 
     def __init__(self, reason: str, *, fault: bool = False, closed: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.closed = closed
-        """The broker ended a session that it had accepted."""
+        """True if the broker ended a session that it had accepted."""
         self.fault = fault
-        """It stays so until somebody mends it."""
+        """True if it stays so until someone fixes it."""
 
 
 class ShortSessions:
-    """Counts sessions that the broker ended soon, one after the other. MQTT 3.1.1 gives no reason
-    to whom another takes the place of, who says the same name."""
+    """Counter of consecutive sessions that the broker ended early. MQTT 3.1.1 gives a client no
+    reason when another client with the same id replaces it.
+    """
 
     def __init__(self, client: str) -> None:
         self._client = client
@@ -73,19 +75,20 @@ class ShortSessions:
 
     @property
     def often(self) -> bool:
-        """Return whether there were so many that it is no accident."""
+        """Return True if there were too many for an accident."""
         return self._count >= OFTEN
 
     async def note_lasting(self, tell_ready: Callable[[], object]) -> None:
-        """Wait until a session has lasted. Where those before it ended soon, forget them, and tell
-        that the broker has us."""
+        """Wait until a session has lasted SOON seconds. If earlier sessions ended early, reset the
+        counter and report the session as ready.
+        """
         await trio.sleep(SOON)
         if self.often:
             self._count = 0
             tell_ready()
 
     def judge(self, lost: BrokerLost, lasted: float) -> BrokerLost:
-        """Return what to tell of a session that lasted so many seconds."""
+        """Return the error to report for a session that lasted so many seconds."""
         self._count = self._count + 1 if lost.closed and lasted < SOON else 0
         if not self.often:
             return lost
@@ -97,23 +100,23 @@ class ShortSessions:
 
 
 class MqttClient(NamedTuple):
-    """Who we are at a broker."""
+    """Identity of this program at a broker."""
 
     id: str
-    """By which a broker knows us again."""
+    """Client id by which a broker recognizes us."""
     who: str
-    """For people: "this kit"."""
+    """Name for people, such as "this kit"."""
     password_setting: str
     user: str | None = None
     password: str | None = None
 
 
 OpenStream: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
-"""Connects to the broker, in TLS perhaps. Raises BrokerLost."""
+"""Function that connects to the broker, with or without TLS. Raises BrokerLost."""
 
 
 def wait_before(tries: int) -> float:
-    """Return the seconds before the next try, after so many in a row."""
+    """Return the seconds before the next attempt, after `tries` attempts in a row."""
     return WAITS[min(tries, len(WAITS) - 1)] * random.uniform(1, 1.5)
 
 
@@ -121,8 +124,9 @@ def wait_before(tries: int) -> float:
 async def connected(
     open_stream: OpenStream, client: MqttClient, will: Will | None = None
 ) -> AsyncIterator[MqttSession]:
-    """Open a session, and drop the connection at the end. Without a will it is a look at the
-    broker, which keeps nothing of it. Raises BrokerLost."""
+    """Open a session, and drop the connection at the end. Without a will, it only probes the
+    broker, which stores nothing. Raises BrokerLost.
+    """
     stream = None
     with trio.move_on_after(ANSWER_MAX):
         stream = await open_stream()
@@ -145,18 +149,19 @@ async def connected(
 
 
 class MqttSession:
-    """`open`, then `run`, beside which the others may be called. All raise BrokerLost once the
-    connection is lost."""
+    """A session with a broker. Call `open`, then `run`; the other methods can be called during
+    `run`. All raise BrokerLost once the connection is lost.
+    """
 
     def __init__(self, stream: trio.abc.Stream, client: MqttClient) -> None:
         self._stream = stream
         self._client = client
         self._reader = mqtt.PacketReader()
         self._early: list[FromBroker] = []
-        """What came behind the CONNACK."""
+        """Packets that arrived together with the CONNACK."""
         self._sending = trio.Lock()
         self._waiting: dict[int, trio.Event] = {}
-        """By the number of what is not acknowledged."""
+        """Events of unacknowledged packets, by their number."""
         self._refused: set[int] = set()
         self._last_number = 0
         self._accepted = False
@@ -164,8 +169,9 @@ class MqttSession:
         self._ended = trio.Event()
 
     async def open(self, hello: bytes) -> None:
-        """Say hello (a CONNECT) and wait for the broker's answer. Raises BrokerLost where it
-        refuses, is no broker, or does not answer."""
+        """Send a CONNECT and wait for the broker's answer. Raises BrokerLost if it refuses, does
+        not answer, or is not a broker.
+        """
         with trio.move_on_after(ANSWER_MAX):
             await self._send(hello)
             answer, *self._early = await self._receive()
@@ -179,7 +185,7 @@ class MqttSession:
         raise BrokerLost(text)
 
     async def run(self, take: Callable[[Published], Awaitable[None]]) -> NoReturn:
-        """Hand what comes to `take`, which waits for nothing that the broker says."""
+        """Pass each received message to `take`, which must not wait for the broker."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._ping)
@@ -194,7 +200,7 @@ class MqttSession:
         raise self._lost
 
     def _lose(self, why: BaseException) -> None:
-        """The first reason stays. Whoever waits for the broker is told."""
+        """Store the first reason of the loss, and wake all tasks that wait for the broker."""
         if self._lost is None:
             assert isinstance(why, BrokerLost)
             self._lost = why
@@ -224,7 +230,7 @@ class MqttSession:
 
     def _note(self, packet: FromBroker) -> None:
         if isinstance(packet, mqtt.Puback | mqtt.Suback):
-            # Of one that nobody waits for any more there is nothing to do.
+            # Ignore the acknowledgement of a packet that no task waits for any more.
             waits = self._waiting.get(packet.number)
             if isinstance(packet, mqtt.Suback) and mqtt.REFUSED in packet.codes:
                 self._refused.add(packet.number)
@@ -234,14 +240,15 @@ class MqttSession:
             raise BrokerLost("the broker greets a second time", fault=True)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish it, and return once the broker has it."""
+        """Publish a message, and return when the broker has it."""
         with self._numbered() as (number, answered):
             await self._send(mqtt.publish(topic, payload, number, retain=retain))
             await self._wait(answered, ACK_MAX, f"has not acknowledged {topic}")
 
     async def subscribe(self, filters: list[str]) -> None:
-        """Subscribe to all of these and wait for the answer. Raises BrokerLost where one is
-        refused, or nothing is answered."""
+        """Subscribe to all filters and wait for the answer. Raises BrokerLost if one is refused, or
+        without an answer.
+        """
         with self._numbered() as (number, answered):
             await self._send(mqtt.subscribe(number, filters))
             await self._wait(answered, ANSWER_MAX, "has not answered a subscription")
@@ -250,16 +257,16 @@ class MqttSession:
                 raise BrokerLost(f"{text}: correct its access rules", fault=True)
 
     async def acknowledge(self, number: int) -> None:
-        """Tell the broker that a message of QoS 1 is done with: it is not sent again."""
+        """Acknowledge a message of QoS 1, so that the broker does not send it again."""
         await self._send(mqtt.puback(number))
 
     async def leave(self) -> None:
-        """Say goodbye: the will is not published."""
+        """Disconnect, so that the will is not published."""
         await self._send(mqtt.DISCONNECT)
 
     @contextmanager
     def _numbered(self) -> Iterator[tuple[int, trio.Event]]:
-        """A number that nothing else bears now, and what is set once it is acknowledged."""
+        """Yield an unused packet number, and the event that its acknowledgement sets."""
         number = self._last_number
         while not number or number in self._waiting:
             number = number % NUMBERS + 1
@@ -281,7 +288,7 @@ class MqttSession:
         raise lost
 
     async def _send(self, packet: bytes) -> None:
-        """One packet at a time, and each whole: of a part of one no broker can make sense."""
+        """Send one complete packet at a time, because a broker cannot read a partial packet."""
         async with self._sending:
             if self._lost is not None:
                 raise self._lost
@@ -300,7 +307,7 @@ class MqttSession:
             raise lost
 
     async def _receive(self) -> list[FromBroker]:
-        """Return at least one packet."""
+        """Return at least one received packet."""
         packets: list[FromBroker] = []
         while not packets:
             try:

@@ -1,4 +1,4 @@
-"""How settings of both programs name a broker, and levels of its topics."""
+"""Settings of both programs for the broker's address and the levels of topics."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 from fieldagent.system.properties import Key, WrongProperty, absolute_path, url_parts
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
-"""As IANA has them."""
+"""Ports by scheme, as registered with IANA."""
 
 
 def broker_address(value: str) -> str:
-    """Return it without a slash at its end. Raises WrongProperty."""
+    """Return the address without a slash at its end. Raises WrongProperty."""
     parts = url_parts(value, *PORTS)
     if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise WrongProperty(
@@ -30,13 +30,13 @@ def host_of(address: str) -> str:
 
 
 def port_of(address: str) -> int:
-    """Return the broker's port; where the address names none, the one that its scheme has."""
+    """Return the broker's port; without one in the address, the default of its scheme."""
     where = urlsplit(address)
     return where.port or PORTS[where.scheme]
 
 
 def is_secure(address: str) -> bool:
-    """Return whether it is spoken to in TLS."""
+    """Return True if the broker is reached over TLS."""
     return address.startswith("mqtts:")
 
 
@@ -48,19 +48,19 @@ def one_level(value: str) -> str:
 
 
 def levels(value: str) -> str:
-    """Read levels of a topic, with / between. Raises WrongProperty."""
+    """Read levels of a topic, separated by /. Raises WrongProperty."""
     if len(value) > 200 or not re.fullmatch(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*", value):
         raise WrongProperty(f"must be letters, digits, - and _, with / between, not {value!r}")
     return value
 
 
 def discovery_prefix(value: str) -> str:
-    """Return the empty text for `none`. Raises WrongProperty."""
+    """Return the prefix; empty for `none`. Raises WrongProperty."""
     return "" if value == "none" else levels(value)
 
 
 def senders(value: str) -> frozenset[str]:
-    """Read the names of senders, with commas or blanks between. Raises WrongProperty."""
+    """Read the names of senders, separated by commas or spaces. Raises WrongProperty."""
     return frozenset(one_level(each) for each in value.replace(",", " ").split())
 
 
@@ -77,4 +77,4 @@ DISCOVERY = Key(
     "homeassistant",
     "prefix under which Home Assistant looks for devices; none: it is told nothing (homeassistant)",
 )
-"""What a setting means for both programs; the others differ."""
+"""Settings with the same meaning in both programs. The other ones differ."""

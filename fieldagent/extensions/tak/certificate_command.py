@@ -1,4 +1,4 @@
-"""`fieldagent hub user tak`: whose phones may come to the hub's own TAK server."""
+"""`fieldagent hub user tak`: certificates of phones for the hub's own TAK server."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from fieldagent.system.folder import put_file
 from fieldagent.system.wording import reason_of
 
 ENROLL = "tak://com.atakmap.app/enroll"
-"""As ATAK reads it, in a link and in a code."""
+"""Address that ATAK accepts as a link and as a QR code."""
 
 
 def tak(arguments: argparse.Namespace) -> int:
-    """List, make or revoke certificates of phones, invite one by a QR code, or write out whom
-    phones have to trust."""
+    """List, make or revoke certificates of phones, invite a phone by a QR code, or write the
+    certificates that phones must trust.
+    """
     drawn: list[str] = []
 
     def carry_out(settings: HubSettings, store: Store) -> int:
@@ -57,7 +58,7 @@ def tak(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raises Refused for what cannot be meant together."""
+    """Check the combination of arguments. Raises Refused if they contradict each other."""
     chosen = [
         name
         for name, value in (
@@ -77,7 +78,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _workspace(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> int:
-    """Return the one that the server is for, unless another is named."""
+    """Return the named workspace, or that of the TAK server."""
     return directory.workspace_of(
         db, arguments.workspace or settings.bridge_own["tak-workspace"] or ""
     )
@@ -107,7 +108,7 @@ def _address(settings: HubSettings) -> tuple[str, int]:
 def _holder(
     db: Db, arguments: argparse.Namespace, settings: HubSettings
 ) -> tuple[int, PhoneHolder]:
-    """Return the server's workspace, and the person who is named. Raises Refused."""
+    """Return the server's workspace, and the named person. Raises Refused."""
     workspace = directory.workspace_of(db, settings.bridge_own["tak-workspace"] or "")
     if arguments.workspace and directory.workspace_of(db, arguments.workspace) != workspace:
         raise Refused("the TAK server is for another workspace: tak-workspace names it")
@@ -120,7 +121,9 @@ def _holder(
 def _make(
     db: Db, arguments: argparse.Namespace, settings: HubSettings, now: float
 ) -> dict[str, object]:
-    """Put a certificate in force and write its package; what cannot be written is not in force."""
+    """Issue a certificate and write its package. If the package cannot be written, the certificate
+    does not become valid.
+    """
     host, port = _address(settings)
     try:
         from fieldagent.extensions.tak.server import authority
@@ -166,7 +169,7 @@ def _trust(db: Db, arguments: argparse.Namespace, settings: HubSettings) -> dict
     except ImportError:
         raise Refused(NO_CRYPTOGRAPHY) from None
     by = authority.authority(db)
-    # It guards nothing: the format wants one.
+    # This password protects nothing, but the format needs one.
     password = secrets.token_urlsafe(12)
     to = Connection(host, port, f"fieldagent at {host}", "", password)
     trusted = authority.trust_file(by, password)

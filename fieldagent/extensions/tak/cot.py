@@ -1,10 +1,10 @@
 """Cursor-on-Target: the events that TAK programs send each other, as XML in a stream.
 
-An event says what (`uid`, `type`), when (`time`, `start`, `stale`), where (`point`) and more
-(`detail`). In a stream one follows another, each behind an XML declaration perhaps; a TAK server
-splits it at the text `</event>`, so nothing stands behind that (MIL-STD-6090 draft; ATAK's
-streamingsocketmanagement.cpp). Anybody at the server writes these: sizes, depth and entities are
-bounded.
+An event contains an object (`uid`, `type`), times (`time`, `start`, `stale`), a position (`point`)
+and more (`detail`). In a stream the events follow each other, each possibly after an XML
+declaration. A TAK server splits the stream at the text `</event>`, so nothing may follow it
+(MIL-STD-6090 draft; ATAK's streamingsocketmanagement.cpp). Anyone at the server can write events,
+so size, depth and entities are limited.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVENT_BYTES_MAX = 65_536
 ELEMENTS_MAX = 400
 DEPTH_MAX = 12
 UNKNOWN = 9_999_999.0
-"""Stands for a height or an error that nobody knows."""
+"""Value for an unknown height or error."""
 _UNKNOWN_FROM = 999_999.0
 _END = b"</event>"
 _BEGIN = re.compile(rb"<event[\s>]")
@@ -48,13 +48,13 @@ class CotElement:
         return next((each for each in self.children if each.name == name), None)
 
     def get(self, name: str) -> str:
-        """Return an attribute; empty where it is not there."""
+        """Return an attribute; empty if it is missing."""
         return self.attributes.get(name, "")
 
 
 @dataclass(frozen=True, slots=True)
 class CotPoint:
-    """Degrees of WGS84, and metres: above the ellipsoid, and of error."""
+    """Position in degrees of WGS84. Height above the ellipsoid and error are in metres."""
 
     latitude: float
     longitude: float
@@ -63,7 +63,9 @@ class CotPoint:
 
     @property
     def is_known(self) -> bool:
-        """Return whether it is a place: a phone without one says 0, 0 and no error."""
+        """Return True if it is a real position. A phone without a position sends 0, 0 and
+        no error.
+        """
         return not is_nowhere(self.latitude, self.longitude)
 
 
@@ -73,37 +75,38 @@ NOWHERE = CotPoint(0.0, 0.0)
 @dataclass(frozen=True, slots=True)
 class CotEvent:
     uid: str
-    """Names the object: what has the same takes the place of what was said before."""
+    """Id of the object. A new event with the same uid replaces the earlier one."""
     type: str
     time: datetime
-    """When it was made."""
+    """Time at which the event was made."""
     start: datetime
-    """From when it holds."""
+    """Time from which it is valid."""
     stale: datetime
-    """When to forget it."""
+    """Time at which it expires."""
     how: str
-    """How the position was found."""
+    """Source of the position."""
     point: CotPoint = NOWHERE
     detail: tuple[CotElement, ...] = ()
 
     def find(self, name: str) -> CotElement | None:
-        """Return the first element of that name in the detail."""
+        """Return the first element of that name in the detail, or None."""
         return next((each for each in self.detail if each.name == name), None)
 
 
 class EventSplitter:
-    """Splits what comes in a stream into the bytes of single events. One that is too long is left
-    out: the next is found by the end of that one."""
+    """Splits a stream into the bytes of single events. It skips an event that is too long, and
+    finds the next one after its end.
+    """
 
     def __init__(self) -> None:
         self.too_long = 0
-        """How many were left out."""
+        """Number of events that were skipped because of their length."""
         self._rest = bytearray()
         self._skips = False
-        """What comes is the rest of one that is too long."""
+        """True if the next bytes belong to an event that is too long."""
 
     def receive_data(self, data: bytes) -> list[bytes]:
-        """Return the events that are whole by now."""
+        """Return the events that are complete now."""
         sought_from = max(0, len(self._rest) - len(_END))
         self._rest += data
         events = []
@@ -124,14 +127,15 @@ class EventSplitter:
 
 
 def type_of(raw: bytes) -> str:
-    """Return an event's type without reading the rest of it; empty where it is not found."""
+    """Return an event's type without parsing the rest; empty if it is not found."""
     match = _TYPE.search(raw)
     return match[2].decode("utf-8", "replace") if match else ""
 
 
 def decode(raw: bytes) -> CotEvent:
-    """Read one event; what stands before it, where a document type could define entities, is not
-    looked at. Raises RemoteProtocolError for what is none."""
+    """Parse one event. Skips everything before it, because a document type there could define
+    entities. Raises RemoteProtocolError if it is not an event.
+    """
     begin = _BEGIN.search(raw)
     if begin is None:
         raise RemoteProtocolError("what came is no event")
@@ -146,8 +150,9 @@ def decode(raw: bytes) -> CotEvent:
 
 
 def _place(root: CotElement, type_: str) -> CotPoint:
-    """Return where an event is. A message or an alarm without a place that can be read is NOWHERE.
-    Raises RemoteProtocolError for an event that is a place, such as a unit or a marker."""
+    """Return the position of an event; NOWHERE if a message or alarm has no readable position.
+    Raises RemoteProtocolError for an event that is a position, such as a unit or a marker.
+    """
     try:
         point = root.find("point")
         if point is None:
@@ -160,7 +165,7 @@ def _place(root: CotElement, type_: str) -> CotPoint:
 
 
 _WORDS = "b-t-", "b-a-"
-"""How types of messages and alarms begin."""
+"""Beginnings of the types of messages and alarms."""
 
 
 def _moment(text: str, name: str) -> datetime:
@@ -180,7 +185,7 @@ def _point(element: CotElement) -> CotPoint:
 
 
 def _measure(element: CotElement, name: str) -> float | None:
-    """Return metres; None for unknown, and for what is no number."""
+    """Return metres; None if the value is unknown or not a number."""
     try:
         metres = _number(element, name)
     except RemoteProtocolError:
@@ -222,7 +227,7 @@ class _Open:
 
 
 class _Tree:
-    """What expat calls."""
+    """Handler of the XML parser (expat)."""
 
     def __init__(self) -> None:
         self.root: CotElement | None = None
@@ -250,7 +255,7 @@ class _Tree:
 
 
 def encode(event: CotEvent) -> bytes:
-    """Return the event as it stands in a stream."""
+    """Return the event as bytes for a stream."""
     times = {name: _written(getattr(event, name)) for name in _TIMES}
     head = {"version": "2.0", "uid": event.uid, "type": event.type, **times, "how": event.how}
     point = event.point
@@ -267,8 +272,9 @@ def encode(event: CotEvent) -> bytes:
 
 
 def framed(raw: bytes) -> bytes:
-    """Return an event that came in a stream as it goes on in another: what stood before it, where a
-    document type could be, is left out. `raw` is one that `decode` takes."""
+    """Return the bytes of a received event for another stream. Everything before it, which could
+    contain a document type, is removed. `raw` must be valid for `decode`.
+    """
     begin = _BEGIN.search(raw)
     assert begin is not None, "decode has found it"
     return _DECLARATION.encode() + raw[begin.start() :]
@@ -296,7 +302,7 @@ def _pieces(element: CotElement) -> Iterator[str]:
 
 
 _REFUSED = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 does not have."""
+"""Characters that XML 1.0 does not allow."""
 _ESCAPES = str.maketrans({each: f"&#{ord(each)};" for each in "&<>\"'\t\n\r"})
 
 

@@ -1,6 +1,6 @@
-"""What ATAK and its servers make of CoT events: units, GeoChat and its ticks, 911 alerts, markers.
+"""The CoT events of ATAK and its servers: units, GeoChat and its ticks, 911 alerts, markers.
 
-| what | type |
+| meaning | type |
 |---|---|
 | a person or vehicle | `a-f-G-U-C` |
 | GeoChat; it is on the phone; a person has read it | `b-t-f`; `b-t-f-d`; `b-t-f-r` |
@@ -9,9 +9,10 @@
 | take an object off the map | `t-x-d-d` |
 | ping; its answer | `t-x-c-t`; `t-x-c-t-r` |
 
-As ATAK-CIV 4.6 has them (GeoChatService, EmergencyManager, CotMapAdapter). A server brings a chat
-to whom `__chat` names by uid, and other events to whom `marti` names by callsign; what names nobody
-goes to everybody. ATAK knows a tick by its event's uid, which is the id of the message.
+The types are those of ATAK-CIV 4.6 (GeoChatService, EmergencyManager, CotMapAdapter). A server
+delivers a chat to the uids in `__chat`, and other events to the callsigns in `marti`. An event
+without either goes to everyone. ATAK recognizes a tick by its event's uid, which is the id of the
+message.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ ALERT, CANCEL, MARKER, POINTS = "b-a-o-tbl", "b-a-o-can", "b-m-p-s-m", "b-m-p-"
 REMOVAL = "t-x-d-d"
 PING, PONG = "t-x-c-t", "t-x-c-t-r"
 GPS, LAST_KNOWN, BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
-"""How a position was found."""
+"""Sources of a position: GPS, last known position, entered by hand."""
 EVERYBODY = "All Chat Rooms"
 BY_SERVER = "*:-1:stcp"
-"""The endpoint of a unit that is reached by the server alone."""
+"""Endpoint of a unit that can be reached only through the server."""
 ALERT_SUFFIX = "-9-1-1"
-"""Of an alert's uid, behind that of the unit whose it is."""
+"""End of an alert's uid, after the uid of its unit."""
 FLOW = "_flow-tags_"
-"""Names in its attributes through whom an event came."""
+"""Element whose attributes name the programs that passed the event on."""
 _CHAT_LASTS = timedelta(days=1)
 _ALERT_LASTS = timedelta(seconds=90)
 _PING_LASTS = timedelta(seconds=20)
@@ -43,18 +44,18 @@ _MARKER_LASTS = timedelta(days=1)
 
 
 class TakUnit(NamedTuple):
-    """Somebody on the map."""
+    """A person or vehicle on the map."""
 
     uid: str
     callsign: str
 
 
 class Sighting(NamedTuple):
-    """Where a unit was."""
+    """A position of a unit."""
 
     point: CotPoint
     at: datetime
-    """When it was there."""
+    """Time of the position."""
     stale: datetime
     how: str
     remarks: str
@@ -62,7 +63,7 @@ class Sighting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GeoChat:
-    """A message of one to another, or to everybody."""
+    """A message from one unit to another, or to everyone."""
 
     sender: TakUnit
     to: TakUnit
@@ -71,17 +72,17 @@ class GeoChat:
 
 
 class ChatReceipt(NamedTuple):
-    """A tick: what was said under `message_id` is on `sender`'s phone, or read there."""
+    """A tick: the message `message_id` is on `sender`'s phone, or was read there."""
 
     sender: TakUnit
     to: str
-    """A uid."""
+    """Uid of the receiver."""
     message_id: str
     read: bool
 
 
 class PlacedMarker(NamedTuple):
-    """A point that somebody has sent to units, by their callsigns."""
+    """A point that a person has sent to units. `to` contains their callsigns."""
 
     name: str
     notes: str
@@ -121,8 +122,10 @@ def unit(
     program: Mapping[str, str],
     endpoint: str = BY_SERVER,
 ) -> CotEvent:
-    """Return where a unit is or was. `program`: `device`, `platform`, `os` and `version`, by which
-    a server takes whoever sends this for that unit; `endpoint`: where what is for it goes."""
+    """Return the position event of a unit. `program` has `device`, `platform`, `os` and `version`,
+    by which a server recognizes the sender as that unit. `endpoint` is the destination for
+    messages to the unit.
+    """
     detail = (
         CotElement("takv", program),
         _element("contact", callsign=who.callsign, endpoint=endpoint),
@@ -136,7 +139,7 @@ def unit(
 
 
 def chat(said: GeoChat, now: datetime) -> CotEvent:
-    """Return a GeoChat as the event by which ATAK shows it."""
+    """Return a GeoChat as an event that ATAK can show."""
     sender, to = said.sender, said.to
     written = {
         "source": f"BAO.F.ATAK.{sender.uid}",
@@ -150,7 +153,7 @@ def chat(said: GeoChat, now: datetime) -> CotEvent:
 
 
 def receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
-    """Return the tick for what `to` has said."""
+    """Return the tick for a message from `to`."""
     detail = _between("__chatreceipt", chat_receipt.sender, to, chat_receipt.message_id, now)
     return _event(
         chat_receipt.message_id, READ if chat_receipt.read else ON_PHONE, now, _CHAT_LASTS, detail
@@ -160,7 +163,7 @@ def receipt(chat_receipt: ChatReceipt, to: TakUnit, now: datetime) -> CotEvent:
 def _between(
     name: str, sender: TakUnit, to: TakUnit, message_id: str, now: datetime
 ) -> list[CotElement]:
-    """Return what says who speaks to whom, in an element of that name and beside it."""
+    """Return the detail elements with sender and receiver; the first one is called `name`."""
     names = {"uid0": sender.uid, "uid1": to.uid, "id": to.uid}
     about = {
         "parent": "RootContactGroup",
@@ -182,7 +185,7 @@ def _between(
 
 
 def alert(who: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False) -> CotEvent:
-    """Return a 911 alert, or its cancel: it is to be repeated, since a server forgets it."""
+    """Return a 911 alert, or its cancel. The caller must repeat it, because a server forgets it."""
     said = {"cancel": "true"} if cancels else {"type": "911 Alert"}
     detail = [
         _element("link", uid=who.uid, type=UNIT, relation="p-p"),
@@ -197,7 +200,7 @@ def alert(who: TakUnit, point: CotPoint, now: datetime, *, cancels: bool = False
 def marker(
     uid: str, by: TakUnit, placed: PlacedMarker, now: datetime, lasts: timedelta | None = None
 ) -> CotEvent:
-    """Return a marker for everybody, which phones keep; one that `lasts` they forget after that."""
+    """Return a marker for everyone. Phones keep it forever, or for `lasts`."""
     made = f"{placed.at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
     link = {"uid": by.uid, "type": UNIT, "relation": "p-p", "parent_callsign": by.callsign}
     detail = [
@@ -211,7 +214,7 @@ def marker(
 
 
 def removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
-    """Return what takes an object of ours off every map."""
+    """Return an event that removes one of our objects from all maps."""
     detail = [
         _element("link", uid=uid, relation="none", type="none"),
         _element("__forcedelete"),
@@ -221,7 +224,7 @@ def removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
 
 
 def ping(uid: str, now: datetime) -> CotEvent:
-    """Return the question whether the server is there; it answers by a pong."""
+    """Return a ping, which the server answers with a pong."""
     return _event(f"{uid}-ping", PING, now, _PING_LASTS, [])
 
 
@@ -230,17 +233,17 @@ def pong(now: datetime) -> CotEvent:
     return _event("fieldagent-pong", PONG, now, _PING_LASTS, [])
 
 
-# What others send.
+# Events from others.
 
 
 def flowed_through(event: CotEvent, prefix: str) -> bool:
-    """Return whether the event says that it came through a program whose uids begin so."""
+    """Return True if the event has passed through a program whose uid begins with `prefix`."""
     flow = event.find(FLOW)
     return flow is not None and any(each.startswith(prefix) for each in flow.attributes)
 
 
 def is_of(event: CotEvent, prefix: str) -> bool:
-    """Return whether a program whose uids begin so has made the event, or brought it."""
+    """Return True if a program whose uid begins with `prefix` made the event or passed it on."""
     link = event.find("link")
     sender = "" if link is None else link.get("uid")
     return (
@@ -249,7 +252,9 @@ def is_of(event: CotEvent, prefix: str) -> bool:
 
 
 def read_unit(event: CotEvent) -> TakUnit | None:
-    """Return who tells where they are; None of a marker, and of who has no name."""
+    """Return the unit that reports its own position; None if the event is a marker or has no
+    callsign.
+    """
     contact = event.find("contact")
     if contact is None or event.find("takv") is None or not contact.get("callsign"):
         return None
@@ -257,7 +262,7 @@ def read_unit(event: CotEvent) -> TakUnit | None:
 
 
 def read_chat(event: CotEvent) -> GeoChat | None:
-    """Return what somebody has said; None of an event that does not tell who and to whom."""
+    """Return a GeoChat; None if the event has no sender or no receiver."""
     remarks = event.find("remarks")
     parties = _parties(event, "__chat")
     if parties is None or remarks is None:
@@ -267,7 +272,9 @@ def read_chat(event: CotEvent) -> GeoChat | None:
 
 
 def read_receipt(event: CotEvent) -> ChatReceipt | None:
-    """Return a tick, as ATAK and as WinTAK write it; None of an event that does not tell whose."""
+    """Return a tick, in the form of ATAK or of WinTAK; None if the event has no sender or no
+    receiver.
+    """
     parties = _parties(event, "__chatreceipt") or _parties(event, "__chat")
     if parties is None:
         return None
@@ -276,7 +283,9 @@ def read_receipt(event: CotEvent) -> ChatReceipt | None:
 
 
 def _parties(event: CotEvent, name: str) -> tuple[TakUnit, TakUnit, str] | None:
-    """Return who speaks to whom, under which id; that may be empty."""
+    """Return sender, receiver and message id, which may be empty; None if one of the units is
+    missing.
+    """
     about, link = event.find(name), event.find("link")
     if about is None:
         return None
@@ -290,15 +299,16 @@ def _parties(event: CotEvent, name: str) -> tuple[TakUnit, TakUnit, str] | None:
 
 
 class Addressed(NamedTuple):
-    """Whom an event is for, and nobody else."""
+    """The only receivers of an event."""
 
     uids: frozenset[str]
     callsigns: frozenset[str]
 
 
 def addressed(event: CotEvent) -> Addressed | None:
-    """Return whom an event is for; None where that is everybody. What is said names them by uid:
-    where it does not say to whom, it is for nobody."""
+    """Return the receivers of an event; None if it is for everyone. A chat names its receivers by
+    uid. A chat without a receiver is for no one.
+    """
     if event.type.startswith(CHAT):
         about = event.find("__chatreceipt") or event.find("__chat") or CotElement("__chat")
         group = about.find("chatgrp") or CotElement("chatgrp")
@@ -316,13 +326,15 @@ def addressed(event: CotEvent) -> Addressed | None:
 
 
 def removed(event: CotEvent) -> str:
-    """Return the uid of what a removal takes off the map; empty where it names nothing."""
+    """Return the uid of the object that a removal removes; empty if it is missing."""
     link = event.find("link")
     return "" if link is None else link.get("uid")
 
 
 def read_marker(event: CotEvent) -> PlacedMarker | None:
-    """Return a point that somebody sends to units; None of one for everybody, or of no place."""
+    """Return a point that a person sends to units; None if it is for everyone or has no
+    position.
+    """
     marti = event.find("marti")
     to = () if marti is None else tuple(each.get("callsign") for each in marti.children)
     if not any(to) or not event.point.is_known:
@@ -334,7 +346,7 @@ def read_marker(event: CotEvent) -> PlacedMarker | None:
 
 
 def marker_author(event: CotEvent) -> TakUnit | None:
-    """Return who has made a marker; None where it does not say so."""
+    """Return the author of a marker, or None if the event does not contain it."""
     link = event.find("link")
     if link is None or not link.get("uid"):
         return None

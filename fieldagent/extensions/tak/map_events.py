@@ -1,8 +1,8 @@
-"""Where people are and what they say, as a TAK map shows it: the hub at a server and the kit on
-its LAN say it in the same way.
+"""Positions and messages of people as events for a TAK map. The hub at a server and the kit on its
+LAN use the same form.
 
-A position is one of now for half an hour, since over satellite they come rarely. An older one stays
-on the map with a marker beside it, whose name says when that was.
+A position counts as current for half an hour, because positions over satellite are rare. An older
+position stays on the map with a marker beside it, whose name shows the time.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from fieldagent.package.package import date_of
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PREFIX = "FA-"
-"""What the uids of all that we say begin with, by which hubs and kits know each other's."""
+"""Beginning of the uids of all our events. Hubs and kits recognize each other's events by it."""
 FRESH = 1_800.0
-"""Seconds for which a position is one of now: over satellite they come rarely."""
+"""Seconds for which a position counts as current, because positions over satellite are rare."""
 SHOWN = 600.0
-"""Seconds for which an older one is shown before it is told again."""
+"""Seconds for which an older position is shown until it is sent again."""
 LEAST = 10.0
-"""Seconds between two positions of one unit."""
+"""Minimum seconds between two positions of one unit."""
 MOVED = 10.0
-"""Metres that are news."""
+"""Distance in metres from which a position is sent as a new one."""
 DAY = 86_400.0
 WORDS_MAX = 5_000
-"""Characters of a message there: phones and servers take no event of any length."""
+"""Maximum characters of a message, because phones and servers limit the length of an event."""
 
 
 class Whereabouts(Protocol):
-    """Somebody, and where they were last. None where that is not known."""
+    """A person and their last position. A value is None if it is unknown."""
 
     @property
     def name(self) -> str:
-        """Return what they are called on the map."""
+        """Return the person's name on the map."""
 
     @property
     def latitude(self) -> float | None:
-        """Return degrees, north positive."""
+        """Return the latitude in degrees, north positive."""
 
     @property
     def longitude(self) -> float | None:
-        """Return degrees, east positive."""
+        """Return the longitude in degrees, east positive."""
 
     @property
     def at(self) -> float | None:
@@ -54,23 +54,23 @@ class Whereabouts(Protocol):
 
 
 class ToldPosition(NamedTuple):
-    """What the others were told of a user last."""
+    """The last position event of a user that was sent."""
 
     user: Whereabouts
     at: float
     old: bool
-    """Its position was one of before."""
+    """True if the position was older than FRESH."""
 
 
 class ShownBy(NamedTuple):
-    """What says it, and how it heard of it."""
+    """Program that shows a user, and its source."""
 
     os: str
-    """`hub` or `kit`."""
+    """Either `hub` or `kit`."""
     heard: str
-    """By which way a user was heard last, for people."""
+    """Bearer over which the user was last heard, as a text for people."""
     endpoint: str = tak.BY_SERVER
-    """Where what is for a user goes."""
+    """Destination of messages to the user."""
 
 
 def at(moment: float) -> datetime:
@@ -79,7 +79,7 @@ def at(moment: float) -> datetime:
 
 
 def age(seconds: float) -> str:
-    """Return seconds in words for people, such as "5 min" or "1 h 5 min"; below zero is 0 min."""
+    """Return a duration as text, such as "5 min" or "1 h 5 min". A negative one is 0 min."""
     minutes = int(max(0.0, seconds) // 60)
     if minutes < 60:
         return f"{minutes} min"
@@ -87,7 +87,7 @@ def age(seconds: float) -> str:
 
 
 def is_old(user: Whereabouts, now: float) -> bool:
-    """Return whether their position is of no known time, or older than FRESH seconds."""
+    """Return True if the time of the user's position is unknown or more than FRESH seconds ago."""
     return user.at is None or now - user.at > FRESH
 
 
@@ -100,8 +100,9 @@ def position(
     *,
     shared: bool,
 ) -> list[CotEvent]:
-    """Return what shows a user, without a place where none is known or `shared`. One of before has
-    a marker beside it, whose name says on every map when the user was there."""
+    """Return the events that show a user. The user has no position if it is unknown or not
+    `shared`. An old position gets a marker beside it, whose name shows the time on every map.
+    """
     when = at(now)
     if user.latitude is None or user.longitude is None or user.at is None or not shared:
         nowhere = Sighting(NOWHERE, when, at(now + FRESH), tak.BY_HAND, "no position is known")
@@ -138,21 +139,23 @@ def _takv(shown_by: ShownBy) -> dict[str, str]:
 
 
 def clock(moment: float, now: float) -> str:
-    """Return the time of day in UTC, behind the day where that may be another."""
+    """Return the time of day in UTC, after the date if it may be another day."""
     when = at(moment)
     day = f"{when:%d %b} " if now - moment > DAY * 0.8 else ""
     return f"{day}{when:%H:%M}Z"
 
 
 def position_due(last_position: ToldPosition | None, user: Whereabouts, now: float) -> float:
-    """Return when a user's position is to be told; what is not after `now` is due."""
+    """Return the time at which a user's position must be sent. It is due if that is not after
+    `now`.
+    """
     if last_position is None:
         return now
     if _has_moved(last_position.user, user) or user.name != last_position.user.name:
         return last_position.at + LEAST
     if is_old(user, now):
         return last_position.at + SHOWN / 2 if last_position.old else now
-    # What was fresh then is told as old once it is.
+    # Send a current position again, marked as old, when it becomes old.
     return min(last_position.at + FRESH / 2, (user.at or 0.0) + FRESH + 1.0)
 
 
@@ -168,13 +171,16 @@ def _has_moved(before: Whereabouts, now: Whereabouts) -> bool:
 
 
 def asked_about(text: str) -> str:
-    """Return the words whose cost a message asks for, as it begins with a question mark; empty of
-    any other message, such as of question marks alone."""
+    """Return the rest of a message that begins with a question mark, whose cost is asked for. Empty
+    for any other message, or for only question marks.
+    """
     return text.lstrip("? ") if text.startswith("?") else ""
 
 
 def words_of(text: str, os: str) -> str:
-    """Return as much of it as a message there may have, and how much is cut off."""
+    """Return the text, cut to the maximum length of a message, with the number of removed
+    characters.
+    """
     if len(text) <= WORDS_MAX:
         return text
     return f"{text[:WORDS_MAX]}… [{os}] {len(text) - WORDS_MAX} characters are cut off"
