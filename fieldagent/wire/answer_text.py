@@ -1,4 +1,4 @@
-"""Text in few bytes: how a kit answers where it was asked for lines.
+"""Compact text of a kit's answer to a command.
 
 | bytes | |
 |---|---|
@@ -15,13 +15,13 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 PLAIN, DEFLATED = b"\0", b"\1"
 PART_MIN = 8
-"""Characters of a line of which less is not told."""
+"""Minimum characters of a truncated line. A shorter rest of a line is left out."""
 TEXT_MAX = 65_536
-"""Bytes that a reader makes of an answer at the most."""
+"""Maximum bytes of a decompressed answer."""
 
 
 def pack(text: str) -> bytes:
-    """Return the text in as few bytes as it takes."""
+    """Return the text in as few bytes as possible."""
     plain = text.encode("utf-8", "replace")
     maker = zlib.compressobj(9, wbits=-15)
     deflated = maker.compress(plain) + maker.flush()
@@ -29,7 +29,9 @@ def pack(text: str) -> bytes:
 
 
 def pack_lines(lines: Sequence[str], size: int) -> bytes:
-    """Return as many of the first lines as fit into `size` bytes, and of the next what fits."""
+    """Return as many of the first lines as fit into `size` bytes, and as much of the next line as
+    fits.
+    """
     fit = _most(lambda count: lines[:count], len(lines), size)
     answer = list(lines[:fit])
     if fit < len(lines):
@@ -46,7 +48,9 @@ def pack_last(lines: Sequence[str], size: int) -> bytes:
 
 
 def _most(taken: Callable[[int], Sequence[str]], most: int, size: int) -> int:
-    """Return the highest number up to `most` of which `taken` fits; 0 where none does."""
+    """Return the largest number up to `most` for which the packed `taken` fits into `size` bytes; 0
+    if none fits.
+    """
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2

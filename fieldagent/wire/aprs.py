@@ -1,9 +1,9 @@
-"""APRS (Protocol Reference 1.0.1, and what 1.1 and 1.2 add): positions and messages of amateur
-stations, as the information of AX.25 UI frames.
+"""APRS (Protocol Reference 1.0.1, with the additions of 1.1 and 1.2): positions and messages of
+amateur stations, in AX.25 UI frames.
 
-Read are positions in each of their forms (chapters 8 to 10), the first of them with times, objects
-and items (chapter 11), messages, acknowledgements and rejections (chapter 14), and each of them of
-third parties (chapter 17). Written are messages and their answers alone.
+This module reads positions in all forms (chapters 8 to 10), with times in the first of them, and
+objects and items (chapter 11). It also reads messages, acknowledgements and rejections (chapter
+14), and all of these from third parties (chapter 17). It writes only messages and their answers.
 """
 
 from __future__ import annotations
@@ -16,80 +16,79 @@ from fieldagent.wire.ax25 import Callsign, Frame, read_call
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 TEXT_MAX = 67
-"""Bytes of a message (chapter 14 says characters)."""
+"""Maximum bytes of a message (chapter 14 counts characters)."""
 ID_MAX = 5
 ADDRESSEE = 9
 _KNOT = 1852 / 3600
 _FOOT = 0.3048
 _ALTITUDE = re.compile(r"/A=(-?[0-9]{5,6})")
 _BY_INTERNET = ("TCPIP", "TCPXX")
-"""In a path: somebody's gateway had it from APRS-IS."""
+"""Callsigns in a path that show that a gateway took the packet from APRS-IS."""
 
 
 class AprsPosition(NamedTuple):
     latitude: float
     longitude: float
     altitude: float | None = None
-    """Metres."""
+    """Altitude in metres."""
     speed: float | None = None
-    """Metres a second."""
+    """Speed in metres per second."""
     course: float | None = None
-    """Degrees."""
+    """Course in degrees."""
     comment: str = ""
     ambiguity: int = 0
-    """Digits that its sender has left out, 0 to 4."""
+    """Number of digits that the sender left out, 0 to 4."""
     emergency: bool = False
     when: str = ""
-    """Its time as it stands there, for `dated`; empty where it has none."""
+    """Time in its original form, for `dated`; empty if there is none."""
 
 
 class AprsEmergency(NamedTuple):
-    """A call for help by Mic-E whose position cannot be read."""
+    """A Mic-E emergency whose position cannot be read."""
 
     fault: str
-    """Of the position."""
+    """Error of the position."""
 
 
 class AprsObject(NamedTuple):
-    """What a station says of a thing or a place that is not itself."""
+    """A report of a station about another object or place."""
 
     name: str
     there: AprsPosition
     is_alive: bool
-    """False: it is taken off the map."""
+    """False: the object is removed from the map."""
 
 
 class AprsMessage(NamedTuple):
     to: str
     text: str
     id: str = ""
-    """By which it is acknowledged; empty where nobody asks for that."""
+    """Id for the acknowledgement; empty if none is wanted."""
     acknowledges: str = ""
-    """The id of a message that it acknowledges beside what it says (reply-acks of 1.1)."""
+    """Id of a message that this message also acknowledges (reply-acks of 1.1)."""
 
 
 class AprsAnswer(NamedTuple):
-    """What the addressee's station says of a message."""
+    """Acknowledgement or rejection of a message by the addressee's station."""
 
     to: str
     id: str
     has_it: bool
-    """False: it was rejected."""
+    """False: the message was rejected."""
 
 
 class AprsHeard(NamedTuple):
-    """One frame."""
+    """Contents of one frame."""
 
     source: str
     what: AprsPosition | AprsEmergency | AprsObject | AprsMessage | AprsAnswer | None
-    """None for what is nothing of these."""
+    """None if the contents have no supported type."""
     over_internet: bool = False
-    """It came by APRS-IS, and says nothing of who is near."""
+    """True if it arrived over APRS-IS, so that the sender need not be near."""
 
 
 def read(frame: Frame) -> AprsHeard:
-    """Read what a frame says. Raises RemoteProtocolError where it says that it is something, and
-    cannot be that."""
+    """Parse a frame. Raises RemoteProtocolError if its contents are invalid for their type."""
     text = frame.info.decode("latin-1")
     if text.startswith("}"):
         return _third_party(text[1:])
@@ -98,7 +97,7 @@ def read(frame: Frame) -> AprsHeard:
 
 
 def _third_party(text: str) -> AprsHeard:
-    """Read `SOURCE>DESTINATION,PATH:information`; a gateway has it from elsewhere."""
+    """Parse `SOURCE>DESTINATION,PATH:information`, which a gateway received elsewhere."""
     match = re.fullmatch(r"([A-Z0-9]{1,9}(?:-[A-Z0-9]{1,2})?)>([A-Z0-9-]+)([^:]*):(.*)", text, re.S)
     if match is None:
         raise RemoteProtocolError("a third party's packet without a head")
@@ -130,7 +129,7 @@ def _what(
 
 
 def _message(text: str) -> AprsMessage | AprsAnswer | None:
-    """`:ADDRESSEE:text{id`; an acknowledgement has `ack` or `rej` and the id as its text."""
+    """Parse `:ADDRESSEE:text{id`. The text of an acknowledgement is `ack` or `rej` and the id."""
     if len(text) < ADDRESSEE + 2 or text[ADDRESSEE + 1] != ":":
         return None
     to, said = text[1 : ADDRESSEE + 1].strip().upper(), text[ADDRESSEE + 2 :].rstrip()
@@ -144,7 +143,9 @@ def _message(text: str) -> AprsMessage | AprsAnswer | None:
 
 
 def _utf_8(text: str) -> str:
-    """A text is UTF-8 since 1.2; of before it is whatever its sender had."""
+    """Decode a text as UTF-8 (since 1.2), or else as Latin-1, because older texts have an unknown
+    encoding.
+    """
     raw = text.encode("latin-1")
     try:
         return raw.decode()
@@ -153,7 +154,7 @@ def _utf_8(text: str) -> str:
 
 
 def _object(text: str) -> AprsObject:
-    """Read `;NAME *111111z` or `)NAME!`, and a position. Raises RemoteProtocolError."""
+    """Parse `;NAME *111111z` or `)NAME!`, followed by a position. Raises RemoteProtocolError."""
     match = re.match(r";(.{9})([*_])(.{7})|\)([^!_]{3,9})([!_])", text, re.S)
     if match is None:
         raise RemoteProtocolError("an object without a name")
@@ -163,9 +164,10 @@ def _object(text: str) -> AprsObject:
 
 
 def dated(when: str, now: datetime) -> datetime | None:
-    """Return the moment that a position's time means (chapter 6): of days, hours and minutes, or
-    hours, minutes and seconds, in UTC, the last that was. None of a time at its sender's place, of
-    which nobody knows the offset, and of what is none. `now` is in UTC."""
+    """Return the time of a position in UTC (chapter 6): the last moment with this day, hour and
+    minute, or this hour, minute and second. None if it is invalid, or in the sender's local
+    time, whose offset is unknown. `now` is in UTC.
+    """
     if not re.fullmatch("[0-9]{6}[zh]", when):
         return None
     first, second, third = (int(when[at : at + 2]) for at in (0, 2, 4))
@@ -183,11 +185,11 @@ def dated(when: str, now: datetime) -> datetime | None:
 
 
 _AHEAD = timedelta(minutes=5)
-"""By which a sender's clock may be ahead."""
+"""Maximum lead of a sender's clock."""
 
 
 def _position(text: str) -> AprsPosition:
-    """Raises RemoteProtocolError."""
+    """Parse a position, compressed or not. Raises RemoteProtocolError."""
     if not text[:1].isdigit() and not text.startswith(" "):
         return _compressed(text)
     form = r"([0-9 ]{4}\.[0-9 ]{2})([NSns]).([0-9 ]{5}\.[0-9 ]{2})([EWew])(.)(.*)"
@@ -207,12 +209,12 @@ def _position(text: str) -> AprsPosition:
 
 
 def _course(degrees: int) -> float | None:
-    """0 is not known, and 360 is north."""
+    """Return the course; None for 0, which means unknown. 360 is north."""
     return float(degrees % 360) if 0 < degrees <= 360 else None
 
 
 def _degrees(text: str, whole: int) -> float:
-    """Read `DDMM.mm`; blanks are the last digits, left out, and stand for their middle."""
+    """Parse `DDMM.mm`. Spaces replace the last digits, and the middle of their range counts."""
     if " " in text[:whole] or " " in text.replace(".", "").rstrip(" "):
         raise RemoteProtocolError("a position that leaves out other digits than the last")
     minutes = text[whole:]
@@ -224,13 +226,13 @@ def _degrees(text: str, whole: int) -> float:
 
 
 _MIDDLES = (0.0, 0.05, 0.5, 5.0, 30.0)
-"""Minutes to the middle of what so many digits left open."""
+"""Minutes to the middle of the range, by the number of missing digits."""
 _WEATHER = "_"
-"""The symbol of a weather station: what would be its course is the wind's."""
+"""Symbol of a weather station, whose course field contains the wind direction."""
 
 
 def _compressed(text: str) -> AprsPosition:
-    """Chapter 9: symbol table, four and four characters of base 91, symbol, two, one."""
+    """Parse the form of chapter 9: symbol table, 4 and 4 characters of base 91, symbol, 2, 1."""
     if not re.match(r"[/\\A-Za-j][!-{]{8}.{4}", text, re.S):
         raise RemoteProtocolError("a compressed position that is none")
     latitude = 90 - _base_91(text[1:5]) / 380_926
@@ -256,8 +258,9 @@ _CUSTOM, _OLD = "ABCDEFGHIJK", "PQRSTUVWXYZ"
 
 
 def _mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
-    """Read a Mic-E beacon. Its first three characters say what it means: a position that cannot be
-    read ends no emergency. Raises RemoteProtocolError."""
+    """Parse a Mic-E beacon. Its type is in the first three characters, so an unreadable position
+    does not hide an emergency. Raises RemoteProtocolError.
+    """
     try:
         return _mic_e_position(text, to)
     except RemoteProtocolError as fault:
@@ -267,11 +270,13 @@ def _mic_e(text: str, to: Callsign) -> AprsPosition | AprsEmergency:
 
 
 _EMERGENCY = re.compile("[0-9L]{3}")
-"""How a destination begins: three message bits of 0 (chapter 10)."""
+"""Beginning of an emergency's destination: three message bits are 0 (chapter 10)."""
 
 
 def _mic_e_position(text: str, to: Callsign) -> AprsPosition:
-    """Chapter 10: the latitude is in the destination's six characters, the rest in the text."""
+    """Parse the form of chapter 10. The latitude is in the destination's six characters, the rest
+    in the text.
+    """
     if len(to.name) != 6 or len(text) < 9:
         raise RemoteProtocolError("a Mic-E position that is cut short")
     digits, bits = "", []
@@ -311,7 +316,7 @@ def _mic_e_position(text: str, to: Callsign) -> AprsPosition:
 
 
 def _mic_e_altitude(text: str) -> float | None:
-    """Three characters of base 91 before `}`: metres above 10 km below the sea."""
+    """Parse three characters of base 91 before `}`: metres above a level 10 km below the sea."""
     match = re.match(r".?([!-{]{3})\}", text, re.S)
     return None if match is None else float(_base_91(match[1]) - 10_000)
 
@@ -338,7 +343,7 @@ def _checked(
 
 
 def write_message(to: str, text: str, number: str) -> bytes:
-    """Return the information of a message. Raises LocalProtocolError."""
+    """Return the information field of a message. Raises LocalProtocolError."""
     if not re.fullmatch(f"[A-Za-z0-9]{{1,{ID_MAX}}}", number):
         raise LocalProtocolError(f"{number!r} is no id of up to {ID_MAX} letters and digits")
     body = text.encode()
@@ -348,7 +353,7 @@ def write_message(to: str, text: str, number: str) -> bytes:
 
 
 def write_answer(to: str, number: str, *, has_it: bool) -> bytes:
-    """Return the information that acknowledges a message, or rejects it."""
+    """Return the information field that acknowledges or rejects a message."""
     return _addressed(to, f"{'ack' if has_it else 'rej'}{number}".encode())
 
 

@@ -1,5 +1,6 @@
-"""An arithmetic code: choices, each of its weight, as one number. Described in
-`docs/reference/on-air.md`."""
+"""An arithmetic code: a sequence of weighted choices as one number, described in
+`docs/reference/on-air.md`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ _BITS, _LEAST = 32, 1 << 24
 
 
 class Coder(Protocol):
-    """Either end of the arithmetic code. Both make the same steps: the encoder is given each
-    choice, the decoder finds it."""
+    """Either end of the arithmetic code. Both take the same steps: the encoder gets each choice,
+    the decoder finds it.
+    """
 
     def choose(self, weights: Sequence[int], chosen: int) -> int:
-        """Code one of so many, by weight, and return its index; a decoder ignores `chosen`."""
+        """Code one of the weighted choices and return its index. A decoder ignores `chosen`."""
 
 
 class Encoder:
@@ -23,7 +25,7 @@ class Encoder:
         self._low, self._range, self._bytes = 0, 1 << _BITS, _BITS // 8
 
     def choose(self, weights: Sequence[int], chosen: int) -> int:
-        """Choose, of so many, each of its weight, this one."""
+        """Encode the choice `chosen` among weighted choices."""
         unit = self._range // sum(weights)
         self._low += unit * sum(weights[:chosen])
         self._range = unit * weights[chosen]
@@ -32,7 +34,7 @@ class Encoder:
         return chosen
 
     def finish(self) -> bytes:
-        """Return the shortest number within what is left; zeros at its end are left out."""
+        """Return the shortest number in the remaining range, without trailing zeros."""
         for cut in range(self._bytes * 8, -1, -8):
             number = -(-self._low >> cut) << cut
             if number < self._low + self._range:
@@ -48,8 +50,9 @@ class Decoder:
             self._code = self._code << 8 | next(self._rest, 0)
 
     def choose(self, weights: Sequence[int], chosen: int) -> int:
-        """Find the choice of one of these weights that the encoder made, and return its index;
-        `chosen` is not looked at. Behind the end of the number stand zeros."""
+        """Decode the next choice and return its index; `chosen` is ignored. The number is followed
+        by zeros.
+        """
         ends = list(accumulate(weights))
         unit = self._range // ends[-1]
         target = min(self._code // unit, ends[-1] - 1)

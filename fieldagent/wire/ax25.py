@@ -1,4 +1,4 @@
-"""AX.25 2.2: UI frames, without flags and frame check, as a KISS TNC takes and gives them."""
+"""AX.25 2.2: UI frames without flags and frame check, in the form of a KISS TNC."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 UI = 0x03
 NO_LAYER_3 = 0xF0
 INFO_BYTES = 256
-"""Most bytes of information, unless both ends agreed on more (2.2, section 6.8)."""
+"""Maximum bytes of information, unless both ends agreed on more (2.2, section 6.8)."""
 DIGIPEATERS = 8
 _ADDRESS = 7
 
@@ -32,11 +32,11 @@ class Frame:
     destination: Callsign
     info: bytes
     via: tuple[Callsign, ...] = ()
-    """Digipeaters that it was to go over."""
+    """Digipeaters in its path."""
 
 
 def read_call(text: str) -> Callsign:
-    """Read a call such as `N0CALL-7`. Raises LocalProtocolError."""
+    """Parse a callsign such as `N0CALL-7`. Raises LocalProtocolError."""
     match = re.fullmatch(r"([A-Z0-9]{1,6})(?:-([0-9]|1[0-5]))?", text)
     if match is None:
         raise LocalProtocolError(f"{text!r} is no call such as N0CALL-7")
@@ -44,7 +44,7 @@ def read_call(text: str) -> Callsign:
 
 
 def encode(frame: Frame) -> bytes:
-    """Encode a command frame: its C bits say so (section 6.1.2). Raises LocalProtocolError."""
+    """Encode a command frame, as its C bits show (section 6.1.2). Raises LocalProtocolError."""
     if len(frame.info) > INFO_BYTES:
         raise LocalProtocolError(f"a UI frame holds at most {INFO_BYTES} bytes")
     if len(frame.via) > DIGIPEATERS:
@@ -56,8 +56,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame | None:
-    """Decode a frame; None for one that is no UI frame without layer 3. Raises
-    RemoteProtocolError."""
+    """Decode a frame; None if it is not a UI frame without layer 3. Raises RemoteProtocolError."""
     calls: list[Callsign] = []
     at = 0
     last = False
@@ -70,7 +69,7 @@ def decode(data: bytes) -> Frame | None:
         at += _ADDRESS
     if len(calls) < 2:
         raise RemoteProtocolError("an AX.25 frame without a source")
-    # The poll bit says nothing in a UI frame.
+    # The poll bit has no meaning in a UI frame.
     if len(data) < at + 2 or data[at] & ~0x10 != UI or data[at + 1] != NO_LAYER_3:
         return None
     return Frame(calls[1], calls[0], data[at + 2 :], tuple(calls[2:]))

@@ -1,10 +1,10 @@
-"""Notes by which a hub takes back from a kit what its database has lost:
+"""Notes with which a hub restores data from a kit after a loss of its database:
 `docs/reference/ip-link.md`, "A hub's database that is an older one".
 
-1. Over each new link the kit says in a Holding what it sent and got last.
-2. A hub that does not know that asks what the kit has (Ask), a page at a time, and for what it
-   lacks of that (Fetch).
-3. The kit answers each with one note, Inventory and Copies. It keeps nothing of where they are.
+1. On each new link the kit names the last items sent and received, in a Holding.
+2. If the hub does not know them, it asks for lists of the kit's items (Ask), one page at a time.
+   It then asks for the items that it is missing (Fetch).
+3. The kit answers each request with one note (Inventory, Copies). It does not store the progress.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 DIGEST_BYTES = 4
-"""Of the start of an item's fingerprint."""
+"""Length of the first part of an item's fingerprint."""
 PAGE = 200
-"""Rows of a Inventory at most, and places of a Fetch."""
+"""Maximum rows of an Inventory, and places of a Fetch."""
 COPIES_BYTES = 16_384
-"""Bytes of the items in a Copies at most, where there are several: an SOS that comes meanwhile
-waits for no more than these."""
+"""Maximum bytes of the items in a Copies with more than one item, so that an SOS does not wait long
+behind it."""
 
 
 class BackupKind(IntEnum):
@@ -38,29 +38,29 @@ class BackupKind(IntEnum):
 
 class Direction(IntEnum):
     SENT = 0
-    """By the kit."""
+    """Sent by the kit."""
     GOT = 1
-    """From the hub."""
+    """Received from the hub."""
 
 
 class Held(NamedTuple):
-    """An item by its number and the start of its fingerprint."""
+    """An item, identified by its number and the start of its fingerprint."""
 
     number: int = 0
-    """0: there is none."""
+    """Number of the item; 0: no item."""
     digest: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What the kit knows the hub to have had."""
+    """The last items that the kit knows were on the hub."""
 
     sent: Held = Held()
-    """The last of its own items that the hub has acknowledged over IP."""
+    """The last item of the kit that the hub has acknowledged over IP."""
     hours: int = 0
-    """Since then."""
+    """Hours since then."""
     got: Held = Held()
-    """The last item that came from the hub."""
+    """The last item from the hub."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
@@ -69,7 +69,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask for what the kit has in one direction, behind a place."""
+    """Request for a list of the kit's items in one direction, after a place."""
 
     direction: Direction
     after: int
@@ -80,14 +80,14 @@ class Ask:
 
 
 class InventoryRow(NamedTuple):
-    """An item in a Inventory."""
+    """An item in an Inventory."""
 
     place: int
-    """By which it is fetched; rises."""
+    """Number for a Fetch; increases with each row."""
     origin: int
-    """Of one sent: the station whose it is, 0 of the kit itself. Of one that came: its sender."""
+    """For a sent item: its station, 0 is the kit itself. For a received item: its sender."""
     number: int
-    """Under which it was sent, or came."""
+    """Number under which it was sent or received."""
     digest: bytes
     at: int
     """Unix time."""
@@ -95,56 +95,56 @@ class InventoryRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What the kit has in one direction behind a place, the oldest first."""
+    """List of the kit's items in one direction after a place, the oldest first."""
 
     direction: Direction
     after: int
     rows: tuple[InventoryRow, ...]
     dropped: tuple[int, int] = (0, 0)
-    """From and up to, not including it: numbers of which the kit has nothing any more."""
+    """First number, and the number after the last, of items that the kit no longer has."""
 
     @property
     def is_last(self) -> bool:
-        """Return whether nothing follows this page: it has fewer than PAGE rows."""
+        """Return True if this is the last page, which has fewer than PAGE rows."""
         return len(self.rows) < PAGE
 
     def encode(self) -> bytes:
-        """Return the note as CBOR; `read` takes no more than PAGE rows."""
+        """Return the note as CBOR. `read` accepts at most PAGE rows."""
         rows = [[*row] for row in self.rows]
         return cbor2.dumps([BackupKind.INVENTORY, self.direction, self.after, rows, *self.dropped])
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Ask for these items."""
+    """Request for items by their places."""
 
     direction: Direction
     places: tuple[int, ...]
 
     def encode(self) -> bytes:
-        """Return the note as CBOR; `read` takes no more than PAGE places."""
+        """Return the note as CBOR. `read` accepts at most PAGE places."""
         return cbor2.dumps([BackupKind.FETCH, self.direction, [*self.places]])
 
 
 class Copy(NamedTuple):
-    """An item as it was sent or came."""
+    """An item as it was sent or received."""
 
     place: int
     body: bytes
-    """An envelope; empty: it is gone."""
+    """An envelope; empty: the item is deleted."""
     state: str = ""
-    """Of an SOS: how its incident stands, as the kit knows it."""
+    """State of an SOS incident, as the kit knows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Some of what was asked for, in that order; what is not named is to be asked for again."""
+    """Some of the requested items, in order. The hub must ask again for the missing ones."""
 
     direction: Direction
     copies: tuple[Copy, ...]
 
     def encode(self) -> bytes:
-        """Return the note as CBOR; `read` takes no more than PAGE copies."""
+        """Return the note as CBOR. `read` accepts at most PAGE copies."""
         rows = [[*each] for each in self.copies]
         return cbor2.dumps([BackupKind.COPIES, self.direction, rows])
 
@@ -154,7 +154,7 @@ KINDS = frozenset(BackupKind)
 
 
 def read(items: Sequence[Any]) -> BackupNote:
-    """Read a note whose first member is one of `KINDS`. Raises RemoteProtocolError."""
+    """Parse a note whose first member is one of `KINDS`. Raises RemoteProtocolError."""
     match items:
         case [BackupKind.HOLDING, sent, sent_digest, hours, got, got_digest, *_] if _all_numbers(
             sent, hours, got

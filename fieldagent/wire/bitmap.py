@@ -1,5 +1,5 @@
-"""Which of several have arrived: bit i of byte i/8 is number i, and behind the bits stands a digest
-of those.
+"""Bitmap of arrived fragments or items. Bit i of byte i/8 is number i, and a digest of them follows
+the bits.
 """
 
 from __future__ import annotations
@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Set
 
 DIGEST_BYTES = 4
-"""Of an item, in what confirms it: a number alone may have been another item's."""
+"""Length of the digest in a confirmation. A number alone is not enough, because it may be used for
+another item."""
 SEVERAL_MAX = 64
-"""Items of which one bitmap tells."""
+"""Maximum number of items in one bitmap."""
 
 
 def write_bitmap(arrived: Set[int], count: int, digest: bytes) -> bytes:
-    """Write the bitmap of so many fragments; of items where `count` is 0."""
+    """Return the bitmap of `count` fragments, or of items if `count` is 0."""
     bits = sum(1 << index for index in arrived)
     shortest = -(-bits.bit_length() // 8)
     size = -(-count // 8) or shortest
@@ -21,7 +22,7 @@ def write_bitmap(arrived: Set[int], count: int, digest: bytes) -> bytes:
 
 
 def read_bitmap(bitmap: bytes, count: int) -> tuple[frozenset[int], bytes]:
-    """Return the numbers, and the digest: none of items where there are none. Raises ValueError."""
+    """Return the numbers and the digest. Without items, the digest is empty. Raises ValueError."""
     full = -(-count // 8) if count else max(0, len(bitmap) - DIGEST_BYTES)
     bits, digest = int.from_bytes(bitmap[:full], "little"), bitmap[full:]
     sizes = (DIGEST_BYTES,) if count or bits else (0,)

@@ -1,4 +1,4 @@
-"""What Cloudloop (Ground Control) says and takes: Lingo, and the answers of its Data API. No I/O.
+"""Messages of Cloudloop (Ground Control): Lingo, and the answers of its Data API. No I/O.
 
 Sources: knowledge.cloudloop.com, lingo/mo, api/send-message, api/get-message. One envelope, Lingo,
 serves SBD and IMT modems.
@@ -17,32 +17,33 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 IMT, SBD = "imt", "sbd"
-"""How this hub calls the two kinds of modem."""
+"""This hub's names of the two kinds of modem."""
 SHOWN = 80
-"""Characters of what is wrong."""
+"""Maximum characters of an error text."""
 
 
 class Lingo(NamedTuple):
     """One MO message."""
 
     id: str
-    """Cloudloop's; the same whenever it brings the message again."""
+    """Cloudloop's id, unchanged if it delivers the message again."""
     imei: str
     thing: str
-    """What an MT message is addressed to."""
+    """Address for MT messages."""
     kind: str
-    """IMT or SBD; empty of another network."""
+    """IMT or SBD; empty for another network."""
     body: bytes
     topic: str
     location: tuple[float, float, int] | None
     """Latitude, longitude, and the radius in kilometres."""
     fault: str
-    """Why the body must not be decoded."""
+    """Reason why the body must not be decoded, or an empty string."""
 
 
 def read_lingo(document: object) -> Lingo:
-    """Return the message of a Lingo. Raises RemoteProtocolError where it cannot be told whose it
-    is or what is in it: then the document is to be kept as it came."""
+    """Return the message of a Lingo. Raises RemoteProtocolError if the sender or the content is
+    unknown. The caller must then store the document unchanged.
+    """
     if not isinstance(document, dict):
         raise RemoteProtocolError("the body is no Lingo: it must be a JSON object")
     identity = _object(document, "identity")
@@ -68,7 +69,7 @@ def read_lingo(document: object) -> Lingo:
 
 
 def _name(value: object) -> str:
-    """Return what they call something, as any database can hold it."""
+    """Return an id of Cloudloop as text that any database can store."""
     name = str(value or "")[:SHOWN].replace("\0", "?")
     return name.encode("utf-8", "replace").decode()
 
@@ -79,7 +80,7 @@ def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def from_base64(text: object) -> bytes:
-    """Return what base64 with or without its padding holds. Raises RemoteProtocolError."""
+    """Decode base64 with or without padding. Raises RemoteProtocolError."""
     if not isinstance(text, str):
         raise RemoteProtocolError("message is no text")
     try:
@@ -108,7 +109,7 @@ def _fault(network: Mapping[str, Any], body: bytes) -> str:
     if network.get("crcError") is True:
         return "the network found its CRC wrong"
     size = network.get("size")
-    # Whether the CRC counts is not documented.
+    # The documentation does not define if the size includes the CRC.
     if type(size) is int and body and size not in (len(body), len(body) + 2):
         return f"it has {len(body)} bytes, and says that it has {size}"
     return ""
@@ -121,23 +122,22 @@ class Record(NamedTuple):
     thing: str
     kind: str
     outgoing: bool
-    """It was for the modem (MT)."""
+    """True if it was sent to the modem (MT)."""
     at: float
     """Unix time."""
     size: int
     start: bytes
-    """The first bytes of it: all of a short one."""
+    """First bytes of the message. A short message is complete."""
 
     @property
     def whole(self) -> bool:
-        """Return whether `start` is all of the message."""
+        """Return True if `start` is the complete message."""
         return len(self.start) == self.size
 
 
 def read_records(document: object) -> list[Record]:
-    """Return the messages of a GetMessageRecords answer that can be read, oldest first.
-
-    Raises RemoteProtocolError.
+    """Return the readable messages of a GetMessageRecords answer, oldest first. Raises
+    RemoteProtocolError.
     """
     listed = document.get("messageRecords") if isinstance(document, dict) else None
     if not isinstance(listed, list):
@@ -166,9 +166,9 @@ def _record(each: Mapping[str, Any]) -> Record:
 
 
 def read_balance(document: object) -> dict[str, float]:
-    """Return by its plan what is left, of a GetPoolSummary answer: `summary`, a list of objects
-    with `plan`, `remaining`, `allocated` (docs.cloudloop.com/reference, as bindings of 2021 have
-    it).
+    """Return the remaining amount of each plan, from a GetPoolSummary answer. Its `summary` is a
+    list of objects with `plan`, `remaining`, `allocated` (docs.cloudloop.com/reference, as in
+    bindings of 2021).
 
     Raises RemoteProtocolError.
     """
@@ -184,15 +184,16 @@ def read_balance(document: object) -> dict[str, float]:
 
 
 def moment(unix: float) -> str:
-    """Return a Unix time as the API takes it: UTC, in seconds."""
+    """Return a Unix time in the form of the API: UTC, in seconds."""
     return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def mt_request(
     thing: str, kind: str, body: bytes, topic: str, urgent: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return the call of the Data API that hands over an MT message, and the members of its body
-    beside the token."""
+    """Return the call of the Data API that sends an MT message, and the members of its body except
+    the token.
+    """
     if kind == SBD:
         return "DoSendSbdMessage", {"thing": thing, "message": body.hex()}
     return "DoSendImtMessage", {

@@ -1,7 +1,7 @@
 """Consistent Overhead Byte Stuffing (Cheshire and Baker, 1997): frames without a zero byte.
 
-A zero ends each frame and begins the next, so that a receiver that joins in the middle, or lost a
-byte, is right again at the next zero.
+A zero separates two frames. So a receiver that joins in the middle, or loses a byte, is
+synchronized again at the next zero.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 DELIMITER = b"\x00"
 _RUN = 254
-"""Most bytes that one length byte can cover."""
+"""Maximum bytes after one length byte."""
 
 
 def encode(frame: bytes) -> bytes:
-    """Return the frame without zeros and without delimiter: 1 byte longer, and 1 more for each
-    254."""
+    """Return the frame without zeros and without delimiter. It is 1 byte longer, plus 1 for each
+    254.
+    """
     coded = bytearray()
     for part in frame.split(DELIMITER):
         while len(part) >= _RUN:
@@ -29,7 +30,7 @@ def encode(frame: bytes) -> bytes:
 
 
 def decode(coded: bytes) -> bytes:
-    """Decode a frame. Raises RemoteProtocolError for what `encode` cannot have made."""
+    """Decode a frame. Raises RemoteProtocolError if `encode` cannot have produced it."""
     frame = bytearray()
     at = 0
     while at < len(coded):
@@ -45,16 +46,16 @@ def decode(coded: bytes) -> bytes:
 
 
 class CobsDeframer:
-    """Cuts a stream at its zeros. What grows beyond `limit` bytes is dropped up to the next one."""
+    """Splits a stream at its zeros. A frame of more than `limit` bytes is dropped."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._coded = bytearray()
         self.overlong = 0
-        """How many frames were too long."""
+        """Number of frames that were too long."""
 
     def receive_data(self, data: bytes) -> Iterator[bytes]:
-        """Yield the coded frames that this completes; empty ones are nothing."""
+        """Yield the coded frames that these bytes complete. Empty frames are skipped."""
         *ended, rest = data.split(DELIMITER)
         for piece in ended:
             self._take(piece)
@@ -66,5 +67,5 @@ class CobsDeframer:
         self._take(rest)
 
     def _take(self, piece: bytes) -> None:
-        # One byte beyond the limit tells that it was exceeded.
+        # Keep one byte more than the limit, which shows that the frame is too long.
         self._coded += piece[: self._limit + 1 - len(self._coded)]

@@ -1,8 +1,8 @@
-"""What a kit is told to do from afar: a verb by its number, and arguments.
-`docs/reference/on-air.md`, "Commands"; what each means for people is in
-`docs/how-to/remote-commands.md`.
+"""Remote commands to a kit: a verb, by its number, and arguments. `docs/reference/on-air.md`,
+"Commands", has the format; `docs/how-to/remote-commands.md` has the meaning of each command for
+people.
 
-The table says all that hub and kit must know of a verb. What has a number keeps it.
+The table contains everything that hub and kit must know about a verb. Numbers never change.
 """
 
 from __future__ import annotations
@@ -21,46 +21,47 @@ from fieldagent.wire.signed_delta import DIGEST_BYTES
 
 ARGUMENTS_MAX = 8
 ARGUMENT_MAX = 2_000
-"""Bytes of a byte string, characters of a text."""
+"""Maximum bytes of a byte string, or characters of a text."""
 ANSWER_BYTES, ANSWER_BYTES_MAX = 200, 1_500
-"""Of a text that is asked for to a size: where none is named, and at most."""
+"""Default and maximum size in bytes of an answer whose size can be requested."""
 STATUS_BYTES = 32
 WORDS_BYTES = 60
-"""Of an answer that is a sentence: about as many."""
+"""Approximate size of an answer that is a sentence."""
 
 Argument = int | str | bytes
 
 
 class NotACommand(Exception):
-    """The text says what is wrong, and what to write."""
+    """Error in a command. The text describes the error and the correct form."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteCommand:
-    """From the hub to one kit. Its number is that of its entry: Unix seconds of its writing, or one
-    more than the last where that is higher."""
+    """A command from the hub to one kit. Its number is that of its entry: the Unix time of its
+    writing, or the last number plus 1 if that is higher.
+    """
 
     verb: int
     arguments: tuple[Argument, ...] = ()
     proof: bytes = b""
-    """See `wire.command_proof`."""
+    """Proof; see `wire.command_proof`."""
 
 
 class Verb(NamedTuple):
     number: int
     name: str
     takes: str
-    """Its arguments, as people write them."""
+    """Its arguments, in the form for people."""
     means: str
     read: Callable[[Sequence[str]], tuple[Argument, ...]]
-    """Arguments of people's words. Raises NotACommand."""
+    """Parser of people's words, which returns the arguments. Raises NotACommand."""
     fits: Callable[[tuple[Argument, ...]], bool]
-    """Whether it can have these arguments."""
+    """Function that returns True if the verb can have these arguments."""
     answer_bytes: Callable[[tuple[Argument, ...]], int]
-    """How long its answer is at the most, or about."""
+    """Function that returns the maximum or approximate size of the answer in bytes."""
     allowed: bool = False
-    """A kit allows it unless its settings say otherwise: it changes nothing, or takes the group's
-    key out of a thief's hands."""
+    """True if a kit allows it by default: it changes nothing, or it protects the group's key from a
+    thief."""
 
 
 def _nothing(words: Sequence[str]) -> tuple[Argument, ...]:
@@ -98,7 +99,7 @@ def _satellite(words: Sequence[str]) -> tuple[Argument, ...]:
 
 
 HELD = ("message", "location", "waypoint", "data")
-"""Kinds of Packages that a kit may be told to hold."""
+"""Kinds of Packages that a kit can be asked to hold."""
 
 
 def _kind(words: Sequence[str]) -> tuple[Argument, ...]:
@@ -126,7 +127,7 @@ def _is_package(arguments: tuple[Argument, ...]) -> bool:
 
 
 def size_of(arguments: Sequence[Argument]) -> int:
-    """Return how many bytes the answer may have, by the last argument."""
+    """Return the maximum size of the answer in bytes, from the last argument."""
     last = arguments[-1] if arguments else ANSWER_BYTES
     return last if isinstance(last, int) else ANSWER_BYTES
 
@@ -140,7 +141,9 @@ def _sized_of_package(arguments: tuple[Argument, ...]) -> int:
 
 
 def _settings(words: Sequence[str]) -> tuple[Argument, ...]:
-    """The lines alone: who signs them adds the rest (`wire.command_settings`)."""
+    """Return only the lines. The program that signs them adds the rest
+    (`wire.command_settings`).
+    """
     if not words or not all(_SETTING.fullmatch(each) for each in words):
         raise NotACommand("takes settings, each as NAME=VALUE; NAME= takes one away")
     return ("\n".join(words),)
@@ -157,13 +160,14 @@ def _are_signed_settings(arguments: tuple[Argument, ...]) -> bool:
 
 
 KEY_STEPS = ("1", "2", "3")
-"""Of the change of a group's radio-key: heard beside the old one, sent with, alone."""
+"""Steps of a change of a group's radio-key: receive with both keys, send with the new one, use only
+the new one."""
 SEALED_KEY_BYTES = 41
-"""As `wire.sealed_key` makes it."""
+"""Size of a key that is sealed by `wire.sealed_key`."""
 
 
 def _key_step(words: Sequence[str]) -> tuple[Argument, ...]:
-    """The step alone: who has the key adds it, sealed (`wire.sealed_key`)."""
+    """Return only the step. The program that has the key adds it, sealed (`wire.sealed_key`)."""
     if len(words) != 1 or words[0] not in KEY_STEPS:
         raise NotACommand(sentence("takes a step: {steps}", steps=", ".join(KEY_STEPS)))
     return (int(words[0]),)
@@ -177,7 +181,9 @@ def _is_key_step(arguments: tuple[Argument, ...]) -> bool:
 
 
 def _file(words: Sequence[str]) -> tuple[Argument, ...]:
-    """Who reads it puts the digest of what it holds in its place (`wire.signed_delta`)."""
+    """Return only the file. Its reader replaces it by the digest of its contents
+    (`wire.signed_delta`).
+    """
     if len(words) != 1:
         raise NotACommand("takes a file that build/delta made, with its signature beside it")
     return (words[0],)
@@ -302,7 +308,7 @@ VERBS = (
         _in_words,
     ),
 )
-"""Every verb there is."""
+"""All verbs."""
 BY_NAME = {verb.name: verb for verb in VERBS}
 BY_NUMBER = {verb.number: verb for verb in VERBS}
 
@@ -326,11 +332,11 @@ def read_words(words: Sequence[str]) -> RemoteCommand:
 
 
 def in_words(command: RemoteCommand) -> str:
-    """Return it as a person writes it."""
+    """Return the command in the form for people."""
     verb = BY_NUMBER.get(command.verb)
     if verb is None:
         return f"command {command.verb}"
-    # Of signed settings those alone: beside them are a name and the signature.
+    # Signed settings have a name and a signature as further arguments: leave these out.
     signed = len(command.arguments) > 1 and verb.name == "set"
     shown = str(command.arguments[1]).split("\n") if signed else command.arguments
     arguments = [str(each) for each in shown if not isinstance(each, bytes)]
@@ -341,8 +347,9 @@ def in_words(command: RemoteCommand) -> str:
 
 
 def verb_of(command: RemoteCommand) -> Verb:
-    """Return its row of the table. Raises NotACommand for one that is not known here, or has other
-    arguments."""
+    """Return the command's row of the table. Raises NotACommand if the verb is unknown or the
+    arguments do not fit.
+    """
     verb = BY_NUMBER.get(command.verb)
     if verb is None:
         raise NotACommand(f"this version knows no command {command.verb}")
@@ -351,16 +358,16 @@ def verb_of(command: RemoteCommand) -> Verb:
     return verb
 
 
-# On the air.
+# Format on the air.
 
 
 def write_command(command: RemoteCommand) -> list[Any]:
-    """Return the members of its entry behind kind and number."""
+    """Return the members of its entry after kind and number."""
     return [command.verb, command.proof, *command.arguments]
 
 
 def read_command(verb: Any, proof: Any, *arguments: Any) -> RemoteCommand:
-    """Read a command. Raises ValueError."""
+    """Parse a command. Raises ValueError."""
     expect(in_range(verb, low=1), "verb")
     expect(isinstance(proof, bytes) and len(proof) <= 64, "proof")
     expect(len(arguments) <= ARGUMENTS_MAX and all(map(_is_argument, arguments)), "arguments")
@@ -374,12 +381,12 @@ def _is_argument(value: Any) -> bool:
 
 
 def write_answer(answer: CommandAnswer) -> list[Any]:
-    """Return the members of its entry behind the time."""
+    """Return the members of its entry after the time."""
     return [answer.number, int(answer.outcome), answer.body or None]
 
 
 def read_answer(time: int, number: Any, outcome: Any, body: Any = b"") -> CommandAnswer:
-    """Read the answer to a command. Raises ValueError."""
+    """Parse the answer to a command. Raises ValueError."""
     expect(in_range(number, low=0), "number of a command")
     expect(in_range(outcome, low=0, high=max(CommandOutcome)), "outcome known here")
     return CommandAnswer(number, CommandOutcome(outcome), read_bytes(body))

@@ -1,4 +1,4 @@
-"""What an answer to a command says, for people."""
+"""Text of an answer to a command, for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STATUS = BY_NAME["status"].number
 
 
 def text_of(verb: int, answer: CommandAnswer) -> str:
-    """Return it in lines; what cannot be read is told as that."""
+    """Return the answer as lines, or a message if it cannot be read."""
     try:
         if verb == STATUS and answer.outcome is CommandOutcome.DONE:
             return "\n".join(kit_status.lines(kit_status.decode(answer.body)))

@@ -1,8 +1,8 @@
-"""Proves that the hub has given a command, to the one kit that it is for.
+"""Proof that the hub sent a command to exactly one kit.
 
-Both hold a secret that nobody else has: the device's `satellite-key`, or else its link token, of
-which the hub keeps the SHA-256. Whoever carries a command, and whoever holds `radio-key`, cannot
-make such a proof. It says nothing of which person gave it: that is in the hub's audit log.
+Both have a secret that no one else has. It is the device's `satellite-key`, or else its link token,
+of which the hub stores the SHA-256. Kits that relay a command, and owners of `radio-key`, cannot
+make such a proof. It does not show which person sent the command; the hub's audit log does.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def command_key(secret: bytes) -> bytes:
 
 
 def prove(number: int, command: RemoteCommand, key: bytes) -> RemoteCommand:
-    """Return the command of that number with its proof."""
+    """Return the command with its proof. `number` is the command's number."""
     return replace(command, proof=_proof(number, command, key))
 
 
 def is_proved(number: int, command: RemoteCommand, keys: Iterable[bytes]) -> bool:
-    """Return whether a holder of one of the keys has given this command under this number."""
+    """Return True if the proof is valid for one of the keys, this number and this command."""
     return any(hmac.compare_digest(_proof(number, command, key), command.proof) for key in keys)
 
 

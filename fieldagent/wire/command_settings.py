@@ -1,8 +1,8 @@
-"""Settings as a command brings them: the text that their operator has signed, in few bytes.
+"""Compact form of signed settings in a command.
 
-The kit writes the text anew (`wire.settings_change`): its head says what it knows, the number is
-the command's. The signature is minisign's, whole, and root's unit of the kit verifies it as it does
-those that come over the link.
+The kit rebuilds the signed text (`wire.settings_change`). The kit knows the head of the text, and
+the number is the command's. The signature is a complete minisign signature. The kit's root unit
+verifies it in the same way as settings that arrive over the link.
 
 | argument | |
 |---|---|
@@ -23,15 +23,17 @@ UNTRUSTED = "by a command"
 
 
 def arguments_of(change: SettingsChange, signature: str) -> tuple[Argument, ...]:
-    """Return the arguments of the command that brings it. `signature` is minisign's file. Raises
-    ValueError where that is none."""
+    """Return the arguments of the command for a change. `signature` is minisign's file. Raises
+    ValueError if it is invalid.
+    """
     lines = "\n".join(f"{name}={value}" for name, value in change.pairs)
     return (change.device, lines, *parts_of(signature))
 
 
 def offer_of(number: int, kit: str, arguments: tuple[Argument, ...]) -> tuple[str, str]:
-    """Return the text and its signature, as minisign's file has it; `kit` is `kit_of` its token.
-    Raises NotAChange."""
+    """Return the text and its signature file in minisign's form. `kit` is `kit_of` the kit's token.
+    Raises NotAChange.
+    """
     device, lines, first, comment, second = arguments
     assert isinstance(first, bytes) and isinstance(second, bytes) and isinstance(comment, str)
     pairs = (line.partition("=") for line in str(lines).split("\n"))

@@ -1,4 +1,4 @@
-"""What a satellite message costs: whole credits of 50 bytes (SBD), or its bytes (IMT)."""
+"""Price of a satellite message: whole credits of 50 bytes (SBD), or its bytes (IMT)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ CREDIT_BYTES = 50
 
 
 class Tariff(NamedTuple):
-    """What a message costs: each begun `step` of bytes is a `unit`, and `minimum` units
-    are paid for at least. Without a unit it costs nothing."""
+    """Price of a message: a `unit` for each started `step` of bytes, and at least `minimum` units.
+    Without a unit, messages are free.
+    """
 
     unit: str
     step: int = CREDIT_BYTES
     minimum: int = 0
     booked: bool = True
-    """Whether the end of a message books it; otherwise its driver has, as each copy left."""
+    """True if the end of a message books its price; False if the driver books each sent copy."""
 
     def units(self, size: int) -> int:
-        """Return what a message of so many bytes costs."""
+        """Return the price of a message of `size` bytes, in units."""
         return max(self.minimum, -(-size // self.step)) if self.unit else 0
 
     def paid_with(self, size: int) -> int:
-        """Return the bytes that go for what `size` of them cost."""
+        """Return the number of bytes that have the same price as `size` bytes."""
         return max(self.minimum, -(-size // self.step)) * self.step
 
     def affordable(self, units: int) -> int:
-        """Return the bytes that so many units pay for."""
+        """Return the number of bytes that `units` pay for."""
         return 0 if units < self.minimum else units * self.step
 
 
@@ -35,15 +36,15 @@ CREDITS = Tariff("credit")
 
 
 def by_bytes(minimum: int) -> Tariff:
-    """Return the tariff of an account that pays for bytes, and for `minimum` a message at least."""
+    """Return the tariff of an account that pays for bytes, at least `minimum` per message."""
     return Tariff("byte", 1, minimum)
 
 
 def credits_for(size: int) -> int:
-    """Return the credits that a message of so many bytes costs: one for each 50 begun."""
+    """Return the price of a message in credits: one for each started 50 bytes."""
     return -(-size // CREDIT_BYTES)
 
 
 def paid_with(size: int) -> int:
-    """Return the bytes that go for what `size` of them cost."""
+    """Return the number of bytes that have the same price as `size` bytes."""
     return credits_for(size) * CREDIT_BYTES

@@ -1,7 +1,8 @@
-"""Iridium DirectIP, between the operator's gateway and a hub: TCP, big-endian, one message a way.
+"""Iridium DirectIP between the operator's gateway and a hub: TCP, big-endian, one message in each
+direction.
 
-A message is a version, a length, and information elements in any order; unknown ones are passed
-over. Names and numbers are those of the SBD DirectIP interface description.
+A message has a version, a length, and information elements in any order; unknown ones are skipped.
+Names and numbers are those of the SBD DirectIP interface description.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 VERSION = 1
 PORT = 10800
-"""By custom."""
+"""Usual port."""
 MESSAGE_MAX = 4_096
-"""Bytes of a message's elements: an MO message of 1960 bytes, the largest of any modem, fits."""
+"""Maximum bytes of a message's elements. The largest MO message of any modem, 1960 bytes, fits."""
 
 _HEAD = struct.Struct(">BH")
 _ELEMENT = struct.Struct(">BH")
@@ -41,7 +42,7 @@ class Flags(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class MoLocation:
-    """Where the gateway believes the modem to be."""
+    """Position of the modem, as estimated by the gateway."""
 
     latitude: float
     longitude: float
@@ -51,19 +52,19 @@ class MoLocation:
 
 @dataclass(frozen=True, slots=True)
 class DirectIpMo:
-    """What a modem sent, as the gateway brings it."""
+    """A message from a modem, as the gateway delivers it."""
 
     reference: int
-    """The gateway's own number of the session (CDR reference)."""
+    """The gateway's number of the session (CDR reference)."""
     imei: str
     status: int
-    """0 to 2 are sessions that succeeded."""
+    """Status of the session; 0 to 2 are successful."""
     momsn: int
     mtmsn: int
     time: int
-    """Unix seconds of the session."""
+    """Unix time of the session in seconds."""
     payload: bytes | None = None
-    """None is a mailbox check."""
+    """Message, or None for a mailbox check."""
     location: MoLocation | None = None
 
 
@@ -76,14 +77,14 @@ class DirectIpMt:
     payload: bytes | None
     """None with `RING_ONLY`."""
     flags: int = 0
-    """Of `Flags`."""
+    """Value of `Flags`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What became of a `DirectIpMt`.
+    """Result of a `DirectIpMt`.
 
-    `status` 0 to 50 is the place in the modem's queue; below 0 it was not taken.
+    `status` 0 to 50 is the place in the modem's queue; below 0 the message was not accepted.
     """
 
     client_id: int
@@ -93,7 +94,8 @@ class Confirmation:
 
 
 def take_message(buffer: bytearray) -> bytes | None:
-    """Take the first message out of `buffer` and return its elements; None: more is needed.
+    """Remove the first message from `buffer` and return its elements; None if more bytes are
+    needed.
 
     Raises RemoteProtocolError.
     """
@@ -113,7 +115,7 @@ def take_message(buffer: bytearray) -> bytes | None:
 
 
 def read_mobile_originated(elements: bytes) -> DirectIpMo:
-    """Read a mobile-originated message. Raises RemoteProtocolError."""
+    """Parse a mobile-originated message. Raises RemoteProtocolError."""
     contents = _split(elements)
     reference, imei, status, momsn, mtmsn, time = _unpack(_MO_HEADER, contents, MO_HEADER)
     payload = contents.get(MO_PAYLOAD)
@@ -124,8 +126,8 @@ def read_mobile_originated(elements: bytes) -> DirectIpMo:
 def salvage_payload(elements: bytes) -> tuple[str, bytes]:
     """Return IMEI and payload of an MO message that `read_mobile_originated` refuses.
 
-    The IMEI is empty where no header names one. Where the elements cannot be told apart and none
-    of them is a payload, all bytes stand for it.
+    The IMEI is empty if no header contains it. If no element is readable as a payload, the payload
+    is all bytes.
     """
     imei, payload, at = "", b"", 0
     while at + _ELEMENT.size <= len(elements):
@@ -141,14 +143,14 @@ def salvage_payload(elements: bytes) -> tuple[str, bytes]:
 
 
 def read_mobile_terminated(elements: bytes) -> DirectIpMt:
-    """Read a mobile-terminated message. Raises RemoteProtocolError."""
+    """Parse a mobile-terminated message. Raises RemoteProtocolError."""
     contents = _split(elements)
     client_id, imei, flags = _unpack(_MT_HEADER, contents, MT_HEADER)
     return DirectIpMt(client_id, _imei(imei), contents.get(MT_PAYLOAD), flags)
 
 
 def read_confirmation(elements: bytes) -> Confirmation:
-    """Read the confirmation of an MT message. Raises RemoteProtocolError."""
+    """Parse the confirmation of an MT message. Raises RemoteProtocolError."""
     client_id, imei, reference, status = _unpack(
         _MT_CONFIRMATION, _split(elements), MT_CONFIRMATION
     )
@@ -156,13 +158,14 @@ def read_confirmation(elements: bytes) -> Confirmation:
 
 
 def read_mo_confirmation(elements: bytes) -> bool:
-    """Return whether the hub has the MO message. Raises RemoteProtocolError."""
+    """Return True if the hub has accepted the MO message. Raises RemoteProtocolError."""
     return _unpack(struct.Struct(">B"), _split(elements), MO_CONFIRMATION)[0] == 1
 
 
 def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
-    """Return a message as the gateway and the hub exchange it, head included. Raises
-    LocalProtocolError for an IMEI that has not 15 digits."""
+    """Return a message as bytes for the connection, with its head. Raises LocalProtocolError if the
+    IMEI does not have 15 digits.
+    """
     if isinstance(message, DirectIpMo):
         m = message
         header = (m.reference, _ascii(m.imei), m.status, m.momsn, m.mtmsn, m.time)
@@ -184,7 +187,9 @@ def write(message: DirectIpMo | DirectIpMt | Confirmation) -> bytes:
 
 
 def write_mo_confirmation(taken: bool) -> bytes:
-    """Return the hub's answer to an MO message; not `taken`, the gateway brings it again."""
+    """Return the hub's answer to an MO message. If it is not `taken`, the gateway delivers it
+    again.
+    """
     return _join([(MO_CONFIRMATION, bytes([taken]))])
 
 
@@ -217,11 +222,13 @@ def _unpack(shape: struct.Struct, contents: dict[int, bytes], id_: int) -> tuple
 
 
 _WEST, _SOUTH, _FORMAT = 0x01, 0x02, 0x0C
-"""Of the first byte of a location: the hemispheres, and the format, of which 0 is the only one."""
+"""Bits of a location's first byte: hemispheres, and the format. 0 is the only format."""
 
 
 def _read_location(contents: dict[int, bytes]) -> MoLocation | None:
-    """None where there is none, or none that can be: the message beside it counts all the same."""
+    """Return the location; None if it is missing or impossible, because the message is valid
+    without it.
+    """
     content = contents.get(MO_LOCATION, b"")
     if len(content) != _MO_LOCATION.size:
         return None

@@ -1,7 +1,7 @@
-"""The on-air format: one envelope of CBOR (RFC 8949) around one or more entries.
+"""The on-air format: one envelope of CBOR (RFC 8949) with one or more entries.
 
-Byte by byte, with test vectors, it is described in `docs/reference/on-air.md`. Whatever a peer
-sends, `decode` returns what it understood, names what it did not, or raises RemoteProtocolError.
+`docs/reference/on-air.md` describes it byte by byte, with test vectors. For any bytes from a peer,
+`decode` returns the readable entries and a text for each other one, or raises RemoteProtocolError.
 """
 
 from __future__ import annotations
@@ -62,24 +62,25 @@ from fieldagent.wire.text_code import pack, unpack
 from fieldagent.wire.track import COUNT_MAX, read_track, write_track
 
 EPOCH = 1_735_689_600
-"""2025-01-01T00:00:00Z in Unix time: the zero of every time on air, in seconds."""
+"""Unix time of 2025-01-01T00:00:00Z, the zero of all times on air, in seconds."""
 PACKED_BYTES = 512
-"""An envelope of more holds no packed text: reading hostile ones is not to take long."""
+"""Maximum size of an envelope with packed text, because decoding a hostile one must not
+take long."""
 BEYOND_MAX = 8
-"""Stations that an Ack names as lacking an item."""
+"""Maximum number of stations in an Ack that are missing an item."""
 RADIUS_MAX = 20_100
-"""Kilometres: half of the way around the earth."""
+"""Kilometres: half of the earth's circumference."""
 LEFT = 1
 """The value of an Ack's *by hub* if a satellite gateway has the item."""
 NO_WAY = 255
-"""Hops of who does not reach the hub any more."""
+"""Number of hops of a sender that no longer reaches the hub."""
 SOS = 0x10
-"""Added to the kind of an item that was posted as an SOS."""
+"""Flag in the kind of an item that was posted as an SOS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A slice of an envelope too large for one message; `count` slices make it whole."""
+    """A part of an envelope that is too large for one message. All `count` parts are needed."""
 
     index: int
     count: int
@@ -88,85 +89,88 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Which fragments of the peer's `sequence` have arrived: it sends the others again."""
+    """List of the arrived fragments of the peer's `sequence`, so that the peer repeats the
+    others.
+    """
 
     count: int
     arrived: frozenset[int]
     digest: bytes = b""
-    """`digest_of_slices` of those that arrived."""
+    """Value of `digest_of_slices` for the arrived fragments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """The entry's sequence is from now on the number (the `origin`) of this identity."""
+    """Assigns the entry's sequence to an identity, as its number (`origin`) from now on."""
 
     identity: Identity
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """How far the peer's `sequence` has come with one addressee, at that time."""
+    """Delivery stage of the peer's `sequence` for one addressee, with a time."""
 
     by: int = 0
-    """From the hub: the number (as an `origin`) of that addressee; 0 is the hub itself. To the hub:
-    the station whose number `sequence` is; 0 is the hub, which gave it."""
+    """From the hub: number (as an `origin`) of the addressee, 0 is the hub itself. To the hub:
+    station that gave `sequence`, 0 is the hub."""
     digest: bytes = b""
-    """`digest_of` the item."""
+    """Value of `digest_of` the item."""
     stage: Stage = Stage.STORED
     text: str = ""
-    """Who has read it, by which service it goes on, or why nobody gets it."""
+    """Reader's name, forwarding service, or reason of a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The item `sequence` of that station, or those fragments of it, is stored by the sender; with
-    `count` 0, a holding: of the items from `sequence` on those that `arrived` counts, and no other.
+    """Confirmation that the sender has stored the item `sequence` of a station, or some of its
+    fragments. With `count` 0 it is a summary: of the items from `sequence` on, it has exactly
+    those in `arrived`.
     """
 
     station: int
     count: int = 1
     arrived: frozenset[int] = frozenset([0])
     by_hub: bool = False
-    """The hub has it too, from the sender of this."""
+    """True if the hub has it too, from the sender of this Ack."""
     digest: bytes = b""
-    """`digest_of` the item when it is whole, or else `digest_of_slices` of what arrived; of a
-    holding without items there is none."""
+    """Value of `digest_of` a complete item, or `digest_of_slices` of the arrived fragments; empty
+    in a summary without items."""
     beyond: tuple[int, ...] = ()
-    """Stations that lack it as far as the sender knows, which may not pass it on: it has crossed as
-    many kits as allowed."""
+    """Stations that are missing it, as far as the sender knows. The sender may not relay it,
+    because it has crossed as many kits as allowed."""
     left: bool = False
     """The sender's satellite gateway has it. This does not show that the hub has it."""
 
     @property
     def whole(self) -> bool:
-        """Return whether all fragments of the item are there; never so of a holding."""
+        """Return True if all fragments of the item have arrived; always False for a summary."""
         return len(self.arrived) == self.count > 0
 
 
 @dataclass(frozen=True, slots=True)
 class RelayRequest:
-    """That station is asked to bring the other entries to the hub, or nearer to it."""
+    """Request to a station to relay the other entries to the hub, or nearer to it."""
 
     station: int
-    """0: whoever hears it, as nobody is known to reach the hub."""
+    """Number of the station; 0: any station, because no route to the hub is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The sender reaches the hub: by itself, or over so many others, as was known `minutes` ago."""
+    """The sender's route to the hub, direct or over other kits, as known `minutes` ago."""
 
     hops: int
-    """0 is by itself; `NO_WAY`: not any more."""
+    """Number of kits between; 0: direct; `NO_WAY`: no longer reachable."""
     minutes: int = 0
     cost: int = 0
-    """The credits that it takes to bring a short message to the hub."""
+    """Price in credits of a short message to the hub."""
     low: bool = False
-    """The battery of somebody on it, the sender's too, is nearly empty."""
+    """True if the battery of a kit on the route, including the sender, is nearly empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The entry of the same sequence is what that station sent under a number of its own."""
+    """Origin of the entry of the same sequence: a station, and the station's own number for it."""
 
     station: int
     sequence: int
@@ -174,30 +178,31 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class SentBy:
-    """The entries behind it are what that station sent, and go once more for who lacks them."""
+    """Author of the following entries, which are repeated for stations that are missing them."""
 
     station: int
     transmissions: int
-    """That had brought them to the sender of this; 0: they are its own."""
+    """Number of transmissions that brought them to the sender of this envelope; 0: they are its
+    own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The sender's program is of this version, such as 0.1.0+12."""
+    """Version of the sender's program, such as 0.1.0+12."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unproved:
-    """Nobody has proved that the entry of the same sequence, an SOS, is its sender's."""
+    """Marks the SOS of the same sequence as unauthenticated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """Where the writer of the message of the same sequence can be reached; empty is not told.
+    """Phone and e-mail of the author of the message of the same sequence; empty if unknown.
 
-    An entry of its own: who does not know it still has the message.
+    This is a separate entry, so that a reader that does not know it still gets the message.
     """
 
     phone: str = ""
@@ -206,8 +211,9 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class SeenAt:
-    """Where the satellite operator saw the sender of the entry of the same sequence, which has no
-    position of its own: a guess, within `radius` kilometres."""
+    """Position that the satellite operator estimated for the sender of the entry of the same
+    sequence, which has no position of its own. `radius` is in kilometres.
+    """
 
     latitude: float
     longitude: float
@@ -215,25 +221,25 @@ class SeenAt:
 
 
 Beside = Contact | SeenAt | Source | Unproved
-"""What is said of the item of the same sequence, which stands without it too."""
+"""Additions to the item of the same sequence, which is valid without them."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalNumber:
-    """The entry's sequence is the number of the sender's journal."""
+    """Number of the sender's journal, in the entry's sequence."""
 
     asks: bool = False
-    """It lacks names: everybody is to be introduced to it anew."""
+    """True if the sender is missing names, so that all introductions must be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """From a kit to the hub: a message of so many bytes came and could not be read."""
+    """Report from a kit to the hub: a message arrived that could not be read."""
 
     size: int
-    """As its modem told; 0 where that is not known."""
+    """Size in bytes, as the modem reported it; 0: unknown."""
     guard: int | None = None
-    """The two bytes that stood behind it to check it by, as a number; None where they lacked."""
+    """The two checksum bytes after the message, as a number; None if they were missing."""
 
 
 Content = (
@@ -262,24 +268,24 @@ Content = (
 @dataclass(frozen=True, slots=True)
 class Entry:
     sequence: int
-    """The number its sender gave it, the same on every channel and on every attempt."""
+    """Number from its sender, the same on all channels and attempts."""
     content: Content
     time: int = EPOCH
-    """Unix seconds: of the position, or of the posting of a message or data."""
+    """Unix time in seconds: of the position, or of the posting of a message or data."""
     sos: bool = False
     back: int = 0
-    """Of an item of an incident: how far the number of the item that raised it lies before its own.
-    Its own number names the incident where this is 0."""
+    """For an item of an incident: its number minus the number of the item that raised the incident.
+    If it is 0, its own number names the incident."""
     to: Person | None = None
-    """Whom an item is for; None is everybody."""
+    """Addressee of an item; None: everyone."""
     asks: bool = False
-    """Its sender wants to know when a person has read it."""
+    """True if its sender wants a read receipt."""
     author: Person | None = None
-    """The person at its sender's kit who wrote it."""
+    """Author of the item, a person at the sender's kit."""
 
     @property
     def addressed(self) -> bool:
-        """Return whether it says for whom or by whom it is, or asks."""
+        """Return True if the entry has an addressee or an author, or wants a read receipt."""
         return self.to is not None or self.asks or self.author is not None
 
 
@@ -287,19 +293,20 @@ class Entry:
 class Envelope:
     entries: tuple[Entry, ...]
     origin: int = 0
-    """Whose entries these are: 0 is the peer itself, others were introduced before."""
+    """Sender of the entries: 0 is the peer itself, others were introduced before."""
     not_understood: tuple[str, ...] = ()
-    """Entries of unknown kind or shape, each in a sentence for the log."""
+    """Entries of unknown kind or shape, each as a sentence for the log."""
     tagged: bool = False
-    """It ends in what looks like a tag, which was checked if there were keys."""
+    """True if it ends with a possible tag, which is checked if there are keys."""
     key: int | None = None
-    """Which of the keys tagged it."""
+    """Index of the key that matches the tag."""
     packed: bool = False
-    """It has the short form, packed text, or a track: its sender reads such things, too."""
+    """True if it has the short form, packed text, or a track. Its sender can read such envelopes,
+    too."""
 
 
 class Unauthenticated(RemoteProtocolError):
-    """There are keys, and none of them tagged the envelope. `missing`: it bears no tag at all."""
+    """No key matches the tag of the envelope. `missing`: the envelope has no tag."""
 
     def __init__(self, *, missing: bool) -> None:
         super().__init__(f"the authentication tag is {'missing' if missing else 'wrong'}")
@@ -307,7 +314,7 @@ class Unauthenticated(RemoteProtocolError):
 
 
 def derive_key(master: bytes, direction: str) -> bytes:
-    """Derive the key of one direction (`MO` or `MT`), by HKDF-SHA256 (RFC 5869) without salt."""
+    """Return the key of one direction (`MO` or `MT`), by HKDF-SHA256 (RFC 5869) without salt."""
     extracted = hmac.digest(bytes(32), master, "sha256")
     return hmac.digest(extracted, f"fieldagent {direction}".encode() + b"\x01", "sha256")
 
@@ -316,28 +323,29 @@ FINGERPRINT_BYTES = 8
 
 
 def fingerprint(entry: Entry) -> bytes:
-    """Return the bytes that tell a number used anew, by who lost the journal, from a duplicate."""
+    """Return a digest that distinguishes a duplicate from a number reused after a loss of the
+    journal.
+    """
     return hashlib.blake2b(encode([entry]), digest_size=FINGERPRINT_BYTES).digest()
 
 
 def digest_of(entry: Entry) -> bytes:
-    """Return what a confirmation of it bears: the start of its fingerprint."""
+    """Return the digest for a confirmation of the item: the start of its fingerprint."""
     return fingerprint(entry)[:DIGEST_BYTES]
 
 
 def digest_of_slices(slices: Iterable[bytes]) -> bytes:
-    """Return what a confirmation of some fragments bears: a digest of their slices, in order."""
+    """Return the digest for a confirmation of fragments, over their parts in order."""
     return hashlib.blake2b(b"".join(slices), digest_size=8).digest()[:DIGEST_BYTES]
 
 
 def encode(
     entries: Sequence[Entry], *, origin: int = 0, key: bytes | None = None, packed: bool = False
 ) -> bytes:
-    """Return the bytes of one envelope; times within it are told relative to its first entry's.
+    """Return the bytes of one envelope. Its times are relative to that of its first entry.
 
-    With `packed` it has the short form, and texts and several positions in it take fewer bytes,
-    unless it is too long for that. An SOS is told without: whoever has nothing but a CBOR reader
-    reads it.
+    With `packed` it has the short form, and compressed texts and tracks, unless it is too long for
+    that. Texts of an SOS are not compressed, so that any CBOR reader can read them.
     """
     if not entries:
         raise LocalProtocolError("an envelope holds at least one entry")
@@ -354,9 +362,9 @@ def encode(
 
 
 def decode(body: bytes, *, keys: Sequence[bytes] = ()) -> Envelope:
-    """Read one envelope. With `keys`, one of them must have tagged it.
+    """Decode one envelope. With `keys`, its tag must match one of them.
 
-    Raises RemoteProtocolError where nothing in it can be used: no CBOR, another version; and
+    Raises RemoteProtocolError if nothing in it is usable (no CBOR, another version), or
     Unauthenticated.
     """
     parts = read_form(body)
@@ -405,7 +413,7 @@ def _read_person(value: Any) -> Person:
 
 
 def _read_packed(entry: Any, base: int) -> list[Entry] | None:
-    """Return what an entry with packed text, or a track, says; None of any other."""
+    """Return the entries of packed text or a track; None for any other entry."""
     match entry:
         case [2, sequence, time, bytes(body)] if not is_position(body):
             try:
@@ -422,7 +430,7 @@ def _read_packed(entry: Any, base: int) -> list[Entry] | None:
 
 
 def _write_packed(entries: Sequence[Entry], base: int) -> list[list[Any]]:
-    """With their texts packed, and several positions as one track."""
+    """Return the entries with packed texts, and with several positions as one track."""
     fixes = {
         at: fix
         for at, entry in enumerate(entries)
@@ -474,7 +482,7 @@ def _read_entry(entry: Any, base: int) -> Entry:
     try:
         if kind in _UNTIMED:
             said = _UNTIMED[kind][1](*rest)
-            # That of a Report tells it from an earlier one of the same words.
+            # The time of a Report distinguishes it from an earlier one with the same contents.
             return Entry(sequence, said, base if isinstance(said, Report) else EPOCH)
         if kind & ~SOS not in _TIMED:
             raise RemoteProtocolError(f"kind {kind} is not known here")
@@ -610,8 +618,8 @@ def _read_unreadable(time: int, size: Any, guard: Any = None) -> Unreadable:
 
 
 Kinds = dict[int, tuple[type[Content], Callable[..., Content], Callable[[Any], list[Any]]]]
-"""By its number each kind of entry (docs/reference/on-air.md, "Entries"): its type, its reader,
-which raises ValueError, and its writer. Both know the elements behind number and sequence."""
+"""Kinds of entries by number (docs/reference/on-air.md, "Entries"): type, reader and writer. The
+reader raises ValueError. Both handle the elements after number and sequence."""
 
 _TIMED: Kinds = {
     0: (CheckIn, _read_check_in, lambda item: [item.within and item.within // 60]),
@@ -637,7 +645,7 @@ _TIMED: Kinds = {
     37: (CommandAnswer, read_answer, write_answer),
     38: (Parcel, _read_parcel, lambda item: [item.station or None, item.body, item.minutes]),
 }
-"""Those with a time, which a reader takes first, as Unix time."""
+"""Kinds with a time, which a reader gets first, as Unix time."""
 
 _UNTIMED: Kinds = {
     5: (Contact, _read_contact, lambda who: [who.phone or None, who.email or None]),
@@ -669,6 +677,6 @@ _UNTIMED: Kinds = {
 }
 
 _TEXTS = {1: 3, 3: 4}
-"""Kind of entry: from which element on it is texts, which may be packed."""
+"""Index of the first text element, which may be packed, by kind of entry."""
 
 _KIND_OF = {row[0]: kind for kind, row in (*_TIMED.items(), *_UNTIMED.items())}

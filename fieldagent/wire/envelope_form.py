@@ -1,7 +1,7 @@
-"""The bytes of an envelope: an array of CBOR, or the short form that goes over satellite.
+"""Bytes of an envelope: a CBOR array, or the short form for satellite.
 
-What an entry says is a list either way; `docs/reference/on-air.md` has both forms, with test
-vectors.
+In both forms, the contents of an entry are a list. `docs/reference/on-air.md` describes both, with
+test vectors.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from fieldagent.wire.zigzag import unzigzag, zigzag
 VERSION = 1
 
 _SHORT = 0xC0
-"""Of the first byte, the three highest bits of a short form: no array begins so."""
+"""Value of the three highest bits in the first byte of a short form. No array begins with it."""
 _TAGGED, _ORIGIN, _AT_BASE, _WIDE, _LATER = 0x10, 0x08, 0x04, 0x02, 0x01
-"""The other five: it ends in a tag; an origin stands behind the base; the first entry is for
-everybody, and its element behind the number a 0 that is left out; the first number takes 4 bytes;
-not in use yet."""
+"""The other five bits, in this order. It ends with a tag. An origin follows the base. The first
+entry is for everyone, and the 0 after its number is left out. The first number has 4 bytes. Not
+used yet."""
 _BARE, _MORE, _KIND = 0x80, 0x40, 0x3F
-"""Of the byte of a kind: of its two elements, the last is the bytes up to the entry's end; another
-entry follows; the kind."""
+"""Bits of the kind byte, in this order. It has two elements, and the last one is the bytes up to
+the entry's end. Another entry follows. The kind."""
 _BASE_BYTES = _WIDE_BYTES = 4
 _WIDE_FROM = 1 << 16
 _TWO_BYTES, _LENGTH_MAX = 0x80, 0x7FFF
-"""A length from the first on takes two bytes, with its highest bit set."""
+"""A length from this value on has two bytes and the highest bit set."""
 _ARRAY = 4
-"""The major type of an array. No element behind a number is one: it says for whom an entry is."""
+"""Major type of an array. An array after a number is the address of an entry, because no element is
+an array."""
 
 
 class EnvelopeParts(NamedTuple):
-    """An envelope, its entries as lists."""
+    """An envelope with its entries as lists."""
 
     base: int
-    """Seconds since the zero of every time on air."""
+    """Seconds since the zero of all times on air."""
     origin: int
     entries: Sequence[Any]
     tagged: bool = False
@@ -50,8 +51,9 @@ class EnvelopeParts(NamedTuple):
 
 
 def write_array(parts: EnvelopeParts, key: bytes | None) -> bytes:
-    """Return an envelope as an array of CBOR, with a tag as its last element where there is a
-    `key`; what `parts` say of tag and form does not count."""
+    """Return an envelope as a CBOR array. With a `key`, its last element is a tag. The fields
+    `tagged` and `short` of `parts` are ignored.
+    """
     items = [VERSION, parts.base, parts.origin, *parts.entries]
     if key is None:
         return cbor2.dumps(items)
@@ -60,7 +62,9 @@ def write_array(parts: EnvelopeParts, key: bytes | None) -> bytes:
 
 
 def read_form(body: bytes) -> EnvelopeParts:
-    """Raise RemoteProtocolError where it is neither form, or damaged."""
+    """Parse either form. Raises RemoteProtocolError if the bytes are damaged or have
+    neither form.
+    """
     return _read_short(body) if body and body[0] & 0xE0 == _SHORT else _read_array(body)
 
 
@@ -78,7 +82,9 @@ def _read_array(body: bytes) -> EnvelopeParts:
 
 
 def write_short(parts: EnvelopeParts, key: bytes | None) -> bytes | None:
-    """Return None where the base, or the length of an entry, has no place in it."""
+    """Return an envelope in the short form; None if its base or the length of an entry does not
+    fit.
+    """
     if not in_range(parts.base, low=0):
         return None
     entries = [_taken_apart(each) for each in parts.entries]
@@ -104,7 +110,7 @@ class _Entry(NamedTuple):
     number: int
     address: list[Any]
     elements: list[Any]
-    """Behind the number."""
+    """Elements after the number."""
 
 
 def _taken_apart(entry: Sequence[Any]) -> _Entry:
@@ -122,7 +128,9 @@ def _content(entry: _Entry, number: bytes, *, at_base: bool = False) -> bytearra
 
 
 def _step(number: int, before: int) -> bytes:
-    """The number itself, or how far it lies from the one before, as a negative one."""
+    """Return the shorter of two forms: the number itself, or the difference to the one before as a
+    negative number.
+    """
     return min(cbor2.dumps(number), cbor2.dumps(-1 - zigzag(number - before)), key=len)
 
 
@@ -170,7 +178,7 @@ def _contents(data: bytes, at: int) -> Iterator[bytes]:
 
 
 def _read_number(content: bytes, before: int | None, *, wide: bool) -> tuple[int, int]:
-    """Return the number of an entry, and where what follows begins."""
+    """Return the number of an entry, and the index after it."""
     if wide:
         return _whole_number(content, 1, _WIDE_BYTES)
     number, at = strict_cbor.item_at(content, 1)
@@ -180,7 +188,7 @@ def _read_number(content: bytes, before: int | None, *, wide: bool) -> tuple[int
 
 
 def _read_elements(data: bytes, *, bare: bool, at_base: bool) -> tuple[list[Any], list[Any]]:
-    """Return for whom an entry is, and its elements."""
+    """Return the address of an entry, and its elements."""
     addressed = not at_base and data[:1] and data[0] >> 5 == _ARRAY
     address, at = strict_cbor.item_at(data, 0) if addressed else ([], 0)
     elements: list[Any] = [0] if at_base else []

@@ -1,4 +1,4 @@
-"""The two ways in which a codec or state machine refuses: which side broke the protocol."""
+"""The two kinds of protocol errors, by the side that broke the protocol."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class LocalProtocolError(Exception):
 
 
 class RemoteProtocolError(Exception):
-    """The peer sent something that the protocol does not allow; the text says what."""
+    """The peer sent data that the protocol does not allow. The text describes the error."""

@@ -1,6 +1,6 @@
-"""Cutting an envelope that exceeds one message into fragments, and making it whole again.
+"""Fragments of an envelope that is larger than one message: splitting and reassembly.
 
-Each fragment can be sent, lost and repeated on its own (selective repeat).
+Each fragment can be sent, lost and repeated separately (selective repeat).
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 COUNT_MAX = 255
 ASK_AFTER = 600.0
-"""Seconds without a further fragment after which those that are missing are asked for."""
+"""Seconds without a further fragment after which the missing ones are requested."""
 ASK_RARER = 4
-"""How many times as long it must have been silent for the next question."""
+"""Factor of the silence before the next request."""
 ASK_LAST = 2 * 86_400.0
-"""Seconds of silence after which nobody is asked any more."""
+"""Seconds of silence after which requests stop."""
 OVERHEAD = 18
-"""Most bytes that an envelope adds around one slice, without its tag."""
+"""Maximum bytes that an envelope adds to one part, without its tag."""
 _SUM_BYTES = 4
 
 
 def split(envelope: bytes, capacity: int) -> list[Fragment]:
-    """Split it into slices of which each fits an envelope of `capacity` bytes; a CRC-32 guards the
-    whole."""
+    """Split an envelope into parts that each fit into an envelope of `capacity` bytes. A CRC-32
+    protects the whole.
+    """
     size = capacity - OVERHEAD
     count = -(-len(guarded(envelope)) // size)
     if size < 1 or count > COUNT_MAX:
@@ -36,25 +37,26 @@ def split(envelope: bytes, capacity: int) -> list[Fragment]:
 
 
 def guarded(envelope: bytes) -> bytes:
-    """Return what is cut: it, and a CRC-32 of it."""
+    """Return the envelope with its CRC-32, which is the data to split."""
     return envelope + zlib.crc32(envelope).to_bytes(_SUM_BYTES)
 
 
 def cut(envelope: bytes, count: int) -> list[Fragment]:
-    """Cut it into so many slices, whichever channel they are for."""
+    """Split an envelope into `count` parts, for any channel."""
     whole = guarded(envelope)
-    # Equal slices: the last is not a message of its own for a handful of bytes.
+    # Use equal sizes, so that the last part is not a message of a few bytes.
     size = -(-len(whole) // count)
     slices = [whole[i * size : (i + 1) * size] for i in range(count)]
     return [Fragment(index, count, piece) for index, piece in enumerate(slices)]
 
 
 def lacking(count: int, held: Collection[Collection[int]], tries: int = 0) -> list[int]:
-    """Return the indices worth sending, in that order; `held` is what each of those has who have
-    any.
+    """Return the indexes to send, in order. `held` has one list of stored indexes per receiver that
+    has any.
 
-    First what nobody has, then what some lack. Who lacks the first may be out of reach by now:
-    with each fruitless try another one is the first.
+    First come fragments that no receiver has, then those that some are missing. A receiver that is
+    missing the first one may be out of range by now. So each try without progress starts with
+    another index.
     """
     holders = Counter(index for indices in held for index in indices)
     worth = [index for index in range(count) if not held or holders[index] < len(held)]
@@ -65,21 +67,21 @@ def lacking(count: int, held: Collection[Collection[int]], tries: int = 0) -> li
 
 @dataclass(frozen=True, slots=True)
 class Reassembled:
-    """What came in fragments, whole again."""
+    """A complete envelope from fragments."""
 
     envelope: bytes
     entries: list[Entry]
     fragments: list[Entry]
-    """As they came: should one of them come again, it is a duplicate from now on."""
+    """The fragments as they arrived. Any repeat of them is now a duplicate."""
     not_understood: list[str]
 
 
 def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reassembled | None:
-    """Make it whole of the slices that are stored; None while some lack.
+    """Reassemble an envelope from stored parts; None while some are missing.
 
-    RemoteProtocolError where they do not belong together, or make nothing that can be read: some
-    are of another item that had this number. Whoever stores them keeps the newest alone, so that
-    the others are asked for.
+    Raises RemoteProtocolError if the parts do not fit together or cannot be read, because some
+    belong to another item with the same number. The caller then keeps only the newest one, so that
+    the others are requested again.
     """
     if len(slices) < count:
         return None
@@ -87,7 +89,7 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
     read = decode(envelope)
     return Reassembled(
         envelope,
-        # A fragment within fragments would be a peer's way to make us recurse.
+        # A fragment inside fragments would allow a peer to cause recursion.
         [entry for entry in read.entries if not isinstance(entry.content, Fragment)],
         [Entry(sequence, Fragment(index, count, slice_)) for index, slice_ in slices.items()],
         list(read.not_understood),
@@ -95,8 +97,7 @@ def reassemble(sequence: int, count: int, slices: Mapping[int, bytes]) -> Reasse
 
 
 def join(slices: Mapping[int, bytes]) -> bytes:
-    """Join all its slices to the envelope; RemoteProtocolError where they do not belong
-    together."""
+    """Join all parts to the envelope. Raises RemoteProtocolError if they do not fit together."""
     whole = b"".join(slices[index] for index in sorted(slices))
     envelope, guard = whole[:-_SUM_BYTES], whole[-_SUM_BYTES:]
     if zlib.crc32(envelope).to_bytes(_SUM_BYTES) != guard:

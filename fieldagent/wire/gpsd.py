@@ -1,4 +1,4 @@
-"""gpsd's JSON protocol (gpsd_json(5)): one object a line; we watch, and read TPV reports."""
+"""gpsd's JSON protocol (gpsd_json(5)), with one object per line. We watch, and read TPV reports."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 WATCH = b'?WATCH={"enable":true,"json":true};\n'
 LINE_BYTES = 16_384
-"""Most bytes of a line; gpsd's own are at most 10 240."""
+"""Maximum bytes of a line. gpsd's own lines have at most 10 240."""
 YEARS = range(1980, 2106)
-"""Since GPS time began. A receiver that does not know the date may tell any other."""
+"""Years since the start of GPS time. A receiver that does not know the date may report any year."""
 
 
 class Fix(NamedTuple):
-    """Where we are: degrees, metres above mean sea level, m/s, degrees from true north."""
+    """Our position: degrees, metres above mean sea level, m/s, degrees from true north."""
 
     time: float
-    """Unix seconds, by the satellites; 0 if the receiver does not know the date."""
+    """Unix time from the satellites in seconds; 0 if the receiver does not know the date."""
     latitude: float
     longitude: float
     altitude: float | None = None
@@ -32,16 +32,17 @@ class Fix(NamedTuple):
 
 
 class NoFix(NamedTuple):
-    """The receiver works, and sees too few satellites."""
+    """The receiver works, but has too few satellites."""
 
 
 GpsReport = Fix | NoFix | None
-"""None is any other line."""
+"""Report of a receiver; None for any other line."""
 
 
 def read_line(line: bytes) -> GpsReport:
-    """Read a line of gpsd's; None where it is no report of a position. Raises RemoteProtocolError
-    for an ERROR, and for what is no line of gpsd's."""
+    """Parse a line of gpsd; None if it is not a position report. Raises RemoteProtocolError for an
+    ERROR, or for a line that is not from gpsd.
+    """
     try:
         decoded = line.decode()
         check_depth(decoded)
@@ -63,7 +64,7 @@ def _position(report: dict[str, Any]) -> GpsReport:
         return NoFix()
     altitude = None
     if report["mode"] == 3:
-        # Before gpsd 3.20 there was `alt` alone, which is above the sea too.
+        # Before version 3.20, gpsd had only `alt`, which is also above the sea.
         altitude = _number(report, "altMSL", -12_000, 100_000)
         altitude = _number(report, "alt", -12_000, 100_000) if altitude is None else altitude
     speed, course = _number(report, "speed", 0, 10_000), _number(report, "track", 0, 360)
@@ -75,7 +76,7 @@ def _number(report: dict[str, Any], name: str, low: float, high: float) -> float
     value = report.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # Compared first: a NaN lies nowhere, and a long integer does not fit into a float.
+    # Compare first: a NaN is outside, and a large integer does not fit into a float.
     return float(value) if low <= value <= high else None
 
 

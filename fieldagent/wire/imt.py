@@ -1,18 +1,18 @@
-"""Messages of Iridium Messaging Transport (IMT), as a 9704 takes and gives them by JSPR. No I/O.
+"""Messages of Iridium Messaging Transport (IMT), as a 9704 exchanges them over JSPR. No I/O.
 
-A message goes over the serial line in segments that the modem asks for, or brings. Its last two
-bytes are a CRC-16/XMODEM of the others, once for the message; the network takes it off and puts it
-on. The modem names a message by topic and an 8-bit number, which begins anew at each power-up: no
-number tells afterwards whether a message was sent, as the MOMSN of SBD does.
+A message crosses the serial line in segments, which the modem requests or delivers. Its last two
+bytes are a CRC-16/XMODEM of the rest, once per message. The network removes and adds them. The
+modem names a message by topic and an 8-bit number that restarts at each power-up. So, unlike the
+MOMSN of SBD, the number cannot show later if a message was sent.
 
 Rules for a driver:
 
-| rule | why |
+| rule | reason |
 |---|---|
-| a segment is served within 300 ms | else the message ends as `segment_not_supplied` |
-| a message is given up by `cancel` alone, and its status awaited | the modem goes on by itself |
+| answer a request for a segment within 300 ms | else the message ends as `segment_not_supplied` |
+| abandon a message only by `cancel`, and wait for its status | the modem continues by itself |
 | before the last segment was given nothing has left | the modem sends whole messages |
-| what the modem brings is stored at once | it keeps no copy, and asks for no acknowledgement |
+| store each message from the modem at once | it keeps no copy, and needs no acknowledgement |
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from fieldagent.wire.sbd_status import MoStatus, SessionVerdict
 
 BAUD = 230_400
 PAYLOAD_BYTES = 100_000
-"""Longest message, each way, without its CRC."""
+"""Maximum bytes of a message in each direction, without its CRC."""
 CRC_BYTES = 2
 SEGMENT_BYTES = 1446
-"""Longest segment, before base64."""
+"""Maximum bytes of a segment, before base64."""
 TOPIC_MIN, TOPIC_MAX = 64, 65_535
 RAW = "RAW"
-"""The topic of Cloudloop for any bytes; its number is usually 244."""
+"""Topic of Cloudloop for any bytes. Its number is usually 244."""
 ACCEPTED = "message_accepted"
 COMPLETE = "complete"
 ACTIVE, INACTIVE = "active", "inactive"
@@ -47,28 +47,28 @@ def crc(body: bytes) -> bytes:
 
 
 class MessageKey(NamedTuple):
-    """How the modem names a message."""
+    """The modem's name of a message."""
 
     topic: int
     id: int
-    """0 to 255, given by the modem; begins anew at each power-up."""
+    """Number from the modem, 0 to 255; restarts at each power-up."""
 
     def packed(self) -> int:
-        """Return both as one number, for the disk."""
+        """Return both as one number, for storage."""
         return self.topic << 8 | self.id
 
 
 UNNAMED = 0
-"""In place of `MessageKey.packed`: the modem has not named the message yet."""
+"""Replaces `MessageKey.packed` until the modem has named the message."""
 
 
 def unpacked(number: int) -> MessageKey | None:
-    """Return what `MessageKey.packed` made; None of `UNNAMED`."""
+    """Return the key of a number from `MessageKey.packed`; None for `UNNAMED`."""
     return None if number == UNNAMED else MessageKey(number >> 8, number & 0xFF)
 
 
 class SegmentWanted(NamedTuple):
-    """The modem asks for part of an MO message."""
+    """Request of the modem for a part of an MO message."""
 
     key: MessageKey
     start: int
@@ -76,11 +76,11 @@ class SegmentWanted(NamedTuple):
 
 
 class MoEnded(NamedTuple):
-    """An MO message has ended in the modem."""
+    """End of an MO message in the modem."""
 
     key: MessageKey
     word: str
-    """One of `FINAL`, or one that this program does not know."""
+    """One of `FINAL`, or a value that is unknown here."""
 
 
 class MtSegment(NamedTuple):
@@ -92,20 +92,20 @@ class MtSegment(NamedTuple):
 
 
 class MtEnded(NamedTuple):
-    """An MT message has come, or comes no more."""
+    """End of an MT message, complete or aborted."""
 
     key: MessageKey
     word: str
 
 
 class Booted(NamedTuple):
-    """The modem has just got power, or was reset."""
+    """The modem was powered on or reset."""
 
     firmware: str
 
 
 class Constellation(NamedTuple):
-    """What the modem sees of the sky."""
+    """The modem's view of the sky."""
 
     visible: bool
     bars: int
@@ -123,7 +123,7 @@ class OperationalState(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """Whether the modem sends or receives a message, or means to."""
+    """Activity of the modem: it sends or receives a message, or is about to."""
 
     active: bool
 
@@ -142,8 +142,10 @@ Event = (
 
 
 def read_event(line: jspr.JsprLine) -> Event | None:
-    """Return what an unasked line says, or the answer to a GET of the same target; None of a line
-    that says nothing to us. Raises RemoteProtocolError where a member lacks or is wrong."""
+    """Return the event of an unsolicited line, or of the answer to a GET of the same target. None
+    for a line without meaning for us. Raises RemoteProtocolError if a member is missing or
+    wrong.
+    """
     reader = _READERS.get(line.target)
     return None if reader is None else reader(line)
 
@@ -174,7 +176,7 @@ def _booted(line: jspr.JsprLine) -> Booted:
 
 def _constellation(line: jspr.JsprLine) -> Constellation:
     visible = line.body.get("constellation_visible") is True
-    # The bars are not there while nothing is visible.
+    # The bars are missing while the constellation is not visible.
     bars = line.body.get("signal_bars", 0)
     return Constellation(visible, bars if type(bars) is int and 0 <= bars <= 5 and visible else 0)
 
@@ -190,7 +192,7 @@ def _state(line: jspr.JsprLine) -> OperationalState:
 
 
 def _activity(line: jspr.JsprLine) -> Activity | None:
-    # It tells nothing while it is not enabled, as after each power-up.
+    # The value is meaningless until it is enabled, as after each power-up.
     active = line.body.get("active")
     if line.body.get("enabled") is not True or not isinstance(active, bool):
         return None
@@ -218,15 +220,16 @@ STATE_REASONS: Mapping[int, str] = {
     6: "its supply voltage is too low",
     7: "it is in a manufacturing test",
 }
-"""Why a modem is not active (operationalState, reason)."""
+"""Reasons why a modem is not active (operationalState, reason)."""
 
 
-# What the modem tells of itself.
+# Information about the modem.
 
 
 def newest_version(line: jspr.JsprLine) -> dict[str, int]:
-    """Return the newest version of the API that the modem knows: firmware lists them in either
-    order. Raises RemoteProtocolError."""
+    """Return the newest version of the API that the modem supports. Firmware lists the versions in
+    either order. Raises RemoteProtocolError.
+    """
     listed = line.body.get("supported_versions")
     known = [_three(each) for each in listed] if isinstance(listed, list) else []
     if not known or None in known:
@@ -258,8 +261,9 @@ class Topic(NamedTuple):
 
 
 def provisioned(line: jspr.JsprLine) -> list[Topic]:
-    """Return the topics that the modem may use; none of a SIM that is new, or whose plan has just
-    been changed: it learns them within 10 to 30 minutes of open sky."""
+    """Return the topics that the modem may use. A new SIM or a changed plan has none until the
+    modem has had 10 to 30 minutes of open sky.
+    """
     listed = line.body.get("provisioning")
     topics = []
     for each in listed if isinstance(listed, list) else ():
@@ -270,7 +274,7 @@ def provisioned(line: jspr.JsprLine) -> list[Topic]:
 
 
 def topic_called(topics: Iterable[Topic], name: str) -> Topic | None:
-    """Return the topic of this name or number."""
+    """Return the topic with this name or number, or None."""
     for each in topics:
         if name in (each.name, str(each.id)):
             return each
@@ -281,7 +285,7 @@ def topic_called(topics: Iterable[Topic], name: str) -> Topic | None:
 
 
 class MoMessage:
-    """A message that the modem takes in segments, each made of memory when it is asked for."""
+    """A message that the modem fetches in segments. Each segment is built when it is requested."""
 
     def __init__(self, body: bytes) -> None:
         if not 1 <= len(body) <= PAYLOAD_BYTES:
@@ -290,15 +294,16 @@ class MoMessage:
             )
         self._whole = memoryview(body + crc(body))
         self.last_given = False
-        """The segment with its end was given: from here on it may leave."""
+        """True if the last segment was given: the message may have left."""
 
     def __len__(self) -> int:
-        """Return the bytes of all that goes over the serial line: the CRC counts."""
+        """Return the number of bytes on the serial line, including the CRC."""
         return len(self._whole)
 
     def segment(self, wanted: SegmentWanted) -> bytes:
-        """Return the line that gives a segment. Raises RemoteProtocolError where the modem asks for
-        what the message does not have."""
+        """Return the line with a segment. Raises RemoteProtocolError if the message does not have
+        the requested bytes.
+        """
         end = wanted.start + wanted.length
         if end > len(self._whole):
             raise RemoteProtocolError(
@@ -335,16 +340,16 @@ FINAL: Mapping[str, MoStatus] = {
     "crc_error_in_transfer": MoStatus(_S.DOUBTFUL, "it was garbled in the air"),
     "message_cancelled_in_transit": MoStatus(_S.DOUBTFUL, "withdrawn when it may have left"),
 }
-"""What a final_mo_status, or a message_response that accepts nothing, means for us."""
+"""Meaning of a final_mo_status, or of a message_response that refuses the message."""
 
 
 def mo_final(word: str) -> MoStatus:
-    """Return what a status means: one that this program does not know is in doubt."""
+    """Return the meaning of a status. An unknown status is in doubt."""
     return FINAL.get(word) or MoStatus(_S.DOUBTFUL, f"the modem says {word[:60]!r}")
 
 
 def mo_refused(word: str) -> MoStatus:
-    """Return what an answer means that accepts no message: nothing can have left."""
+    """Return the meaning of a refusal: the message cannot have left."""
     status = FINAL.get(word)
     if status is not None and status.verdict in (_S.NOT_SENT, _S.FAULT):
         return status
@@ -358,29 +363,29 @@ class MtMessage(NamedTuple):
     topic: int
     body: bytes
     damage: str
-    """Why the bytes are not to be trusted; empty of a whole message."""
+    """Reason why the bytes are not reliable; empty for a complete message."""
     guard: int | None = None
-    """Of a damaged one: the CRC that stood behind it; None where bytes lack."""
+    """CRC of a damaged message; None if bytes are missing."""
 
 
 MESSAGES_MAX = 8
-"""How many MT messages are collected at one moment: their ends come, or they are forgotten."""
+"""Maximum number of MT messages that are assembled at the same time. The oldest is dropped."""
 
 
 class MtAssembly:
-    """Collects the segments of MT messages until each has ended."""
+    """Assembles the segments of MT messages until each one ends."""
 
     def __init__(self) -> None:
         self._segments: dict[MessageKey, dict[int, bytes]] = {}
 
     def add(self, segment: MtSegment) -> None:
-        """Keep a segment; the same one may come again."""
+        """Store a segment. The same one may arrive again."""
         if segment.key not in self._segments and len(self._segments) >= MESSAGES_MAX:
             del self._segments[next(iter(self._segments))]
         self._segments.setdefault(segment.key, {})[segment.start] = segment.data
 
     def end(self, ended: MtEnded) -> MtMessage | None:
-        """Return the message that has ended; None where it was broken off, or nothing came."""
+        """Return the message that has ended; None if it was aborted or has no segments."""
         segments = self._segments.pop(ended.key, {})
         if ended.word != COMPLETE or not segments:
             return None

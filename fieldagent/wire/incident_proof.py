@@ -1,7 +1,7 @@
-"""Proves that a word about an incident is said by its own kit or by the hub.
+"""Proof that an incident update comes from the incident's own kit or from the hub.
 
-Both hold a secret that nobody else has: the device's `satellite-key`, or else its link token, of
-which the hub keeps the SHA-256. Neighbours that carry the word, and whoever holds `radio-key`,
+Both have a secret that no one else has. It is the device's `satellite-key`, or else its link token,
+of which the hub stores the SHA-256. Neighbours that relay the update, and owners of `radio-key`,
 cannot make such a proof (`docs/reference/on-air.md`, "Incidents").
 """
 
@@ -26,17 +26,17 @@ def proof_key(secret: bytes) -> bytes:
 
 
 def token_digest(token: str) -> bytes:
-    """Return the 32 bytes that the hub keeps of a link token."""
+    """Return the 32-byte digest of a link token, which the hub stores."""
     return hashlib.sha256(token.encode()).digest()
 
 
 def prove(word: IncidentWord, key: bytes) -> IncidentWord:
-    """Return the word with its proof."""
+    """Return the update with its proof."""
     return replace(word, proof=_proof(word, key))
 
 
 def is_proved(word: IncidentWord, keys: Iterable[bytes]) -> bool:
-    """Return whether a holder of one of the keys has said this word, of this incident."""
+    """Return True if the update's proof is valid for one of the keys."""
     return any(hmac.compare_digest(_proof(word, key), word.proof) for key in keys)
 
 

@@ -1,5 +1,6 @@
-"""A word about an incident as an envelope has it, and canned words in the place of a text
-(docs/reference/on-air.md)."""
+"""An incident update in an envelope, and canned texts in place of a text
+(docs/reference/on-air.md).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from fieldagent.wire.member import expect, in_range, is_int, read_bytes, read_te
 from fieldagent.wire.tag import TAG_BYTES
 
 _SAYS = (Said.OPEN, Said.SEEN, Said.CLOSED, Said.CALLED_OFF)
-"""By their number on air."""
+"""States by their number on air."""
 
 
 def read_incident_word(
@@ -23,7 +24,7 @@ def read_incident_word(
     text: Any = None,
     proof: Any = None,
 ) -> IncidentWord:
-    """Read the members of an entry behind its time. Raises RemoteProtocolError."""
+    """Parse the members of an entry after its time. Raises RemoteProtocolError."""
     expect(in_range(incident, low=0), "number of the incident")
     expect(in_range(says, low=0, high=len(_SAYS) - 1), "word known here")
     expect(station is None or in_range(station, low=1), "station")
@@ -34,14 +35,14 @@ def read_incident_word(
 
 
 def write_incident_word(word: IncidentWord) -> list[Any]:
-    """Return the members of an entry that says it."""
+    """Return the members of the update's entry."""
     text = write_words(word.text) if word.text else None
     members = (word.station or None, word.by or None, text, word.proof or None)
     return [word.incident, _SAYS.index(word.says), *members]
 
 
 def read_words(value: Any) -> str:
-    """Return a text, or the canned words of this number. Raises RemoteProtocolError."""
+    """Return a text, or the canned text with this number. Raises RemoteProtocolError."""
     if is_int(value):
         expect(in_range(value, low=0, high=canned.LAST), "number of canned words")
         return canned.words_of(value)
@@ -49,6 +50,6 @@ def read_words(value: Any) -> str:
 
 
 def write_words(text: str) -> str | int:
-    """Return the text, or the number of canned words that say it."""
+    """Return the text, or the number of an equal canned text."""
     number = canned.number_of(text)
     return text if number is None else number

@@ -1,8 +1,9 @@
-"""JSPR, the lines between a host and an Iridium Certus 9704: one JSON object each. No I/O.
+"""JSPR, the line protocol between a host and an Iridium Certus 9704: one JSON object per line. No
+I/O.
 
-The host says `GET target {…}` or `PUT target {…}`, the modem `NNN target {…}`; each ends with CR.
-299 comes unasked, at any time, also between a request and its answer. Names follow the vendor's
-library (rock7/RockBLOCK-9704, src/jspr.c).
+The host sends `GET target {…}` or `PUT target {…}`, the modem `NNN target {…}`; each line ends with
+CR. A 299 is unsolicited and can arrive at any time, also between a request and its answer. Names
+follow the vendor's library (rock7/RockBLOCK-9704, src/jspr.c).
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import RemoteProtocolError
 
 LINE_BYTES = 8192
-"""A longer line is noise: the longest, a segment of 1446 bytes, has about 2 050."""
+"""Maximum length of a line; a longer one is noise. The longest real line, a segment of 1446 bytes,
+has about 2 050."""
 DONE, UNASKED, NO_VERSION, ALREADY = 200, 299, 400, 402
 NOT_ALLOWED, NOT_DONE, NO_SIM, NOT_PROVISIONED = 406, 408, 410, 418
 SERIAL_ERROR = 500
 GARBLED = frozenset({403, 405, 407})
-"""Too long, malformed, no JSON: what noise on the line makes of a request that was right."""
+"""Codes that noise on the line causes for a correct request: too long, malformed, no JSON."""
 MEANS: Mapping[int, str] = {
     401: "it does not know this kind of request",
     403: "the request is too long for it",
@@ -40,19 +42,19 @@ _LINE = re.compile(rb"(?:^|[^0-9])([2-5][0-9]{2}) ([A-Za-z]{1,29}) (\{.*\})\s*$"
 
 
 class JsprLine(NamedTuple):
-    """What the modem says."""
+    """A line from the modem."""
 
     code: int
     target: str
     body: Mapping[str, Any]
 
     def in_words(self) -> str:
-        """Return why a request was refused, for people."""
+        """Return the reason of a refusal, for people."""
         return f"{self.code}, {MEANS.get(self.code, 'for a reason that is not documented')}"
 
 
 def get(target: str, **members: object) -> bytes:
-    """Return a request for what the target is."""
+    """Return a request to read the target."""
     return _request("GET", target, members)
 
 
@@ -67,25 +69,25 @@ def _request(verb: str, target: str, members: Mapping[str, object]) -> bytes:
 
 
 class LineReader:
-    """Makes lines of bytes: all go in by `receive_data`, each line comes out of `next_line`.
+    """Splits bytes into lines: `receive_data` accepts bytes, `next_line` returns each line.
 
-    A line may come in pieces, with any pause between them. What is no line is dropped: zeros while
-    the modem boots, a DC1 before its first word, the rest of a line that was cut.
+    A line may arrive in parts, with pauses between them. All other bytes are dropped: zeros while
+    the modem boots, a DC1 before its first line, the rest of a cut line.
     """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._drops = False
-        """The line has become too long: what is left of it is dropped."""
+        """True if the line is too long, so that its rest is dropped."""
         self.noise = 0
-        """Bytes that were part of no line."""
+        """Number of bytes that were not part of a line."""
 
     def receive_data(self, data: bytes) -> None:
-        """Take what the serial line brought."""
+        """Add bytes from the serial line."""
         self._buffer += data
 
     def next_line(self) -> JsprLine | None:
-        """Return the next line; None while it has not come whole."""
+        """Return the next line; None until it is complete."""
         while (end := self._buffer.find(b"\r")) >= 0:
             raw = bytes(self._buffer[:end])
             del self._buffer[: end + 1]
@@ -102,7 +104,7 @@ class LineReader:
 
 
 def _read(raw: bytes) -> JsprLine | None:
-    """The last that can be a line: noise may stand before it, and hold what looks like one."""
+    """Parse the last match in the bytes, because noise before the line may look like one."""
     match = _LINE.search(raw)
     if match is None:
         return None
@@ -118,7 +120,7 @@ def _read(raw: bytes) -> JsprLine | None:
 
 
 def number(line: JsprLine, name: str, low: int, high: int) -> int:
-    """Return a member that is a whole number of this range. Raises RemoteProtocolError."""
+    """Return an integer member in this range. Raises RemoteProtocolError."""
     value = line.body.get(name)
     if type(value) is not int or not low <= value <= high:
         raise RemoteProtocolError(f"{line.target} has {name}={value!r}, not {low} to {high}")
@@ -126,7 +128,7 @@ def number(line: JsprLine, name: str, low: int, high: int) -> int:
 
 
 def word(line: JsprLine, name: str) -> str:
-    """Return a member that is text. Raises RemoteProtocolError."""
+    """Return a text member. Raises RemoteProtocolError."""
     value = line.body.get(name)
     if not isinstance(value, str):
         raise RemoteProtocolError(f"{line.target} has {name}={value!r}, which is no text")

@@ -1,7 +1,8 @@
-"""JSON Web Tokens signed with RS256 (RFC 7515, RFC 7519, RFC 8017 8.2.2): checked, never made.
+"""JSON Web Tokens with RS256 signatures (RFC 7515, RFC 7519, RFC 8017 8.2.2): only verification.
 
-PyJWT has RS256 by `cryptography` alone, whose native code is in no zipapp: a hub of one file would
-be without RockBLOCK. Checking takes one power of a public number, and no secret is in it.
+PyJWT needs `cryptography` for RS256, whose native code cannot be in a zipapp. So a hub in one file
+would not support RockBLOCK. Verification needs one modular power with a public number, and no
+secret.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 _DIGEST_INFO = bytes.fromhex("3031300d060960864801650304020105000420")
-"""Of SHA-256: RFC 8017 section 9.2, note 1."""
+"""DigestInfo of SHA-256: RFC 8017 section 9.2, note 1."""
 _RSA = bytes.fromhex("300d06092a864886f70d0101010500")
 """AlgorithmIdentifier of rsaEncryption, RFC 3279 section 2.3.1."""
 
@@ -31,13 +32,14 @@ class PublicKey:
 
     @property
     def size(self) -> int:
-        """Return how many bytes a signature has."""
+        """Return the length of a signature in bytes."""
         return (self.modulus.bit_length() + 7) // 8
 
 
 def read_public_key(pem: str) -> PublicKey:
-    """Read a SubjectPublicKeyInfo of an RSA key (RFC 7468 section 13). Raises
-    LocalProtocolError."""
+    """Parse a SubjectPublicKeyInfo of an RSA key (RFC 7468 section 13). Raises
+    LocalProtocolError.
+    """
     lines = [line.strip() for line in pem.strip().splitlines()]
     try:
         if lines[0] != "-----BEGIN PUBLIC KEY-----" or lines[-1] != "-----END PUBLIC KEY-----":
@@ -55,7 +57,7 @@ def read_public_key(pem: str) -> PublicKey:
 
 
 def _take(data: bytes, tag: int) -> tuple[bytes, bytes]:
-    """The content of the DER element that `data` begins with, and what is behind it."""
+    """Return the content of the first DER element in `data`, and the rest."""
     if data[0] != tag:
         raise ValueError(f"DER element {data[0]:#04x} where {tag:#04x} belongs")
     length, at = data[1], 2
@@ -95,7 +97,7 @@ def verify(token: str, key: PublicKey) -> dict[str, Any]:
 
 
 def _document(name: str, part: str) -> Any:
-    """Decode the part of a token that `name` says. Raises ValueError."""
+    """Decode one part of a token; `name` is used in errors. Raises ValueError."""
     try:
         return load_document(_decode(part))
     except NotJson as error:
@@ -103,13 +105,15 @@ def _document(name: str, part: str) -> Any:
 
 
 def _encoded(message: bytes, size: int) -> bytes:
-    """EMSA-PKCS1-v1_5, RFC 8017 section 9.2: made anew and compared whole, never parsed."""
+    """Return the EMSA-PKCS1-v1_5 encoding, RFC 8017 section 9.2. It is compared as a whole and
+    never parsed.
+    """
     digest = _DIGEST_INFO + hashlib.sha256(message).digest()
     return b"\x00\x01" + b"\xff" * (size - len(digest) - 3) + b"\x00" + digest
 
 
 def _decode(part: str) -> bytes:
-    """base64url without padding, RFC 7515 section 2. Raises ValueError."""
+    """Decode base64url without padding, RFC 7515 section 2. Raises ValueError."""
     if not part.isascii():
         raise ValueError("it is not ASCII")
     try:

@@ -1,18 +1,20 @@
-"""When an idle link is tested, and what cuts it. Pure: the caller says what happens, and when.
+"""Interval of tests on an idle link, and detection of devices that cut it. Pure: the caller reports
+events with their times.
 
-Proxies and address translators forget a connection that is silent for too long: nginx after 60 s
-(proxy_read_timeout), HAProxy as its `timeout tunnel` says, a cellular network without a word to
-either end. A test takes some 250 bytes, a new link some 5 000. Rules, where no interval is set:
+Proxies and address translators drop a connection after a long silence: nginx after 60 s
+(proxy_read_timeout), HAProxy after its `timeout tunnel`, a cellular network without notifying
+either end. A test takes about 250 bytes, a new link about 5 000. Rules if no interval is set:
 
-1. The interval begins at 45 s. After three tests in a row that were answered it grows by half.
-2. A link counts as cut when it breaks off without a close frame and the hub is reached again at
-   the first attempt: a kit that is out of coverage proves nothing.
-3. Two breaks at the same idle time, without a word between, are a rule of the path. A test that
-   nobody answers tells less than that: of these it takes three.
-4. The interval is then three quarters of that idle time. Once a day a longer one is tried, for the
-   kit may have moved; the next break at the same idle time confirms the rule at once.
+1. The interval begins at 45 s. After three answered tests in a row it grows by half.
+2. A link counts as cut if it breaks without a close frame and the first attempt reaches the hub
+   again. A kit out of coverage proves nothing.
+3. Two breaks after the same idle time, without any traffic between, are a rule of the path. An
+   unanswered test is weaker evidence: three are needed.
+4. The interval is then three quarters of that idle time. Once a day a longer one is tried,
+   because the kit may have moved. The next break after the same idle time confirms the rule at
+   once.
 
-An interval that is set stays as it is; what cuts the link is noted all the same.
+A set interval does not change, but cuts of the link are recorded.
 """
 
 from __future__ import annotations
@@ -23,44 +25,45 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 FIRST, SHORTEST, LONGEST = 45.0, 5.0, 300.0
-"""Seconds."""
+"""First, shortest and longest interval in seconds."""
 SHORTEST_GUESS = 30.0
-"""Where nobody said that the link was cut, but tests were lost. Shorter intervals would make a link
-in poor coverage dear, and mend nothing."""
+"""Shortest interval if only lost tests indicate a cut. Shorter intervals would make a link in poor
+coverage expensive, without a benefit."""
 GROWTH, MARGIN = 1.5, 0.75
 SURE = 3
-"""Tests in a row that were answered."""
+"""Number of answered tests in a row after which the interval grows."""
 TRY_LONGER = 86_400.0
 
 
 class Cut(NamedTuple):
-    """How long a link was idle when it broke off."""
+    """Idle time of a link at its break."""
 
     idle: float
     exact: bool
-    """Otherwise it was found broken by what was said after that time."""
+    """False: the link was found broken only when data was sent after that time."""
 
     def equals(self, other: Cut) -> bool:
-        """Return whether both are of one length, give or take 2 s or a twentieth."""
+        """Return True if both idle times are equal within 2 s or one twentieth."""
         return abs(self.idle - other.idle) <= max(2.0, self.idle / 20)
 
 
 @dataclass(slots=True)
 class _LinkTimes:
-    """Of the link at this moment."""
+    """Times of the current link."""
 
     heard: float
     said: float
     unanswered: float | None = None
-    """How long it had been idle before the first word that waits for its acknowledgement."""
+    """Idle time before the first message that still waits for its acknowledgement."""
 
     def idle(self, now: float) -> float:
         return now - max(self.heard, self.said)
 
 
 class Keepalive:
-    """For all links of an agent, one after the other; `interval` is in seconds, 0 for never, and
-    None where it is to be found out."""
+    """Keepalive for all links of an agent, one after another. `interval` is in seconds, 0 for
+    never, None for automatic.
+    """
 
     def __init__(self, interval: float | None = 0) -> None:
         self._adapts = interval is None
@@ -68,44 +71,43 @@ class Keepalive:
         self._link = _LinkTimes(-inf, -inf)
         self._answered = 0
         self._broken: Cut | None = None
-        """Of the last link, until it is known whether the hub can be reached."""
+        """Break of the last link, until it is known if the hub can be reached."""
         self._alike: list[Cut] = []
         self.cut: Cut | None = None
-        """The rule of the path, once it is known."""
+        """Rule of the path, if known."""
         self._learnt = -inf
 
     @property
     def promise(self) -> int:
-        """Return the seconds after which this end says something at the latest; 0 promises
-        nothing."""
+        """Return the maximum seconds between two messages of this end; 0 for no promise."""
         longest = LONGEST if self._adapts else self.interval
         return 0 if longest == inf else round(longest)
 
     @property
     def heard_at(self) -> float:
-        """Return when the peer was heard last on this link; `-inf` where there is none."""
+        """Return the time of the peer's last message on this link; `-inf` if there is none."""
         return self._link.heard
 
     def begin(self, now: float) -> None:
-        """Begin a link: the peer's hello has come."""
+        """Begin a link, when the peer's hello has arrived."""
         self._link = _LinkTimes(now, now)
 
     def heard(self, now: float) -> None:
-        """Note that the peer was heard, whatever it said."""
+        """Record a message of the peer."""
         self._link.heard = now
 
     def said(self, now: float, *, awaits: bool = False) -> None:
-        """Note that something left; with `awaits` the peer is to acknowledge it."""
+        """Record a sent message. With `awaits` the peer must acknowledge it."""
         if awaits and self._link.unanswered is None:
             self._link.unanswered = self._link.idle(now)
         self._link.said = now
 
     def due(self) -> float:
-        """Return when this end is to ping, if it says nothing else before; `inf` for never."""
+        """Return the time of the next ping if this end sends nothing before; `inf` for never."""
         return self._link.said + self.interval
 
     def answered(self, now: float) -> None:
-        """Note that all that was said is acknowledged."""
+        """Record that all sent messages are acknowledged."""
         idle, self._link.unanswered = self._link.unanswered, None
         if idle is None:
             return
@@ -126,7 +128,7 @@ class Keepalive:
             self.interval, self._answered = longer, 0
 
     def end(self, now: float, *, explained: bool) -> None:
-        """End the link, or its beginning; where nobody said why, it broke off."""
+        """End the link, or an attempt. If the end is not `explained`, the link broke."""
         link, self._link = self._link, _LinkTimes(-inf, -inf)
         if explained:
             self._broken = None
@@ -136,11 +138,11 @@ class Keepalive:
             self._broken = Cut(link.idle(now), exact=True)
 
     def missed(self) -> None:
-        """Note that an attempt to reach the hub failed: coverage was lost, or the hub is away."""
+        """Record a failed attempt to reach the hub, without coverage or because the hub is down."""
         self._broken = None
 
     def reached(self, now: float) -> None:
-        """Note that the hub is reached again."""
+        """Record that the hub is reached again."""
         broken, self._broken = self._broken, None
         if broken is None or broken.idle < SHORTEST:
             return
@@ -157,7 +159,7 @@ class Keepalive:
         return max(SHORTEST if cut.exact else SHORTEST_GUESS, MARGIN * cut.idle)
 
     def note(self) -> str:
-        """Return what people are to know of the path; empty where nothing is."""
+        """Return a text for people about the path; empty if there is nothing to report."""
         if self.cut is None:
             return ""
         when = "after" if self.cut.exact else "within"

@@ -1,6 +1,6 @@
 """KISS: frames between a host and its TNC (Chepponis and Karn, 1987), over a serial line or TCP.
 
-Every FEND ends a frame and begins the next, so that a lost one costs a single frame.
+A FEND separates two frames, so that a lost FEND destroys only one frame.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from fieldagent.wire.errors import LocalProtocolError
 FEND, FESC, TFEND, TFESC = 0xC0, 0xDB, 0xDC, 0xDD
 DATA, TX_DELAY, SET_HARDWARE = 0, 1, 6
 FRAME_BYTES = 1024
-"""Most bytes of a frame that is taken in."""
+"""Maximum bytes of a received frame."""
 QUERY = b"TXBUF:"
-"""Dire Wolf's: how many bytes wait to be transmitted. It answers in kind, `TXBUF:123`."""
+"""Query of Dire Wolf for the number of bytes that wait for transmission. The answer has the same
+form, `TXBUF:123`."""
 
 
 def encode(content: bytes, command: int = DATA, port: int = 0) -> bytes:
-    """Return a frame with a FEND before and behind it, its content escaped. Raises
-    LocalProtocolError for a port or command outside of 0 to 15."""
+    """Return a frame with escaped content between two FENDs. Raises LocalProtocolError if port or
+    command is not 0 to 15.
+    """
     if not (0 <= port <= 15 and 0 <= command <= 15):
         raise LocalProtocolError(f"KISS ports and commands are 0 to 15, not {port} and {command}")
     frame = bytes([port << 4 | command]) + content
@@ -29,15 +31,15 @@ def encode(content: bytes, command: int = DATA, port: int = 0) -> bytes:
 
 
 def waiting_bytes(answer: bytes) -> int | None:
-    """Return what a TNC says to `QUERY`; None when it is something else."""
+    """Return the number in a TNC's answer to `QUERY`; None for any other text."""
     match = re.fullmatch(rb"TXBUF:\s*([0-9]{1,9})\s*", answer)
     return None if match is None else int(match[1])
 
 
 class KissDeframer:
-    """Cuts a stream into (type, content); `damaged` counts what was no frame.
+    """Splits a stream into (type, content). `damaged` counts invalid frames.
 
-    The type is the command, and 16 times the port: at port 0, where we are, the command alone.
+    The type is the command plus 16 times the port. At port 0, which we use, it is the command.
     """
 
     def __init__(self, limit: int = FRAME_BYTES) -> None:
@@ -46,8 +48,9 @@ class KissDeframer:
         self.damaged = 0
 
     def receive_data(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the frames that end in these bytes; what follows the last FEND is kept for the next
-        call. An empty frame is none."""
+        """Yield the frames that end in these bytes. The rest after the last FEND is kept for the
+        next call. Empty frames are skipped.
+        """
         *ended, rest = data.split(b"\xc0")
         for piece in ended:
             self._take(piece)
@@ -62,12 +65,12 @@ class KissDeframer:
         self._take(rest)
 
     def _take(self, piece: bytes) -> None:
-        # One byte beyond the limit tells that it was exceeded.
+        # Keep one byte more than the limit, which shows that the frame is too long.
         self._raw += piece[: self._limit + 1 - len(self._raw)]
 
 
 def _unescaped(raw: bytes) -> bytes | None:
-    # Some TNCs put a FESC before the FEND, in 2 to 3 of 100 frames: it stands for nothing.
+    # Some TNCs send a meaningless FESC before the FEND, in 2 to 3 of 100 frames.
     raw = raw.rstrip(b"\xdb")
     if not raw or re.search(rb"\xdb(?![\xdc\xdd])", raw):
         return None

@@ -1,8 +1,8 @@
-"""How a kit is, as it tells the hub by itself over its IP link: `docs/reference/ip-link.md`,
+"""Condition of a kit, which it reports to the hub over its IP link: `docs/reference/ip-link.md`,
 "Condition".
 
-It holds the 32 bytes that answer `status`, and beside them what a kit knows of itself that is not
-worth a satellite's bytes.
+It contains the 32 bytes of the answer to `status`, and further facts that are too long for
+satellite.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_status import BARS, KitStatus
 
 KIND = 11
-"""Of the note."""
+"""Number of the kind of note."""
 HOURS = 24
-"""Of signal that are told."""
+"""Hours of signal in a report."""
 CHANNELS = ("satellite", "cellular")
-"""Whose signal is told."""
+"""Channels whose signal is reported."""
 SYSTEM_MAX = 60
-"""Characters."""
+"""Maximum characters."""
 CLOCK_MAX = 2**40
-"""Seconds that a clock may be wrong by; what is more is no clock's."""
+"""Maximum plausible error of a clock in seconds."""
 STARTS_MAX = 1_000
 
 UNKNOWN, COMMAND, POWER, RESET, WATCHDOG, SHUTDOWN, CUT_OFF = range(7)
 CAUSES = ("unknown", "command", "power", "reset", "watchdog", "shutdown", "cut-off")
-"""Why a machine was started last, by their number; `docs/reference/ip-link.md` says what each
-proves."""
+"""Causes of a machine's last start, by number. `docs/reference/ip-link.md` describes the evidence
+for each."""
 
 UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = (1 << bit for bit in range(4))
-"""Of the Raspberry Pi's `get_throttled`: how it is now."""
+"""Current bits of the Raspberry Pi's `get_throttled`."""
 SINCE_BOOT = 16
-"""By so many bits further up stands whether it was so since the start."""
+"""Number of bits by which the same flags since the start are shifted."""
 THROTTLING = {
     UNDER_VOLTAGE: "under-voltage",
     CAPPED: "frequency-capped",
@@ -50,25 +50,24 @@ _NOTHING = 15
 
 @dataclass(frozen=True, slots=True)
 class KitCondition:
-    """What a kit tells of itself by itself."""
+    """Report of a kit about itself."""
 
     status: KitStatus
     system: str = ""
-    """Of the machine, in a line; empty where it does not tell."""
+    """Description of the machine in one line; empty if unknown."""
     cause: int = UNKNOWN
     """One of CAUSES."""
     starts: int = 0
-    """How often the agent has begun in the last 24 hours."""
+    """Number of starts of the agent in the last 24 hours."""
     throttled: int | None = None
-    """The bits of THROTTLING, now and since the start; None where nobody tells."""
+    """Bits of THROTTLING, now and since the start; None if unknown."""
     clock: int | None = None
-    """Seconds by which the system's clock is ahead of what the kit was told; None where nobody has
-    told it."""
+    """Seconds by which the system's clock is ahead of the known time; None if that is unknown."""
     signals: Mapping[str, Sequence[int | None]] | None = None
-    """Of CHANNELS: median bars of each of the last HOURS, the oldest first."""
+    """Median bars of each of the last HOURS, the oldest first, by one of CHANNELS."""
 
     def encode(self) -> bytes:
-        """Return the note; what is beyond a limit is told as the limit."""
+        """Return the note as CBOR. A value beyond a limit is replaced by the limit."""
         signals = [[name, _nibbles(hours)] for name, hours in (self.signals or {}).items()]
         clock = self.clock
         return cbor2.dumps(
@@ -86,7 +85,7 @@ class KitCondition:
 
 
 def read(items: list[Any]) -> KitCondition:
-    """Read a note of that kind. Raises RemoteProtocolError where a figure is beyond its bounds."""
+    """Parse a note of that kind. Raises RemoteProtocolError if a value is out of range."""
     match items[1:8]:
         case [bytes(status), str(system), cause, starts, throttled, clock, list(signals)] if (
             len(system) <= SYSTEM_MAX
@@ -110,7 +109,7 @@ def read(items: list[Any]) -> KitCondition:
 
 
 def throttling(bits: int) -> tuple[list[str], list[str]]:
-    """Return what holds now, and what held since the start, in the words of THROTTLING."""
+    """Return the current and the earlier flags since the start, as the texts of THROTTLING."""
     now = [words for bit, words in THROTTLING.items() if bits & bit]
     before = [words for bit, words in THROTTLING.items() if bits >> SINCE_BOOT & bit]
     return now, before

@@ -1,8 +1,8 @@
-"""What the notes of an IP link say: `docs/reference/ip-link.md`, "Notes".
+"""Contents of the notes of an IP link: `docs/reference/ip-link.md`, "Notes".
 
-The hub offers settings and programs that a kit's operator has signed; the kit tells what came of
-them and of its last update, and how its modems hear. Either says so again over each link, for as
-long as it holds.
+The hub offers settings and programs that a kit's operator has signed. The kit reports the result,
+the result of its last update, and the signal of its modems. Each side repeats its notes on each new
+link, while they are valid.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_condition import KitCondition
 
 WORDS_MAX = 2_000
-"""Characters of a reason; what is longer is cut."""
+"""Maximum characters of a reason; a longer one is cut."""
 MODEMS_MAX = 8
-"""How many a kit may tell of."""
+"""Maximum number of modems in a kit's report."""
 BARS, PERCENT = 5, 100
 OFFER_MAX = 16_384
-"""Characters of the settings that are offered, and of their signature."""
+"""Maximum characters of offered settings, and of their signature."""
 
 
 ZIPAPP = "zipapp"
-"""How a program is installed that can be replaced from afar."""
+"""Kind of installation whose program can be replaced remotely."""
 
 
 class NoteKind(IntEnum):
@@ -43,12 +43,12 @@ class NoteKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class UpdateReport:
-    """How the last update of a kit's program ended."""
+    """Result of the last update of a kit's program."""
 
     version: str
     before: str
     why: str = ""
-    """Why it went back to what was before; empty where it did not."""
+    """Reason of the fallback to the earlier program; empty if the update succeeded."""
 
     def __str__(self) -> str:
         if self.why:
@@ -58,44 +58,45 @@ class UpdateReport:
 
 @dataclass(frozen=True, slots=True)
 class OfferReport:
-    """What came of the settings, or of the program, that a kit was offered last."""
+    """Result of the last offer of settings or of a program."""
 
     number: int
-    """Of the offer."""
+    """Number of the offer."""
     state: str
-    """`waiting` for its unit, on `trial`, `taken`, `refused`, or put `back`."""
+    """State of the offer: `waiting` for its unit, on `trial`, `taken`, `refused`, or put `back`."""
     why: str = ""
 
     def row(self) -> list[int | str]:
-        """Return it as an element of a KitReport; a long reason is cut."""
+        """Return the report as an element of a KitReport. A long reason is cut."""
         return [self.number, self.state, _cut(self.why)]
 
 
 @dataclass(frozen=True, slots=True)
 class ModemReport:
-    """How a modem of a kit hears, and how long its battery lasts."""
+    """Signal and battery of a kit's modem."""
 
     channel: str
-    """`satellite` or `radio`."""
+    """Either `satellite` or `radio`."""
     signal: int | None
     """Bars, 0 to 5; None while unknown."""
     battery: int | None
-    """Percent; None where it has none, or does not tell."""
+    """Charge in per cent; None if there is no battery, or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class KitReport:
-    """What a kit tells of itself."""
+    """Report of a kit about itself."""
 
     update: UpdateReport | None = None
     settings: OfferReport | None = None
     program: OfferReport | None = None
     installed: str = ""
-    """`zipapp`, `package` or `sources`; empty is of an agent that knows no offer of a program."""
+    """One of `zipapp`, `package`, `sources`; empty for an agent that does not support offers of a
+    program."""
     modems: tuple[ModemReport, ...] = ()
 
     def encode(self) -> bytes:
-        """Return the report as CBOR; what is empty at its end is left out."""
+        """Return the report as CBOR. Empty members at the end are left out."""
         update, settings, program = self.update, self.settings, self.program
         members: list[object] = [
             NoteKind.REPORT,
@@ -111,12 +112,12 @@ class KitReport:
 
 @dataclass(frozen=True, slots=True)
 class SettingsOffer:
-    """Settings for a kit, and minisign's signature of them."""
+    """Settings for a kit, and their minisign signature."""
 
     text: str
     signature: str
     by_satellite: bool = False
-    """A command has brought them over satellite: nobody promises an IP link."""
+    """True if a command brought them over satellite, so that an IP link is not certain."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
@@ -126,12 +127,13 @@ class SettingsOffer:
 
 @dataclass(frozen=True, slots=True)
 class ProgramOffer:
-    """Where a kit finds a program; minisign's signature lies beside it, as `URL.minisig`."""
+    """Address of a program for a kit. The minisign signature is at `URL.minisig`."""
 
     number: int
     version: str
     url: str
-    """Empty where a command has brought what makes it of the one that is there: no link says so."""
+    """Address; empty if a command brought a delta to the installed program, which is never sent
+    over a link."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
@@ -139,23 +141,23 @@ class ProgramOffer:
 
 
 KINDS = ("user", "group", "device")
-"""Of who is in a directory, by their number in the note."""
+"""Kinds of directory entries, by their number in the note."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
-    """Somebody whom a Package may be for."""
+    """A possible addressee of a Package."""
 
     kind: str
     number: int
     name: str
     handles: tuple[str, ...] = ()
-    """Of a user: their radios."""
+    """Radios of a user."""
     members: tuple[int, ...] = ()
-    """Of a group: its users."""
+    """Users of a group."""
 
     def row(self) -> list[object]:
-        """Return it as an element of a Directory; what is empty at its end is left out."""
+        """Return the entry as an element of a Directory. Empty members at the end are left out."""
         more = [list(self.handles), list(self.members)]
         while more and not more[-1]:
             more.pop()
@@ -164,12 +166,12 @@ class DirectoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Who there is in the kit's workspace."""
+    """Directory of the kit's workspace."""
 
     version: int
-    """Which the hub gave it; never 0."""
+    """Version number from the hub; never 0."""
     owner: int
-    """The user whose kit it is."""
+    """Id of the kit's user."""
     people: tuple[DirectoryEntry, ...]
 
     def encode(self) -> bytes:
@@ -180,10 +182,10 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class HasDirectory:
-    """The kit's word which directory it has: the hub tells another one."""
+    """Version of the kit's directory. The hub sends a different version."""
 
     version: int
-    """0: none."""
+    """Version number; 0: no directory."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR."""
@@ -191,15 +193,15 @@ class HasDirectory:
 
 
 STATIONS_MAX, HOPS_MAX = 64, 255
-"""How many a kit tells of; those that are nearest."""
+"""Maximum number of reported stations (the nearest ones), and of hops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earshot:
-    """Which stations a kit hears by radio, to which it brings what the hub has for them."""
+    """Stations that a kit can reach by radio. The kit relays the hub's messages to them."""
 
     hops: Mapping[int, int]
-    """By station, the transmissions that bring something from one to the other."""
+    """Number of transmissions between the kit and the station, by station."""
 
     def encode(self) -> bytes:
         """Return the note as CBOR, with the STATIONS_MAX nearest."""
@@ -214,7 +216,7 @@ Note = KitReport | Offer | Directory | HasDirectory | Earshot | BackupNote | Kit
 
 
 def decode(body: bytes) -> Note | None:
-    """Decode a note; None is what a later version may say. Raises RemoteProtocolError."""
+    """Decode a note; None for a kind from a later version. Raises RemoteProtocolError."""
     items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
         raise RemoteProtocolError("a note is no array that starts with its kind")
@@ -300,13 +302,13 @@ def _listed(row: Any) -> DirectoryEntry:
 
 
 def is_address(url: str) -> bool:
-    """Return whether a program may be offered from there."""
+    """Return True if a program may be offered from that address."""
     plain = url.isascii() and url.isprintable() and " " not in url
     return plain and len(url) <= WORDS_MAX and url.startswith(("https://", "http://"))
 
 
 def _row(items: list[Any], types: tuple[type, ...]) -> list[Any] | None:
-    """The members of a part that may be missing."""
+    """Return the members of an optional part, or None."""
     row = items[0] if items else None
     if row is None:
         return None
@@ -351,4 +353,4 @@ _READERS: Mapping[int, Callable[[list[Any]], Note]] = {
     kit_condition.KIND: kit_condition.read,
     **dict.fromkeys(backup_note.KINDS, backup_note.read),
 }
-"""Each takes the whole note, its kind first."""
+"""Reader of each kind. It gets the whole note, including the kind."""

@@ -1,4 +1,6 @@
-"""How a kit is, in 32 bytes: the answer to `status`. `docs/reference/on-air.md`, "Commands"."""
+"""Condition of a kit in 32 bytes: the answer to `status`. `docs/reference/on-air.md`,
+"Commands".
+"""
 
 from __future__ import annotations
 
@@ -12,57 +14,59 @@ from fieldagent.wire.errors import RemoteProtocolError
 FORM = 1
 LINKS = ("satellite", "radio", "cellular")
 STATES = ("not configured", "starting", "absent", "ready", "no service", "busy", "fault")
-"""Of a link, by their number."""
+"""States of a link, by their number."""
 CLOCKS = ("nobody", "satellite", "hub", "GPS", "network", "somebody else")
-"""Who has told the kit the time, by their number."""
+"""Sources of the kit's time, by their number."""
 _BODY = struct.Struct(">B3BHHBbH3s3sH3BHHHBBB")
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:\.dev(\d{1,9})|\+(\d{1,9})\b)?")
 _NO_BYTE, _NO_SHORT = 0xFF, 0xFFFF
 _UNKNOWN_DEGREES = -128
 DISK_UNIT = 10_000_000
-"""Bytes."""
+"""Unit of free disk space in bytes."""
 BARS = 5
-"""The most that a signal has."""
+"""Maximum bars of a signal."""
 _NO_BARS = 15
 
 
 class KitStatus(NamedTuple):
     version: tuple[int, int, int]
     since: int
-    """Commits since that version; 0 of a release."""
+    """Number of commits since that version; 0 for a release."""
     disk_free: int
-    """Bytes where the journal is."""
+    """Free bytes on the journal's disk."""
     disk_used: int
-    """Percent."""
+    """Used share of the disk in per cent."""
     degrees: int | None
-    """Of the processor, Celsius."""
+    """Temperature of the processor in degrees Celsius."""
     millivolts: int | None
-    """Of the supply, where the machine tells."""
+    """Supply voltage in mV; None if the machine cannot measure it."""
     uptime: int
-    """Seconds that the agent has run, to the minute."""
+    """Seconds that the agent has run, rounded to minutes."""
     machine_uptime: int
     starts: int
-    """How often the agent has begun on this journal."""
+    """Number of starts of the agent with this journal."""
     links: tuple[str, str, str]
-    """The states of `LINKS`."""
+    """States of `LINKS`."""
     signals: tuple[int | None, int | None, int | None]
     """Bars, 0 to 5."""
     queued: int
-    """Packages that wait."""
+    """Number of waiting Packages."""
     credits_today: int
     credits_left: int | None
-    """None without a budget."""
+    """Remaining credits of today; None without a budget."""
     clock: str
-    """Who told the time."""
+    """Source of the time, one of `CLOCKS`."""
     dead_letters: int
     faults: int
-    """Parts of the agent that are down."""
+    """Number of the agent's parts that are down."""
     trouble: bool
-    """The disk takes nothing, or a part does not turn."""
+    """True if the disk cannot be written, or a part does not run."""
 
 
 def encode(status: KitStatus) -> bytes:
-    """Return its bytes; what is larger than its place is told as the largest that has one."""
+    """Return the status as bytes. A value that is too large is replaced by the largest possible
+    one.
+    """
     states = [
         STATES.index(state) << 4 | (_NO_BARS if bars is None else min(bars, BARS))
         for state, bars in zip(status.links, status.signals, strict=True)
@@ -89,7 +93,7 @@ def encode(status: KitStatus) -> bytes:
 
 
 def lines(status: KitStatus) -> list[str]:
-    """Return it for people."""
+    """Return the status as lines for people."""
     version = version_of(status)
     disk = f"disk {status.disk_used} % used, {status.disk_free / 1e9:.1f} GB free"
     warmth = [] if status.degrees is None else [f"{status.degrees} °C"]
@@ -112,8 +116,9 @@ def lines(status: KitStatus) -> list[str]:
 
 
 def numbers_of(version: str) -> tuple[tuple[int, int, int], int]:
-    """Return what a status says of a program's version: its numbers, and the commits since; zeros
-    of what is no version."""
+    """Return the numbers of a program's version, and the commits since; zeros if it is not a
+    version.
+    """
     if (match := _VERSION.match(version)) is None:
         return (0, 0, 0), 0
     major, minor, patch, *since = match.groups()
@@ -121,7 +126,7 @@ def numbers_of(version: str) -> tuple[tuple[int, int, int], int]:
 
 
 def version_of(status: KitStatus) -> str:
-    """Return it for people, such as 0.1.0+12."""
+    """Return the version for people, such as 0.1.0+12."""
     return _in_words(status.version, status.since)
 
 
@@ -130,7 +135,7 @@ def _in_words(numbers: Sequence[int], since: int) -> str:
 
 
 def write_version(version: str) -> bytes:
-    """Return a program's version in 3 bytes, or 5 where commits have come since."""
+    """Return a program's version in 3 bytes, or in 5 with commits since the version."""
     numbers, since = numbers_of(version)
     return bytes(min(each, 255) for each in numbers) + (
         min(since, 0xFFFF).to_bytes(2, "big") if since else b""
@@ -138,7 +143,7 @@ def write_version(version: str) -> bytes:
 
 
 def read_version(content: bytes) -> str:
-    """Return it for people. Raises ValueError."""
+    """Return the version for people. Raises ValueError."""
     if len(content) not in (3, 5):
         raise ValueError("a version has 3 or 5 bytes")
     return _in_words(content[:3], int.from_bytes(content[3:], "big"))
@@ -181,7 +186,7 @@ def decode(body: bytes) -> KitStatus:
 
 
 def span(seconds: int) -> str:
-    """Return so many seconds in two units at the most."""
+    """Return a duration with at most two units."""
     minutes = seconds // 60
     if minutes < 60:
         return f"{minutes} min"

@@ -1,5 +1,6 @@
-"""Frames that begin with a mark and a length of two bytes, on a line where other things may stand
-between them."""
+"""Frames that begin with a mark and a length of two bytes, on a line with other bytes between
+frames.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from typing import Literal
 
 
 class LengthDeframer:
-    """Cuts a stream into the contents of its frames; what stands between them is skipped.
+    """Splits a stream into the contents of its frames. Bytes between frames are skipped.
 
-    `damaged` counts the places where a frame's length could not be one.
+    `damaged` counts frames with an impossible length.
     """
 
     def __init__(
         self, mark: bytes, order: Literal["big", "little"], most: int, least: int = 0
     ) -> None:
-        """`order`: of the length's bytes; `least` and `most`: bytes of a content."""
+        """`order` is the byte order of the length. `least` and `most` limit the bytes of a
+        content.
+        """
         self._mark, self._order = mark, order
         self._least, self._most = least, most
         self._raw = bytearray()
@@ -24,18 +27,18 @@ class LengthDeframer:
 
     @property
     def is_within(self) -> bool:
-        """Return whether a frame has begun and is not whole: `give_up` once nothing has come for
-        some time."""
+        """Return True if a frame has begun and is incomplete. Call `give_up` if no bytes arrive for
+        some time.
+        """
         return bool(self._raw)
 
     def give_up(self) -> None:
-        """Forget the frame that has begun: its rest was lost."""
+        """Discard the incomplete frame, because its rest was lost."""
         self.damaged += bool(self._raw)
         self._raw.clear()
 
     def receive_data(self, data: bytes) -> Iterator[bytes]:
-        """Yield the content of each frame that is whole by now; the rest is kept for the next
-        call."""
+        """Yield the content of each complete frame. The rest is kept for the next call."""
         self._raw += data
         head = len(self._mark) + 2
         while self._find_frame(head):
@@ -51,7 +54,7 @@ class LengthDeframer:
                 yield content
 
     def _find_frame(self, head: int) -> bool:
-        """Drop what stands before a frame; return whether its head is there."""
+        """Drop the bytes before a frame. Returns True if the frame's head is complete."""
         begins = self._raw.find(self._mark)
         if begins < 0:
             # The last byte may be the first half of the mark.

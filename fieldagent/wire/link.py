@@ -1,9 +1,9 @@
-"""The IP link between an agent and the hub: numbered messages, acknowledged once they are on disk.
+"""The IP link between an agent and the hub: numbered messages, acknowledged when they are on disk.
 
-Byte by byte, with test vectors, it is described in `docs/reference/ip-link.md`. Both ends speak
-alike; each CBOR message is one binary WebSocket message. A link forgets everything when it ends:
-what was not acknowledged is sent again over the next, and the numbers within the envelope make that
-harmless.
+`docs/reference/ip-link.md` describes it byte by byte, with test vectors. Both ends use the same
+protocol. Each CBOR message is one binary WebSocket message. A link keeps no state after its end.
+Unacknowledged messages are sent again over the next link, and the numbers in the envelopes remove
+duplicates.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 PATH = "/link"
 CHECK_PATH = "/link?check"
-"""A WebSocket that the hub closes at once: it is no link, and ends none."""
+"""Path of a WebSocket that the hub closes at once. It is not a link, and does not end
+another link."""
 VERSION = 1
 BODY_BYTES = 102_400
-"""Every end takes at least that many bytes in one message's body."""
+"""Minimum body size in bytes that every end accepts."""
 OVERHEAD = 16
-"""Most bytes that a message adds to its body: array, kind, number and the body's own head."""
+"""Maximum bytes that a message adds to its body: array, kind, number and the body's own head."""
 WINDOW = 4
-"""Unacknowledged messages that an end asks for; pings are messages too."""
+"""Maximum number of unacknowledged messages that an end accepts, including pings."""
 NOTES = 1
-"""The feature of an end that takes notes."""
+"""Feature bit of an end that accepts notes."""
 _UINT = 2**32 - 1
 
 
@@ -41,47 +42,47 @@ class LinkKind(IntEnum):
 
 
 class Close(IntEnum):
-    """WebSocket close codes (RFC 6455 7.4.1) that say something about the link."""
+    """WebSocket close codes (RFC 6455 7.4.1) with a meaning for the link."""
 
     CHECKED = 1000
-    """It was no link, but a check whether there could be one."""
+    """It was only a check, not a link."""
     GOING_AWAY = 1001
-    """The end stops or restarts: connect again, in a while."""
+    """The end stops or restarts: reconnect after a while."""
     PROTOCOL_ERROR = 1002
     POLICY = 1008
     """The device was disabled, or has another token."""
     TRY_AGAIN = 1013
-    """The end lives and can store nothing now: connect again soon."""
+    """The end is running but cannot store anything now: reconnect soon."""
     REPLACED = 4000
-    """A newer link of the same device took over."""
+    """A newer link of the same device has replaced this one."""
     NO_COMMON_VERSION = 4001
     SILENT = 4002
-    """Nothing was acknowledged, or heard, for too long."""
+    """No message or acknowledgement arrived for too long."""
     REVOKED = 4003
-    """The device is revoked: whoever has its kit may be a thief."""
+    """The device is revoked, because its kit may be stolen."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkHello:
-    """What an end tells of itself before anything else."""
+    """First message of an end, which describes it."""
 
     lowest: int = VERSION
     highest: int = VERSION
     features: int = 0
-    """A bit each, such as NOTES; what both ends have may be used."""
+    """Feature bits, such as NOTES. The link can use those of both ends."""
     size: int = BODY_BYTES
-    """Most bytes of a message's body that it takes."""
+    """Maximum bytes of a message's body that it accepts."""
     window: int = WINDOW
-    """Most unacknowledged messages that it takes."""
+    """Maximum number of unacknowledged messages that it accepts."""
     silence: int = 0
-    """Seconds after which it says something at the latest; 0 promises nothing."""
+    """Maximum seconds between two of its messages; 0: no promise."""
     journal: int = 0
-    """The number of its journal, so that the peer knows what it was told; 0 tells none."""
+    """Number of its journal, which shows the peer what it already knows; 0: no number."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkOpened:
-    """The peer's hello has come: messages may be sent."""
+    """The peer's hello has arrived, so that messages can be sent."""
 
     version: int
     features: int
@@ -93,7 +94,9 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message to be acknowledged, with all before it, once it is on disk; b"" is a ping."""
+    """A message. Acknowledge it when it is on disk, together with all earlier ones. b"" is
+    a ping.
+    """
 
     number: int
     body: bytes
@@ -101,14 +104,14 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The peer has these on disk."""
+    """Messages that the peer has on disk."""
 
     numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A note: nobody acknowledges it, and it is told again over each link while it holds."""
+    """A note. It is not acknowledged, and is repeated on each link while it is valid."""
 
     body: bytes
 
@@ -117,7 +120,7 @@ LinkEvent = LinkOpened | Arrived | Acknowledged | Noted
 
 
 class IpLink:
-    """One end, for as long as one connection lasts. After an error it is of no further use."""
+    """One end of a link, for the time of one connection. It is unusable after an error."""
 
     def __init__(self, hello: LinkHello) -> None:
         self._hello = hello
@@ -128,7 +131,7 @@ class IpLink:
         self._answered = 0
 
     def hello(self) -> bytes:
-        """Return the first thing to send."""
+        """Return the first message to send."""
         ours = self._hello
         known = [ours.lowest, ours.highest, ours.features, ours.size, ours.window, ours.silence]
         named = [ours.journal] if ours.journal else []
@@ -136,11 +139,13 @@ class IpLink:
 
     @property
     def free(self) -> int:
-        """Return how many messages may be sent before an acknowledgement must come."""
+        """Return the number of messages that can be sent before an acknowledgement is needed."""
         return 0 if self._peer is None else self._peer.window - len(self._unacknowledged)
 
     def send(self, body: bytes) -> tuple[int, bytes]:
-        """Return the next message: the number that its acknowledgement will name, and its bytes."""
+        """Return the next message: its number, which the acknowledgement will contain, and its
+        bytes.
+        """
         if self._peer is None or self.free < 1:
             raise LocalProtocolError("the window is full, or the peer has not said hello")
         if len(body) > self._peer.size:
@@ -151,11 +156,13 @@ class IpLink:
         return self._sent, cbor2.dumps(message)
 
     def ping(self) -> tuple[int, bytes]:
-        """Return a message without a body: acknowledged by an end that is alive to its disk."""
+        """Return a message without a body. Its acknowledgement shows that the peer can write to its
+        disk.
+        """
         return self.send(b"")
 
     def note(self, body: bytes) -> bytes:
-        """Return what goes beside the messages: it takes no number, and no place in the window."""
+        """Return a note as bytes. It uses no number and no place in the window."""
         if self._peer is None or not self._peer.features & NOTES:
             raise LocalProtocolError("the peer takes no notes")
         if len(body) > BODY_BYTES:
@@ -163,16 +170,18 @@ class IpLink:
         return cbor2.dumps([LinkKind.NOTE, body])
 
     def acknowledge(self, number: int) -> bytes:
-        """Acknowledge that `number` and all before it are on disk; return the bytes that say so."""
+        """Return the acknowledgement of `number` and all earlier messages, which must be
+        on disk.
+        """
         if not self._answered < number <= self._arrived:
             raise LocalProtocolError(f"{number} is not there to be acknowledged")
         self._answered = number
         return cbor2.dumps([LinkKind.ACKNOWLEDGEMENT, number])
 
     def receive(self, message: bytes) -> LinkEvent | None:
-        """Read what the peer sent; None for a kind that is not known here.
+        """Process a message from the peer; None for an unknown kind.
 
-        Raises RemoteProtocolError, after which the connection is to be closed.
+        Raises RemoteProtocolError; then close the connection.
         """
         kind, *members = _load(message)
         if kind == LinkKind.HELLO:
@@ -190,7 +199,8 @@ class IpLink:
             raise RemoteProtocolError("a second hello")
         if len(members) < 6 or not all(_is_uint(member) for member in members[:6]):
             raise RemoteProtocolError("the hello is damaged")
-        # Who names no journal may have something else there, some day.
+        # A peer that sends no journal number may have another member in this place in a later
+        # version.
         journal = [member for member in members[6:7] if _is_uint(member)]
         peer = LinkHello(*members[:6], *journal)
         version = min(peer.highest, self._hello.highest)

@@ -1,4 +1,4 @@
-"""LoRa on the air: what both ends of a link must agree on, and for how long a packet takes it.
+"""LoRa settings that both ends of a link must share, and the airtime of a packet with them.
 
 Source: Semtech AN1200.13, "LoRa Modem Designer's Guide", section 3.
 """
@@ -10,31 +10,33 @@ from math import ceil
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PREAMBLE = 8
-"""Symbols; 4.25 more end it."""
+"""Symbols of the preamble; 4.25 more end it."""
 SLOW_SYMBOL = 0.016
-"""Seconds of a symbol from which on radios send slow ones more robustly ("low data rate")."""
+"""Symbol duration in seconds from which radios use the more robust "low data rate" mode."""
 
 
 class LoraSettings(NamedTuple):
-    """Those of one radio. Who hears another has the same frequency, bandwidth and spreading."""
+    """Settings of one radio. Radios hear each other if frequency, bandwidth and spreading are
+    equal.
+    """
 
     frequency: int
-    """Hz."""
+    """Frequency in Hz."""
     bandwidth: int
-    """Hz."""
+    """Bandwidth in Hz."""
     spreading: int
     """Spreading factor, 5 to 12."""
     coding: int
-    """Of coding rate 4/coding, 5 to 8."""
+    """Denominator of the coding rate 4/coding, 5 to 8."""
 
     def in_words(self) -> str:
-        """Return them as people write them: `869.525 MHz, 250 kHz, SF7, 4/5`."""
+        """Return the settings for people: `869.525 MHz, 250 kHz, SF7, 4/5`."""
         megahertz, kilohertz = self.frequency / 1e6, self.bandwidth / 1e3
         return f"{megahertz:.6g} MHz, {kilohertz:g} kHz, SF{self.spreading}, 4/{self.coding}"
 
 
 def air_time(settings: LoraSettings, size: int) -> float:
-    """Return the seconds that a packet of `size` bytes takes, with explicit header and CRC."""
+    """Return the airtime in seconds of a packet of `size` bytes, with explicit header and CRC."""
     symbol = (1 << settings.spreading) / settings.bandwidth
     slow = 2 if symbol >= SLOW_SYMBOL else 0
     bits = 8 * size - 4 * settings.spreading + 28 + 16

@@ -1,4 +1,4 @@
-"""Checks of what a peer sent as a member of an entry: ValueError where it is something else."""
+"""Checks of an entry's members from a peer. They raise ValueError if a member is invalid."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Any
 
 
 def is_int(value: Any) -> bool:
-    """Return whether it is a whole number; True and False are none."""
+    """Return True if the value is an integer; a bool is not one."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def in_range(value: Any, *, low: int = -(2**32), high: int = 2**32 - 1) -> bool:
-    """Return whether it is a whole number in that range, by default what CBOR writes in 4 bytes."""
+    """Return True if the value is an integer in the range, by default that of 4 bytes in CBOR."""
     return is_int(value) and low <= value <= high
 
 
 def expect(condition: bool, what: str) -> None:
-    """Raise ValueError, which names `what` as missing, unless the condition holds."""
+    """Raise ValueError, which names `what` as missing, if the condition is false."""
     if not condition:
         raise ValueError(f"no {what} where one belongs")
 
 
 def read_text(value: Any) -> str:
-    """Return the member, which is text. Raises ValueError."""
+    """Return a text member. Raises ValueError."""
     expect(isinstance(value, str), "text")
     return str(value)
 
 
 def read_bytes(value: Any) -> bytes:
-    """Return the member, which is a byte string. Raises ValueError."""
+    """Return a byte string member. Raises ValueError."""
     expect(isinstance(value, bytes), "bytes")
     return bytes(value)

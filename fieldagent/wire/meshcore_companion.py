@@ -1,14 +1,16 @@
-"""MeshCore's companion protocol: what a radio with that firmware and its host say to each other, by
-serial line or TCP.
+"""MeshCore's companion protocol between a radio with that firmware and its host, over a serial line
+or TCP.
 
-Each frame is one byte, a length of two bytes, and a content that begins with its kind: the host
-sends `<` frames, the radio `>` frames. The host says one thing at a time and the radio answers it;
-what begins with 80 or more it says unasked. Integers are little-endian, texts UTF-8. Between frames
-a radio may print log lines.
+Each frame is one byte, a length of two bytes, and a content that begins with its kind. The host
+sends `<` frames, the radio `>` frames. The host sends one command at a time, and the radio answers.
+Frames of kind 80 or more are unsolicited. Integers are little-endian, texts UTF-8. Between frames a
+radio may print log lines.
 
-    who writes is named by six bytes of a public key, and heard only where the radio knows that key
-    a channel's text is nobody's: the name before it is what the sender's radio put there
-    an acknowledgement (82) is the word of the receiver's radio, and of no person
+- An author is named by six bytes of a public key. A radio receives only from keys that it
+  knows.
+- A text on a channel has no authenticated author. The name before it is from the sender's
+  radio.
+- An acknowledgement (82) comes from the receiver's radio, not from a person.
 
 Source: MeshCore, docs/companion_protocol.md and the wiki's Companion Radio Protocol.
 """
@@ -26,23 +28,24 @@ from fieldagent.wire.length_frames import LengthDeframer
 TCP_PORT = 5000
 BAUD = 115_200
 TO_RADIO, FROM_RADIO = b"<", b">"
-"""What a frame begins with."""
+"""First byte of a frame, by direction."""
 FRAME_BYTES = 300
-"""Most bytes of a frame's content; one that announces more is no frame."""
+"""Maximum bytes of a frame's content. More bytes are not a frame."""
 KEY_BYTES, PREFIX_BYTES = 32, 6
 TEXT_BYTES = 133
-"""Most bytes of a text that every firmware takes."""
+"""Maximum bytes of a text that every firmware accepts."""
 UNASKED = 0x80
-"""From here on a frame is no answer."""
+"""Lowest kind of an unsolicited frame."""
 APP_VERSION = 3
-"""Makes a radio tell the signal of each message."""
+"""Version with which a radio reports the signal of each message."""
 CHANNEL_KEY_BYTES = 16
 PUBLIC_KEY = bytes.fromhex("8b3387e9c5cdea6ac9e5edbaa115cd72")
-"""Of the channel that each radio has."""
+"""Key of the public channel, which each radio has."""
 BY_PATH = 0xFF
-"""As a message's path length: it came by a known path, of which the length is not told."""
+"""Path length of a message that arrived by a known path, whose length is not reported."""
 HOPS = 0x3F
-"""Of a path length: the upper two bits tell how long each station's hash is."""
+"""Bits of the hop count in a path length. The upper two bits are the length of each
+station's hash."""
 
 
 class CompanionCommand(IntEnum):
@@ -76,7 +79,7 @@ class CompanionSaid(IntEnum):
     SELF_INFO = 5
     SENT = 6
     OLD_TEXT = 7
-    """A message as firmware tells it to a host older than APP_VERSION: without its signal."""
+    """A message for a host older than APP_VERSION, without its signal."""
     OLD_CHANNEL_TEXT = 8
     TIME = 9
     NO_MESSAGE = 10
@@ -87,12 +90,12 @@ class CompanionSaid(IntEnum):
     CHANNEL = 18
     CHANNEL_DATA = 27
     ADVERT = 0x80
-    """Of a contact that the radio has: its key follows."""
+    """Advert of a contact that the radio has; the key follows."""
     PATH_UPDATED = 0x81
     ACK = 0x82
     MESSAGE_WAITS = 0x83
     NEW_ADVERT = 0x8A
-    """Of somebody whom the radio has not added: the whole contact follows."""
+    """Advert of a station that the radio has not added; the whole contact follows."""
     TELEMETRY = 0x8B
     CONTACT_DELETED = 0x8F
     CONTACTS_FULL = 0x90
@@ -115,12 +118,12 @@ ERRORS = {
     CompanionError.FILE_ERROR: "its memory cannot be written",
     CompanionError.ILLEGAL: "a value is out of its range",
 }
-"""In words that follow a radio."""
+"""Texts of errors, as the end of a sentence about a radio."""
 
 
 class ContactType(IntEnum):
     CHAT = 1
-    """A person's."""
+    """Radio of a person."""
     REPEATER = 2
     ROOM = 3
     SENSOR = 4
@@ -130,28 +133,28 @@ class TextType(IntEnum):
     PLAIN = 0
     COMMAND = 1
     SIGNED = 2
-    """A room's, which tells in four bytes who wrote it."""
+    """Text of a room, with four bytes for its author."""
 
 
 class CompanionSelf(NamedTuple):
-    """What a radio tells of itself."""
+    """Description of a radio by itself."""
 
     key: bytes
     name: str
     type: int = ContactType.CHAT
     latitude: int = 0
-    """1e-6 degree; with the longitude 0: not set."""
+    """Latitude in 1e-6 degree; 0 together with the longitude: not set."""
     longitude: int = 0
     adds_by_hand: bool = False
-    """Whom it hears it tells, and does not add."""
+    """True if it reports a heard station instead of adding it."""
     frequency: int = 0
-    """kHz."""
+    """Frequency in kHz."""
     bandwidth: int = 0
-    """Hz."""
+    """Bandwidth in Hz."""
     spreading: int = 0
     coding: int = 0
     power: int = 0
-    """dBm."""
+    """Transmit power in dBm."""
 
 
 class CompanionDevice(NamedTuple):
@@ -163,53 +166,53 @@ class CompanionDevice(NamedTuple):
 
 
 class CompanionContact(NamedTuple):
-    """Somebody whom a radio knows."""
+    """A contact of a radio."""
 
     key: bytes
     type: int
     name: str
     advertised: int = 0
-    """When their last advert was, by their own clock: Unix time."""
+    """Unix time of its last advert, by its own clock."""
     latitude: int = 0
-    """1e-6 degree; with the longitude 0: not told."""
+    """Latitude in 1e-6 degree; 0 together with the longitude: unknown."""
     longitude: int = 0
     changed: int = 0
-    """When the radio last changed this entry, by its clock: Unix time."""
+    """Unix time of the last change of this entry, by the radio's clock."""
     flags: int = 0
     path_length: int = -1
-    """-1 where no path there is known."""
+    """Length of the path; -1 if no path is known."""
     path: bytes = b""
 
 
 class CompanionText(NamedTuple):
-    """A text that the radio kept for its host."""
+    """A text that the radio stored for its host."""
 
     sender: bytes
-    """The first six bytes of their key; empty on a channel."""
+    """First six bytes of the sender's key; empty on a channel."""
     channel: int | None
-    """Its index; None where it is to the radio alone."""
+    """Index of the channel; None for a direct message."""
     time: int
-    """By the sender's clock: Unix time."""
+    """Unix time by the sender's clock."""
     text: str
     type: int = TextType.PLAIN
     hops: int | None = None
-    """Stations that repeated it; None where it came by a path."""
+    """Number of stations that repeated it; None if it arrived by a path."""
     snr: float | None = None
-    """dB."""
+    """Signal-to-noise ratio in dB."""
 
 
 class CompanionSent(NamedTuple):
     flooded: bool
-    """It went to everybody, for want of a path."""
+    """True if it was sent to all stations, because no path is known."""
     ack: bytes
-    """Four bytes, by which the acknowledgement names it."""
+    """Four bytes that identify its acknowledgement."""
     wait: float
-    """Seconds in which that comes, by the radio's own reckoning."""
+    """Expected seconds until the acknowledgement, as the radio estimates them."""
 
 
 class CompanionChannel(NamedTuple):
     place: int
-    """Its index."""
+    """Index of the channel."""
     name: str
     key: bytes
 
@@ -229,64 +232,69 @@ _POSITION = struct.Struct("<iii")
 
 
 def frame(content: bytes, begins: bytes = TO_RADIO) -> bytes:
-    """Return it in a frame. Raises LocalProtocolError where it is longer than a frame holds."""
+    """Return a frame with the content. Raises LocalProtocolError if it is too long."""
     if len(content) > FRAME_BYTES:
         raise LocalProtocolError(f"a frame holds {FRAME_BYTES} bytes, not {len(content)}")
     return begins + _SHORT.pack(len(content)) + content
 
 
 class CompanionDeframer(LengthDeframer):
-    """Cuts a stream into the contents of its frames, none of which is empty."""
+    """Splits a stream into the contents of its frames, which are never empty."""
 
     def __init__(self, begins: bytes = FROM_RADIO) -> None:
         super().__init__(begins, "little", FRAME_BYTES, 1)
 
 
 def app_start(name: str) -> bytes:
-    """Return what begins a conversation; the radio answers with SELF_INFO."""
+    """Return the first command of a session; the radio answers with SELF_INFO."""
     return bytes([CompanionCommand.APP_START]) + bytes(7) + name.encode()
 
 
 def query_device() -> bytes:
-    """Return what asks for firmware and limits; the radio answers with DEVICE_INFO."""
+    """Return the query for firmware and limits; the radio answers with DEVICE_INFO."""
     return bytes([CompanionCommand.QUERY_DEVICE, APP_VERSION])
 
 
 def plain(command: CompanionCommand, content: bytes = b"") -> bytes:
-    """Return a command and what it is about: nothing, a key, or an index."""
+    """Return a command with its argument: nothing, a key, or an index."""
     return bytes([command]) + content
 
 
 def set_time(now: int) -> bytes:
-    """Return what sets the radio's clock to a Unix time; it refuses to go back."""
+    """Return the command that sets the radio's clock to a Unix time. The radio refuses an earlier
+    time.
+    """
     return plain(CompanionCommand.SET_TIME, _NUMBER.pack(now))
 
 
 def send_text(to: bytes, text: str, time: int, attempt: int = 0) -> bytes:
-    """Return the command that sends a direct message. `to` is a key, or its first six bytes. The
-    same text with the same time is the same message, whichever attempt it is."""
+    """Return the command that sends a direct message. `to` is a key, or its first six bytes. A text
+    with the same time is the same message in each attempt.
+    """
     head = _SEND_TEXT.pack(TextType.PLAIN, attempt & 3, time, to[:PREFIX_BYTES])
     return plain(CompanionCommand.SEND_TEXT, head + text.encode())
 
 
 def send_channel_text(index: int, text: str, time: int) -> bytes:
-    """Return what sends a text to all of a channel, by its index; `time` is Unix time."""
+    """Return the command that sends a text to a channel, by its index. `time` is Unix time."""
     head = _SEND_CHANNEL_TEXT.pack(TextType.PLAIN, index, time)
     return plain(CompanionCommand.SEND_CHANNEL_TEXT, head + text.encode())
 
 
 def put_contact(contact: CompanionContact) -> bytes:
-    """Return what adds a contact or changes it, by its key."""
+    """Return the command that adds or changes a contact, by its key."""
     return plain(CompanionCommand.PUT_CONTACT, write_contact(contact))
 
 
 def ask_telemetry(key: bytes) -> bytes:
-    """Ask a contact's radio how it is. It answers those alone whom its person lets."""
+    """Return the query for a contact's telemetry. A contact answers only the radios that its user
+    allows.
+    """
     return plain(CompanionCommand.ASK_TELEMETRY, bytes(3) + key)
 
 
 def read_self(content: bytes) -> CompanionSelf:
-    """Read what the radio tells of itself. Raises RemoteProtocolError."""
+    """Parse the radio's description of itself. Raises RemoteProtocolError."""
     body = _body(content, CompanionSaid.SELF_INFO, _SELF.size)
     fields = _SELF.unpack_from(body)
     kind, power, _, key, latitude, longitude, _, _, _, by_hand = fields[:10]
@@ -298,8 +306,9 @@ def read_self(content: bytes) -> CompanionSelf:
 
 
 def write_self(known: CompanionSelf) -> bytes:
-    """Return what a radio says of itself, as `read_self` reads it; its power stands for the highest
-    that it can, too."""
+    """Return a radio's description of itself, in the form for `read_self`. Its power is also its
+    maximum power.
+    """
     head = _SELF.pack(
         known.type,
         known.power,
@@ -314,8 +323,9 @@ def write_self(known: CompanionSelf) -> bytes:
 
 
 def read_device(content: bytes) -> CompanionDevice:
-    """Read what the device is. Raises RemoteProtocolError. Firmware before version 3 tells no
-    numbers: then they are 0."""
+    """Parse the description of the device. The numbers are 0 for firmware before version 3. Raises
+    RemoteProtocolError.
+    """
     body = _body(content, CompanionSaid.DEVICE_INFO, 1)
     if len(body) <= _DEVICE.size:
         return CompanionDevice(body[0], 0, 0, "", "")
@@ -324,7 +334,7 @@ def read_device(content: bytes) -> CompanionDevice:
 
 
 def write_device(known: CompanionDevice) -> bytes:
-    """Return what a radio says of its device; model and firmware are cut to 40 and 20 bytes."""
+    """Return the description of a device. Model and firmware are cut to 40 and 20 bytes."""
     body = _DEVICE.pack(
         known.contacts_max // 2,
         known.channels_max,
@@ -337,7 +347,7 @@ def write_device(known: CompanionDevice) -> bytes:
 
 
 def read_contact(content: bytes) -> CompanionContact:
-    """Read a contact of the list, or one that is told unasked. Raises RemoteProtocolError."""
+    """Parse a contact of the list, or an unsolicited one. Raises RemoteProtocolError."""
     kind = CompanionSaid.CONTACT
     if content[:1] == bytes([CompanionSaid.NEW_ADVERT]):
         kind = CompanionSaid.NEW_ADVERT
@@ -345,7 +355,7 @@ def read_contact(content: bytes) -> CompanionContact:
 
 
 def read_bare_contact(body: bytes) -> CompanionContact:
-    """Read what follows the first byte. Raises RemoteProtocolError."""
+    """Parse a contact without the first byte. Raises RemoteProtocolError."""
     if len(body) < _CONTACT.size:
         raise RemoteProtocolError(f"a contact has {_CONTACT.size} bytes, not {len(body)}")
     key, kind, flags, length, path, name, advertised, latitude, longitude, changed = (
@@ -358,7 +368,7 @@ def read_bare_contact(body: bytes) -> CompanionContact:
 
 
 def write_contact(contact: CompanionContact) -> bytes:
-    """Return what follows the first byte."""
+    """Return a contact without the first byte."""
     return _CONTACT.pack(
         contact.key,
         contact.type,
@@ -374,7 +384,7 @@ def write_contact(contact: CompanionContact) -> bytes:
 
 
 def read_text(content: bytes) -> CompanionText:
-    """Read what `NEXT_MESSAGE` brought, but for a channel's data. Raises RemoteProtocolError."""
+    """Parse the answer to `NEXT_MESSAGE`, except data of a channel. Raises RemoteProtocolError."""
     kind = content[0] if content else -1
     body, snr = content[1:], None
     if kind in (CompanionSaid.TEXT, CompanionSaid.CHANNEL_TEXT):
@@ -400,7 +410,7 @@ def _read_direct(body: bytes, snr: float | None) -> CompanionText:
 
 
 def write_text(message: CompanionText) -> bytes:
-    """Return a message as a radio tells it to a host that wants its signal."""
+    """Return a message in the form for a host that wants its signal."""
     path = BY_PATH if message.hops is None else message.hops
     signal = _SIGNAL.pack(round((message.snr or 0) * 4), 0, 0)
     text = message.text.encode()
@@ -416,67 +426,70 @@ def _hops(path: int) -> int | None:
 
 
 def read_sent(content: bytes) -> CompanionSent:
-    """Read how a message was sent. Raises RemoteProtocolError."""
+    """Parse the answer to a sent message. Raises RemoteProtocolError."""
     route, ack, wait = _SENT.unpack_from(_body(content, CompanionSaid.SENT, _SENT.size))
     return CompanionSent(bool(route), ack, wait / 1000)
 
 
 def write_sent(sent: CompanionSent) -> bytes:
-    """Return the answer to a text that leaves, as `read_sent` reads it."""
+    """Return the answer to a sent text, in the form for `read_sent`."""
     body = _SENT.pack(sent.flooded, sent.ack, round(sent.wait * 1000))
     return bytes([CompanionSaid.SENT]) + body
 
 
 def read_ack(content: bytes) -> bytes:
-    """Return the four bytes by which it names what is there. Raises RemoteProtocolError."""
+    """Return the four bytes that identify the acknowledged message. Raises RemoteProtocolError."""
     return _body(content, CompanionSaid.ACK, 4)[:4]
 
 
 def read_advert(content: bytes) -> bytes:
-    """Return the key of the contact that was heard. Raises RemoteProtocolError."""
+    """Return the key of the heard contact. Raises RemoteProtocolError."""
     return _body(content, CompanionSaid.ADVERT, KEY_BYTES)[:KEY_BYTES]
 
 
 def read_time(content: bytes) -> int:
-    """Return the radio's clock, Unix time. Raises RemoteProtocolError."""
+    """Return the radio's clock as Unix time. Raises RemoteProtocolError."""
     return int(_NUMBER.unpack_from(_body(content, CompanionSaid.TIME, _NUMBER.size))[0])
 
 
 def read_channel(content: bytes) -> CompanionChannel:
-    """Read a channel. Raises RemoteProtocolError."""
+    """Parse a channel. Raises RemoteProtocolError."""
     body = _body(content, CompanionSaid.CHANNEL, _CHANNEL.size)
     index, name, key = _CHANNEL.unpack_from(body)
     return CompanionChannel(index, _text(name), key)
 
 
 def write_channel(channel: CompanionChannel) -> bytes:
-    """Return what follows the first byte, of an answer and of SET_CHANNEL."""
+    """Return a channel without the first byte, for an answer or for SET_CHANNEL."""
     return _CHANNEL.pack(channel.place, channel.name.encode()[:32], channel.key)
 
 
 def is_private(channel: CompanionChannel) -> bool:
-    """Return whether a channel's key is one that a group has chosen: neither public, nor none, nor
-    made of the channel's own name."""
+    """Return True if a group has chosen the channel's key: it is not public, not empty, and not
+    derived from the channel's name.
+    """
     of_its_name = sha256(channel.name.encode()).digest()[:CHANNEL_KEY_BYTES]
     return any(channel.key) and channel.key not in (PUBLIC_KEY, of_its_name)
 
 
 def read_error(content: bytes) -> str:
-    """Return what a radio refuses for, in words that follow it."""
+    """Return the reason of a refusal, as the end of a sentence about a radio."""
     code = content[1] if len(content) > 1 else 0
     known = code in set(CompanionError)
     return ERRORS[CompanionError(code)] if known else f"it says error {code}"
 
 
 LPP_SIZES = {0x65: 2, 0x66: 1, 0x67: 2, 0x68: 1, 0x73: 2, 0x74: 2, 0x75: 2, 0x78: 1, 0x88: 9}
-"""Bytes of a value in Cayenne's low-power payload, by its type, of those that radios tell."""
+"""Sizes of values in Cayenne's low-power payload in bytes, by type, for the types that
+radios send."""
 LPP_VOLTAGE = 0x74
-"""Hundredths of a volt, the highest byte first."""
+"""Type of a voltage, in hundredths of a volt, big-endian."""
 
 
 def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
-    """Return the first six bytes of the key of whoever answers, and their battery's volts; None
-    where they do not tell that. Raises RemoteProtocolError."""
+    """Return the first six bytes of the sender's key, and its battery voltage in volts, or None if
+    that is unknown. Raises RemoteProtocolError.
+    """
     body = _body(content, CompanionSaid.TELEMETRY, 1 + PREFIX_BYTES)
     sender, values = body[1 : 1 + PREFIX_BYTES], body[1 + PREFIX_BYTES :]
     while len(values) > 2 and (size := LPP_SIZES.get(values[1])) is not None:
@@ -487,56 +500,59 @@ def read_telemetry(content: bytes) -> tuple[bytes, float | None]:
 
 
 def write_telemetry(sender: bytes, volts: float) -> bytes:
-    """Return a radio's telemetry with its battery's volts alone, in hundredths; `sender` is the key
-    of who answers, or how it begins."""
+    """Return a radio's telemetry with only its battery voltage, in hundredths of a volt. `sender`
+    is the radio's key, or its beginning.
+    """
     value = round(volts * 100).to_bytes(2, "big")
     head = bytes([CompanionSaid.TELEMETRY, 0]) + sender[:PREFIX_BYTES]
     return head + bytes([1, LPP_VOLTAGE]) + value
 
 
 def read_position(body: bytes) -> tuple[int, int]:
-    """Read what follows SET_POSITION: 1e-6 degree. Raises RemoteProtocolError."""
+    """Parse the argument of SET_POSITION, in 1e-6 degree. Raises RemoteProtocolError."""
     _is_long_enough(body, 8)
     latitude, longitude, _ = _POSITION.unpack(body[:12].ljust(12, b"\0"))
     return latitude, longitude
 
 
 def read_send_text(body: bytes) -> tuple[bytes, str, int, int]:
-    """Read what follows SEND_TEXT: to whom, the text, its time and attempt. Raises
-    RemoteProtocolError."""
+    """Parse the argument of SEND_TEXT: addressee, text, time and attempt. Raises
+    RemoteProtocolError.
+    """
     _is_long_enough(body, _SEND_TEXT.size)
     _, attempt, time, to = _SEND_TEXT.unpack_from(body)
     return to, _text(body[_SEND_TEXT.size :]), time, attempt
 
 
 def read_send_channel_text(body: bytes) -> tuple[int, str, int]:
-    """Read what follows SEND_CHANNEL_TEXT: index, text, time. Raises RemoteProtocolError."""
+    """Parse the argument of SEND_CHANNEL_TEXT: index, text, time. Raises RemoteProtocolError."""
     _is_long_enough(body, _SEND_CHANNEL_TEXT.size)
     _, index, time = _SEND_CHANNEL_TEXT.unpack_from(body)
     return index, _text(body[_SEND_CHANNEL_TEXT.size :]), time
 
 
 def read_battery(content: bytes) -> int | None:
-    """Return the millivolts of the radio's own battery; None where it does not tell."""
+    """Return the voltage of the radio's own battery in mV; None if unknown."""
     if content[:1] != bytes([CompanionSaid.BATTERY]) or len(content) < 1 + _SHORT.size:
         return None
     return int(_SHORT.unpack_from(content, 1)[0])
 
 
 def read_number(body: bytes) -> int:
-    """Read a number of four bytes. Raises RemoteProtocolError."""
+    """Parse a number of four bytes. Raises RemoteProtocolError."""
     _is_long_enough(body, _NUMBER.size)
     return int(_NUMBER.unpack_from(body)[0])
 
 
 def write_number(kind: int, number: int) -> bytes:
-    """Return a frame of that kind with a number of 4 bytes, such as a Unix time."""
+    """Return a content of that kind with a number of 4 bytes, such as a Unix time."""
     return bytes([kind]) + _NUMBER.pack(number)
 
 
 def _body(content: bytes, kind: int, size: int) -> bytes:
-    """Return what follows the first byte. Raises RemoteProtocolError where it is of another kind or
-    shorter."""
+    """Return the content after the first byte. Raises RemoteProtocolError if it has another kind or
+    is too short.
+    """
     if content[:1] != bytes([kind]):
         raise RemoteProtocolError(f"a frame begins with {content[:1].hex()}, not {kind:02x}")
     _is_long_enough(content[1:], size)
@@ -549,5 +565,5 @@ def _is_long_enough(body: bytes, size: int) -> None:
 
 
 def _text(raw: bytes) -> str:
-    """Return what stands before the first null."""
+    """Return the text before the first null byte."""
     return raw.partition(b"\0")[0].decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""MeshCore's KISS modem: what is said to a LoRa radio with that firmware, and what it says.
+"""MeshCore's KISS modem: the protocol of a LoRa radio with that firmware.
 
-Data frames are raw LoRa packets. All else is KISS "SetHardware": a sub-command and its content,
-little-endian, answered by the sub-command with its highest bit, by OK or by an error.
+Data frames are raw LoRa packets. All other frames are KISS "SetHardware": a sub-command and its
+content, little-endian. The answer is the sub-command with its highest bit set, OK, or an error.
 Source: MeshCore, docs/kiss_modem_protocol.md.
 """
 
@@ -15,7 +15,7 @@ from fieldagent.wire import kiss
 from fieldagent.wire.lora import LoraSettings
 
 PACKET_BYTES = 255
-"""Most bytes of a packet; longer ones the modem discards without a word."""
+"""Maximum bytes of a packet. The modem discards a longer one without an answer."""
 ANSWER = 0x80
 _RADIO = struct.Struct("<IIBB")
 _SHORT, _LONG = struct.Struct("<H"), struct.Struct("<I")
@@ -30,21 +30,21 @@ class MeshcoreCommand(IntEnum):
     VERSION = 0x11
     BATTERY = 0x13
     NAME = 0x16
-    """Of the board."""
+    """Name of the board."""
     PING = 0x17
     REBOOT = 0x18
     SIGNAL_REPORT = 0x19
 
 
 class MeshcoreSaid(IntEnum):
-    """What a modem says beside its answers."""
+    """Messages of a modem other than answers."""
 
     OK = 0xF0
     ERROR = 0xF1
     TX_DONE = 0xF8
-    """Content 1: sent, 0: not."""
+    """Content 1: sent; 0: not sent."""
     SIGNAL = 0xF9
-    """Of the packet before it: its ratio to noise in quarters of a dB, its strength in dBm."""
+    """Signal of the packet before: signal-to-noise ratio in quarters of a dB, strength in dBm."""
 
 
 BUSY = 7
@@ -56,11 +56,11 @@ ERRORS = {
     BUSY: "it is busy, or its queue is full",
     8: "its radio does not do that",
 }
-"""By the code of an error, in words that follow a radio."""
+"""Texts of errors by code, as the end of a sentence about a radio."""
 
 
 class MeshcoreWord(NamedTuple):
-    """One thing that a modem says: the code of a `MeshcoreSaid`, or of a command's answer."""
+    """A message of a modem: the code of a `MeshcoreSaid`, or of a command's answer."""
 
     code: int
     content: bytes
@@ -68,40 +68,40 @@ class MeshcoreWord(NamedTuple):
 
 class PacketSignal(NamedTuple):
     snr: int
-    """dB."""
+    """Signal-to-noise ratio in dB."""
     rssi: int
-    """dBm."""
+    """Signal strength in dBm."""
 
 
 def ask(command: MeshcoreCommand, content: bytes = b"") -> bytes:
-    """Return the frame that says a command."""
+    """Return the frame of a command."""
     return kiss.encode(bytes([command]) + content, kiss.SET_HARDWARE)
 
 
 def read_word(content: bytes) -> MeshcoreWord | None:
-    """Read what a SetHardware frame from the modem holds; None where that is nothing."""
+    """Parse the content of a SetHardware frame from the modem; None if it is empty."""
     return MeshcoreWord(content[0], content[1:]) if content else None
 
 
 def answers(word: MeshcoreWord, command: MeshcoreCommand) -> bool:
-    """Return whether a modem's word ends what was asked by `command`."""
+    """Return True if a modem's message ends the request `command`."""
     if word.code in (MeshcoreSaid.OK, MeshcoreSaid.ERROR):
         return True
     return word.code == command | ANSWER
 
 
 def write_settings(settings: LoraSettings) -> bytes:
-    """Return the content of SET_RADIO, as `read_settings` reads it."""
+    """Return the content of SET_RADIO, in the form for `read_settings`."""
     return _RADIO.pack(*settings)
 
 
 def read_settings(content: bytes) -> LoraSettings | None:
-    """Read LoRa settings; None where it is something else."""
+    """Parse LoRa settings; None if the size is wrong."""
     return LoraSettings(*_RADIO.unpack(content)) if len(content) == _RADIO.size else None
 
 
 def read_signal(content: bytes) -> PacketSignal | None:
-    """Read how the last packet was heard; None where it is something else."""
+    """Parse the signal of the last packet; None if the size is wrong."""
     if len(content) != 2:
         return None
     quarters, rssi = struct.unpack("<bb", content)
@@ -109,6 +109,6 @@ def read_signal(content: bytes) -> PacketSignal | None:
 
 
 def read_number(content: bytes) -> int | None:
-    """Read a number of two or four bytes; None where it is something else."""
+    """Parse a number of two or four bytes; None if the size is wrong."""
     form = {_SHORT.size: _SHORT, _LONG.size: _LONG}.get(len(content))
     return None if form is None else int(form.unpack(content)[0])

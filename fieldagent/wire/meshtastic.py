@@ -1,10 +1,10 @@
-"""Meshtastic's client API: what a radio with that firmware and its host say to each other over a
-serial line or TCP.
+"""Meshtastic's client API between a radio with that firmware and its host, over a serial line or
+TCP.
 
-Each frame is 94 C3, a length of two bytes, and one protobuf: the host sends `ToRadio`, the radio
-`FromRadio`. Between frames a radio may print log lines. Only what we use is read; the rest is
-skipped. Sources: meshtastic/protobufs (mesh, portnums, channel, config, telemetry, mesh.options),
-and StreamAPI, PhoneAPI, Router of the firmware for what the members mean.
+Each frame is 94 C3, a length of two bytes, and one protobuf. The host sends `ToRadio`, the radio
+`FromRadio`. Between frames a radio may print log lines. Only the members that we use are read; the
+rest is skipped. Sources: meshtastic/protobufs (mesh, portnums, channel, config, telemetry,
+mesh.options), and StreamAPI, PhoneAPI, Router of the firmware for the meaning of the members.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ TCP_PORT = 4403
 BAUD = 115_200
 MAGIC = b"\x94\xc3"
 FRAME_BYTES = 512
-"""Most bytes of a protobuf in a frame; one that announces more is no frame."""
+"""Maximum bytes of a protobuf in a frame. More bytes are not a frame."""
 WAKE = b"\xc3" * 32
-"""Sent when a serial line is opened: it wakes a chip that sleeps, and fills up a half-read frame.
-A radio takes no C3 for the beginning of anything."""
+"""Bytes to send when a serial line is opened. They wake a sleeping chip, and complete a half-read
+frame. A radio never takes C3 for the beginning of a frame."""
 PAYLOAD_BYTES = 233
-"""Most bytes of `MeshData.payload` that a radio takes from its host."""
+"""Maximum bytes of `MeshData.payload` that a radio accepts from its host."""
 CHANNEL_BYTES, DIRECT_BYTES = 231, 219
-"""Most of them that go on the air: on a channel, and to one node by its public key."""
+"""Maximum bytes of a payload on the air: on a channel, and to one node by its public key."""
 BROADCAST = 0xFFFF_FFFF
 EVERYTHING_BUT_NODES = 69420
-"""As a nonce: the radio leaves out the other nodes it knows. 69421 asks for those alone."""
+"""Nonce with which the radio leaves out the other nodes that it knows. 69421 asks only for
+those."""
 NODES_ALONE = 69421
 DEFAULT_KEY = bytes.fromhex("d4f1bb3a20290759f0bcffabcf4e6901")
-"""Which everybody has."""
+"""The public default key."""
 OVER_MQTT = 5
-"""Of `MeshPacket.transport`: it came over somebody's Internet."""
+"""Value of `MeshPacket.transport`: it arrived over the Internet."""
 
 
 class Port(IntEnum):
-    """What a `MeshData` holds."""
+    """Type of the payload of a `MeshData`."""
 
     TEXT = 1
     POSITION = 3
@@ -73,13 +74,15 @@ class RoutingError(IntEnum):
 
 
 class Queued(IntEnum):
-    """`QueueStatus.result` where it is no RoutingError: the firmware's own errors, ErrorCode."""
+    """Values of `QueueStatus.result` that are not a RoutingError: the firmware's own errors,
+    ErrorCode.
+    """
 
     OK = 0
     FULL = 32
     NO_CHIP = 33
     OFF = 34
-    """The transmitter is off, or no region is set: nothing is transmitted at all."""
+    """The transmitter is off, or no region is set, so that nothing is transmitted."""
     LOCALLY = 35
 
 
@@ -96,11 +99,12 @@ PRESETS = {
     10: LoraSettings(0, 125_000, 9, 5),
     12: LoraSettings(0, 62_500, 7, 6),
 }
-"""By `LoraConfig.modem_preset`, from LONG_FAST (0) to NARROW_FAST (12); the frequency is that of
-the region."""
+"""Settings by `LoraConfig.modem_preset`, from LONG_FAST (0) to NARROW_FAST (12). The frequency
+depends on the region."""
 LONG_FAST, SHORT_TURBO = 0, 8
 DUTY_CYCLES = {2: 10.0, 3: 10.0, 12: 10.0, 14: 10.0, 29: 2.5, 32: 10.0}
-"""By `LoraConfig.region`, per cent of an hour; elsewhere there is no such limit."""
+"""Duty cycle limit in per cent of an hour, by `LoraConfig.region`. Other regions have no such
+limit."""
 REGIONS = {
     0: "no region",
     1: "US",
@@ -126,7 +130,7 @@ REGIONS = {
 
 
 class Role(IntEnum):
-    """Of a channel."""
+    """Role of a channel."""
 
     OFF = 0
     PRIMARY = 1
@@ -140,19 +144,19 @@ class MeshData(NamedTuple):
     dest: int = 0
     source: int = 0
     request_id: int = 0
-    """The packet that this answers, of a ROUTING."""
+    """Id of the packet that a ROUTING answers."""
     reply_id: int = 0
-    """The packet that a person answers by this text or reaction."""
+    """Id of the packet that a person answers with this text or reaction."""
     emoji: int = 0
     """Not 0: the payload is a reaction to `reply_id`."""
 
 
 class MeshPacket(NamedTuple):
     source: int = 0
-    """`from`: a radio sets it itself."""
+    """Field `from`; a radio sets it itself."""
     to: int = 0
     channel: int = 0
-    """Its index, where the packet is decoded."""
+    """Index of the channel, if the packet is decoded."""
     decoded: MeshData | None = None
     encrypted: bytes | None = None
     id: int = 0
@@ -179,18 +183,18 @@ class User(NamedTuple):
 
 class MeshPosition(NamedTuple):
     latitude: int | None = None
-    """1e-7 degree."""
+    """Latitude in 1e-7 degree."""
     longitude: int | None = None
     altitude: int | None = None
-    """Metres above the sea."""
+    """Altitude in metres above the sea."""
     time: int = 0
-    """Unix time; 0 where the node does not know it."""
+    """Unix time; 0 if the node does not know it."""
     ground_speed: int | None = None
-    """km/h by the firmware."""
+    """Speed in km/h, as the firmware sends it."""
     ground_track: int | None = None
-    """1e-5 degree by the firmware."""
+    """Course in 1e-5 degree, as the firmware sends it."""
     precision_bits: int = 0
-    """Fewer than 32: blurred on purpose; 0 by firmware that does not say."""
+    """Fewer than 32: reduced on purpose; 0: the firmware does not send it."""
 
 
 class MeshWaypoint(NamedTuple):
@@ -205,12 +209,12 @@ class MeshWaypoint(NamedTuple):
 
 class Routing(NamedTuple):
     error: int | None = None
-    """A RoutingError; None where it is no answer but a question for a route."""
+    """A RoutingError; None if it is not an answer but a request for a route."""
 
 
 class QueueStatus(NamedTuple):
     result: int = 0
-    """`Queued`, or a RoutingError."""
+    """Value of `Queued`, or a RoutingError."""
     free: int = 0
     maximum: int = 0
     packet_id: int = 0
@@ -218,7 +222,7 @@ class QueueStatus(NamedTuple):
 
 class DeviceMetrics(NamedTuple):
     battery: int = 0
-    """Per cent; 101 where it is not by battery."""
+    """Charge in per cent; 101: powered without a battery."""
     voltage: float = 0.0
 
 
@@ -244,15 +248,15 @@ class NodeInfo(NamedTuple):
 
 class ChannelSettings(NamedTuple):
     key: bytes = b""
-    """0, 16 or 32 bytes; one byte names one of the public keys."""
+    """Key of 0, 16 or 32 bytes; one byte is the number of a public key."""
     name: str = ""
     uplink: bool = False
-    """To somebody's MQTT server."""
+    """True if its messages go to an MQTT server."""
 
 
 class MeshChannel(NamedTuple):
     place: int = 0
-    """Its index, by which packets name it."""
+    """Index of the channel, which packets contain."""
     settings: ChannelSettings | None = None
     role: int = 0
 
@@ -264,11 +268,11 @@ class LoraConfig(NamedTuple):
     spreading: int = 0
     coding: int = 0
     region: int = 0
-    """0: none is set, and nothing is transmitted."""
+    """Region; 0: not set, so that nothing is transmitted."""
     hop_limit: int = 0
     transmits: bool = False
     power: int = 0
-    """dBm; 0: as much as the region allows."""
+    """Power in dBm; 0: the maximum that the region allows."""
     overrides_duty_cycle: bool = False
 
 
@@ -288,11 +292,11 @@ class Notification(NamedTuple):
 
 class Heartbeat(NamedTuple):
     nonce: int = 0
-    """1: the radio broadcasts who it is."""
+    """1: the radio broadcasts its user information."""
 
 
 class ToRadio(NamedTuple):
-    """One of them."""
+    """A message to the radio, with exactly one member."""
 
     packet: MeshPacket | None = None
     want_config: int | None = None
@@ -301,7 +305,7 @@ class ToRadio(NamedTuple):
 
 
 class FromRadio(NamedTuple):
-    """One of them, but for the number; none where it is something that we do not read."""
+    """A message from the radio, with a number and one more member, or none if we do not read it."""
 
     number: int = 0
     packet: MeshPacket | None = None
@@ -447,41 +451,41 @@ FROM_RADIO = ProtobufSchema(
 
 
 def node_id(number: int) -> str:
-    """Return a node's number as people and apps write it: `!a1b2c3d4`."""
+    """Return a node's number in the form of people and apps: `!a1b2c3d4`."""
     return f"!{number:08x}"
 
 
 def frame(message: bytes) -> bytes:
-    """Return it in a frame. Raises LocalProtocolError where it is longer than a frame holds."""
+    """Return a frame with the message. Raises LocalProtocolError if it is too long."""
     if len(message) > FRAME_BYTES:
         raise LocalProtocolError(f"a frame holds {FRAME_BYTES} bytes, not {len(message)}")
     return MAGIC + len(message).to_bytes(2, "big") + message
 
 
 def to_radio(message: ToRadio) -> bytes:
-    """Return the frame in which a host says it."""
+    """Return the frame of a host's message."""
     return frame(TO_RADIO.encode(message))
 
 
 def from_radio(message: FromRadio) -> bytes:
-    """Return the frame in which a radio says it."""
+    """Return the frame of a radio's message."""
     return frame(FROM_RADIO.encode(message))
 
 
 class Deframer(LengthDeframer):
-    """Cuts a stream into the protobufs of its frames."""
+    """Splits a stream into the protobufs of its frames."""
 
     def __init__(self) -> None:
         super().__init__(MAGIC, "big", FRAME_BYTES)
 
 
 def read_from_radio(message: bytes) -> FromRadio:
-    """Read a message from the radio. Raises RemoteProtocolError."""
+    """Parse a message from the radio. Raises RemoteProtocolError."""
     return FROM_RADIO.decode(message)
 
 
 def expanded_key(key: bytes) -> bytes:
-    """Return the key that a channel's `psk` stands for: of one byte n, none or a public one."""
+    """Return the key of a channel's `psk`. A `psk` of one byte means no key or a public one."""
     if len(key) != 1:
         return key
     if key == b"\0":
@@ -490,21 +494,23 @@ def expanded_key(key: bytes) -> bytes:
 
 
 def is_private(settings: ChannelSettings) -> bool:
-    """Return whether a channel's key is one that a group has chosen: of 16 or 32 bytes, and not
-    public."""
+    """Return True if a group has chosen the channel's key: it has 16 or 32 bytes and is
+    not public.
+    """
     key = expanded_key(settings.key)
     return len(key) in (16, 32) and key[:-1] != DEFAULT_KEY[:-1] and any(key)
 
 
 def reaction(packet_id: int, sign: str) -> MeshData:
-    """Return what shows as a reaction on somebody's message."""
+    """Return the data of a reaction to a message."""
     return MeshData(Port.TEXT, sign.encode(), reply_id=packet_id, emoji=1)
 
 
 def read_answer(packet: MeshPacket) -> tuple[int, int] | None:
-    """Return the packet that a ROUTING answers and its RoutingError; None of any other packet.
+    """Return the packet id that a ROUTING answers, and its RoutingError; None for any other packet.
 
-    NONE from the destination: its radio has it. NONE from one's own radio: somebody repeats it.
+    NONE from the destination: its radio has the packet. NONE from the own radio: another radio
+    repeats it.
     """
     data = packet.decoded
     if data is None or data.port != Port.ROUTING or not data.request_id:

@@ -1,5 +1,6 @@
-"""Minisign's signature in few bytes: what its four lines say beside words that nothing vouches for
-(jedisct1.github.io/minisign, "Signature format")."""
+"""Compact form of a minisign signature: its four lines without the unauthenticated texts
+(jedisct1.github.io/minisign, "Signature format").
+"""
 
 from __future__ import annotations
 
@@ -8,29 +9,29 @@ import base64
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 FIRST_BYTES, SECOND_BYTES = 74, 64
-"""Algorithm, key and signature; the signature of the trusted comment."""
+"""Sizes of two parts: algorithm, key and signature; signature of the trusted comment."""
 TRUSTED = "trusted comment: "
 
 
 class SignatureParts(NamedTuple):
     first: bytes
     comment: str
-    """The trusted one, a line."""
+    """The trusted comment, one line."""
     second: bytes
 
     def text(self, by: str) -> str:
-        """Return it as minisign's file has it; `by` is the untrusted comment."""
+        """Return the signature in the form of minisign's file. `by` is the untrusted comment."""
         first, second = (base64.b64encode(each).decode() for each in (self.first, self.second))
         return f"untrusted comment: {by}\n{first}\n{TRUSTED}{self.comment}\n{second}\n"
 
     def fit(self) -> bool:
-        """Return whether they can be a signature's."""
+        """Return True if the parts can be those of a signature."""
         is_line = "\n" not in self.comment and "\r" not in self.comment
         return is_line and (len(self.first), len(self.second)) == (FIRST_BYTES, SECOND_BYTES)
 
 
 def parts_of(text: str) -> SignatureParts:
-    """Return those of minisign's file. Raises ValueError where it is none."""
+    """Return the parts of minisign's file. Raises ValueError if it is invalid."""
     _, first, comment, second = text.splitlines()[:4]
     parts = SignatureParts(
         base64.b64decode(first), comment.removeprefix(TRUSTED), base64.b64decode(second)

@@ -1,4 +1,4 @@
-"""What a modem calls itself (AT+CGMM, TS 27.007, 4.2), whichever network it is for."""
+"""Name of a modem (AT+CGMM, TS 27.007, 4.2), for any kind of network."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 QUESTION = b"AT+CGMM\r"
 IRIDIUM = "IRIDIUM"
-"""In the name of each modem of Short Burst Data ("IRIDIUM 9600 Family SBD Transceiver")."""
+"""Part of the name of each Short Burst Data modem ("IRIDIUM 9600 Family SBD Transceiver")."""
 _ANSWER = re.compile(rb"[\r\n]([ -~]+)[\r\n]+(?:OK|0)[\r\n]")
 
 
 def read_model(said: bytes) -> str | None:
-    """Return the name in what a modem said; None where it said none."""
+    """Return the name in a modem's answer, or None."""
     match = _ANSWER.search(b"\n" + said)
     if match is None:
         return None

@@ -1,9 +1,9 @@
-"""What `mmcli`, the command of ModemManager, is asked about text messages, and answers. No I/O.
+"""Arguments and output of `mmcli`, the command of ModemManager, for text messages. No I/O.
 
-With `-J` it prints one JSON object; what has no value is "--". A command that failed prints
-`error:` and why to standard error and exits with 1. Messages have object paths that end in a
-number. ModemManager joins the parts of a message itself. Forms as of ModemManager 1.20 (mmcli(1);
-D-Bus interfaces org.freedesktop.ModemManager1.Modem, .Modem.Messaging and .Sms).
+With `-J` it prints one JSON object, in which a missing value is "--". A command that fails prints
+`error:` and the reason to standard error and exits with 1. Messages have object paths that end with
+a number. ModemManager joins the parts of a message. The forms are those of ModemManager 1.20
+(mmcli(1); D-Bus interfaces org.freedesktop.ModemManager1.Modem, .Modem.Messaging and .Sms).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fieldagent.wire.sms_modem import GsmReply, Sent
 from fieldagent.wire.sms_pdu import Coding, Content, Deliver, StatusReport, Submit
 
 ANY = "any"
-"""Names the modem where there is one."""
+"""Name of the modem if there is only one."""
 NONE = "--"
 POLKIT_ACTION = "org.freedesktop.ModemManager1.Messaging"
 _PATH = re.compile(r"/org/freedesktop/ModemManager1/SMS/([0-9]{1,9})", re.ASCII)
@@ -30,34 +30,35 @@ _ERROR = re.compile(r"^error: *(.+)$", re.MULTILINE)
 _PLACES = "/org/freedesktop/ModemManager1/SMS/"
 
 
-# What it is asked.
+# Arguments.
 
 
 def modem(name: str) -> list[str]:
-    """Return mmcli's arguments for the state of a modem, as `read_modem` reads it."""
+    """Return mmcli's arguments for the state of a modem, for `read_modem`."""
     return ["-m", name, "-J"]
 
 
 def list_sms(name: str) -> list[str]:
-    """Return mmcli's arguments for the places of a modem's SMS, as `read_list` reads it."""
+    """Return mmcli's arguments for the places of a modem's SMS, for `read_list`."""
     return ["-m", name, "-J", "--messaging-list-sms"]
 
 
 def create(name: str, message: Submit) -> list[str]:
-    """Return the arguments that create a text message. The text must hold no quotation mark:
-    nothing escapes one there."""
+    """Return mmcli's arguments to create a text message. The text must not contain quotation marks,
+    because they cannot be escaped there.
+    """
     asked = "yes" if message.report else "no"
     values = f"number='{message.number}',text='{message.content.text}'"
     return ["-m", name, f"--messaging-create-sms={values},delivery-report-request={asked}"]
 
 
 def send(place: int, seconds: float) -> list[str]:
-    """Return mmcli's arguments to send what was created; it waits `seconds` for the network."""
+    """Return mmcli's arguments to send a created message. mmcli waits `seconds` for the network."""
     return ["-s", str(place), "--send", f"--timeout={seconds:.0f}"]
 
 
 def look(place: int) -> list[str]:
-    """Return mmcli's arguments for one SMS and how it stands, as `read_message` reads it."""
+    """Return mmcli's arguments for one SMS and its state, for `read_message`."""
     return ["-s", str(place), "-J"]
 
 
@@ -66,30 +67,30 @@ def delete(name: str, place: int) -> list[str]:
     return ["-m", name, f"--messaging-delete-sms={_PLACES}{place}"]
 
 
-# What it answers.
+# Output.
 
 
 class ManagedState(NamedTuple):
     state: str
-    """locked, failed, disabled, enabled, searching, registered, connected…"""
+    """State: locked, failed, disabled, enabled, searching, registered, connected…"""
     registered: bool
     bars: int | None
-    """0 to 5; None while it knows none."""
+    """Bars, 0 to 5; None while unknown."""
     imei: str
     wants: str
-    """What a locked one wants, such as sim-pin."""
+    """Needed unlock of a locked modem, such as sim-pin."""
     failure: str
-    """Why it failed, such as sim-missing."""
+    """Reason of a failure, such as sim-missing."""
 
 
 class ManagedSms(NamedTuple):
     place: int
     message: Submit | Deliver | StatusReport | None
-    """None where it is of a kind that is of no use here."""
+    """None if it has a kind that is not used here."""
     whole: bool = True
-    """All of its parts are there."""
+    """True if all of its parts have arrived."""
     reference: int | None = None
-    """Of one that was sent."""
+    """Reference of a sent message."""
 
 
 _REGISTERED = {"registered", "connecting", "connected", "disconnecting"}
@@ -97,7 +98,7 @@ _SMS_ALONE = {"home-sms-only", "roaming-sms-only"}
 
 
 def read_modem(output: str) -> ManagedState:
-    """Read the state of a modem. Raises RemoteProtocolError."""
+    """Parse the state of a modem. Raises RemoteProtocolError."""
     details = _object(_json(output), "modem")
     generic, at_network = _object(details, "generic"), _object(details, "3gpp")
     quality = generic.get("signal-quality")
@@ -125,7 +126,7 @@ def read_list(output: str) -> list[int]:
 
 
 def read_created(output: str) -> int:
-    """Return the place of a message that was made. Raises RemoteProtocolError."""
+    """Return the place of a created message. Raises RemoteProtocolError."""
     match = _PATH.search(output)
     if match is None:
         raise RemoteProtocolError(f"mmcli names no message that it made: {output.strip()[:60]!r}")
@@ -133,7 +134,7 @@ def read_created(output: str) -> int:
 
 
 def read_message(place: int, output: str) -> ManagedSms:
-    """Read a text message. Raises RemoteProtocolError."""
+    """Parse a text message. Raises RemoteProtocolError."""
     message = _object(_json(output), "sms")
     content, properties = _object(message, "content"), _object(message, "properties")
     number, kind = _text(content, "number"), _text(properties, "pdu-type")
@@ -165,7 +166,7 @@ def _content(content: dict[str, Any]) -> Content:
 def _json(output: str) -> dict[str, Any]:
     try:
         check_depth(output)
-        # It escapes most control characters, and not all.
+        # mmcli does not escape all control characters.
         document = json.loads(output, strict=False)
     except (ValueError, NotJson):
         shown = output.strip()[:60]
@@ -188,7 +189,7 @@ def _text(document: dict[str, Any], name: str) -> str:
 
 
 def _moment(text: str) -> float:
-    """Return Unix time; 0 where there is none."""
+    """Return Unix time; 0 if there is no time."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
@@ -217,21 +218,21 @@ _STATUS = {
     "temporary-fatal-error-qos-not-available": 0x64,
     "temporary-fatal-error-in-sme": 0x65,
 }
-"""TP-ST (3GPP TS 23.040, 9.2.3.15) by ModemManager's word for it; others are taken for no end."""
+"""Values of TP-ST (3GPP TS 23.040, 9.2.3.15) by ModemManager's name. Other names are not final."""
 
 
-# Why it failed.
+# Failures.
 
 
 def complaint(errors: str) -> str:
-    """Return what it complained of, on one line."""
+    """Return mmcli's error on one line."""
     match = _ERROR.search(errors)
     said = match[1] if match is not None else errors.strip().partition("\n")[0]
     return said[:200] or "it said nothing"
 
 
 def is_not_allowed(errors: str) -> bool:
-    """Return whether polkit lets this user do it."""
+    """Return True if polkit refused this user."""
     return "Error.Core.Unauthorized" in errors
 
 
@@ -252,14 +253,15 @@ _NUMBERS = {
     "NoNetwork": 331,
     "NetworkTimeout": 332,
 }
-"""+CMS ERROR by its name in org.freedesktop.ModemManager1.Error.Message."""
+"""Numbers of +CMS ERROR by their name in org.freedesktop.ModemManager1.Error.Message."""
 _NAMED = re.compile(r"ModemManager1\.Error\.Message\.([A-Za-z0-9]+)")
 NOT_ALLOWED = f"polkit does not allow {POLKIT_ACTION} to this user: see docs/how-to/sms.md"
 
 
 def judge(errors: str) -> Sent:
-    """Return how a submission ended that mmcli complained of: one that it gives no reason of the
-    modem for may have left."""
+    """Return the result of a failed submission. Without an error of the modem, the message may have
+    left.
+    """
     if is_not_allowed(errors):
         return Sent(Outcome.NOT_SENT, reason=NOT_ALLOWED)
     match = _NAMED.search(errors)

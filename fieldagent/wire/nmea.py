@@ -1,4 +1,4 @@
-"""NMEA 0183: the sentences that a satellite navigation receiver writes, known by their sums."""
+"""NMEA 0183: sentences of a satellite navigation receiver, recognized by their checksums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SENTENCE = re.compile(rb"\$([A-Z0-9]{5}(?:,[ -)+-~]*)?)\*([0-9A-Fa-f]{2})\r?\n"
 
 
 def sentences(said: bytes) -> list[str]:
-    """Return those that are whole and sound, without `$` and sum."""
+    """Return the complete sentences with a correct checksum, without `$` and checksum."""
     return [
         match[1].decode()
         for match in _SENTENCE.finditer(said)
@@ -19,7 +19,9 @@ def sentences(said: bytes) -> list[str]:
 
 
 def satellites(lines: list[str]) -> int | None:
-    """Return how many satellites the last position rests on (GGA); None where none says."""
+    """Return the number of satellites of the last position (GGA); None if there is no such
+    sentence.
+    """
     for sentence in reversed(lines):
         fields = sentence.split(",")
         if fields[0][2:] == "GGA" and len(fields) > 7 and fields[7].isdigit():

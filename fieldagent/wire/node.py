@@ -1,7 +1,7 @@
-"""The node link: between a gateway and the radio node on its serial line. Both ends, sans-IO.
+"""The node link between a gateway and the radio node on its serial line. Both ends, sans-IO.
 
-Byte by byte, with test vectors, it is described in `docs/reference/node-link.md`. Times are seconds
-of any one clock, told by the caller.
+`docs/reference/node-link.md` describes it byte by byte, with test vectors. Times are seconds of any
+one clock, from the caller.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 VERSION = 1
 PACKET_BYTES = 200
-"""Of a gateway's Hello, where it means nothing, and of a node that is not set up otherwise."""
+"""Packet size in a gateway's Hello, where it has no meaning, and of a node by default."""
 WINDOW = 4
-"""Most numbered frames that may wait for their acknowledgement."""
+"""Maximum number of unacknowledged numbered frames."""
 FRAME_BYTES = 512
-"""Most bytes of a coded frame."""
+"""Maximum bytes of a coded frame."""
 RETRY = 1.0
-"""Seconds after which what was not acknowledged is sent again."""
+"""Seconds after which an unacknowledged frame is sent again."""
 TRIES = 3
-"""Transmissions after which the link is down."""
+"""Number of transmissions after which the link is down."""
 URGENT, ANSWER_WANTED = 0x01, 0x02
 _HEAD, _SUM = 4, 4
 
@@ -48,21 +48,21 @@ class NodeKind(IntEnum):
 @dataclass(frozen=True, slots=True)
 class NodeHello:
     boot: int
-    """At random at each start, 32 bits: another one tells that everything was forgotten."""
+    """Random 32-bit number of each start. A new one shows that all state was lost."""
     node: str = ""
-    """Who it is; a gateway's is empty."""
+    """Name of the node; empty for a gateway."""
     firmware: str = ""
     packet_bytes: int = PACKET_BYTES
     window: int = WINDOW
     lowest: int = VERSION
     highest: int = VERSION
     features: int = 0
-    """A bit each; none is defined yet."""
+    """Feature bits. None is defined yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """To the node: transmit this packet. The number comes back in its Result."""
+    """To the node: transmit this packet. The number is repeated in its Result."""
 
     number: int
     packet: bytes
@@ -71,7 +71,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """From the node: what became of a packet that was to be transmitted."""
+    """From the node: result of a packet's transmission."""
 
     number: int
     transmitted: bool
@@ -80,8 +80,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """From the node: a packet from the air, with its strength in dBm and its ratio to noise in dB
-    where they are known."""
+    """From the node: a packet from the air, with its strength in dBm and its signal-to-noise ratio
+    in dB, if known.
+    """
 
     packet: bytes
     rssi: int | None = None
@@ -92,25 +93,25 @@ class Neighbour(NamedTuple):
     node: str
     rssi: int | None
     age: int
-    """Seconds since it was last heard."""
+    """Seconds since the neighbour was last heard."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """From the node: how it does; None is unknown."""
+    """From the node: its condition. None means unknown."""
 
     signal: int | None = None
     """Bars, 0 to 5."""
     millivolts: int | None = None
     battery: int | None = None
-    """Percent."""
+    """Battery charge in per cent."""
     charging: bool | None = None
     neighbours: tuple[Neighbour, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """From the node: a line for the gateway's log; level 0 is debug, 3 an error."""
+    """From the node: a line for the gateway's log. Level 0 is debug, 3 an error."""
 
     level: int
     text: str
@@ -118,7 +119,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class NodeOpened:
-    """The peer has said hello. `anew`: it has forgotten everything that it was told before."""
+    """The peer's hello has arrived. `anew`: the peer has lost all earlier state."""
 
     hello: NodeHello
     anew: bool
@@ -126,14 +127,14 @@ class NodeOpened:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """Bytes that were no frame; what was lost with them comes again."""
+    """Bytes that are not a frame. Lost frames are sent again."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """The peer does not answer: nothing more is sent until `open`."""
+    """The peer does not answer. Nothing more is sent until `open`."""
 
 
 Numbered = Send | Result | Heard
@@ -141,9 +142,9 @@ NodeEvent = NodeOpened | Numbered | NodeStatus | Log | Damaged | Down
 
 
 class NodeLink:
-    """One end. `data_to_send` after every call, `tick` when `deadline` has come.
+    """One end of a node link. Call `data_to_send` after each other call, and `tick` at `deadline`.
 
-    After `quiet` seconds without a sound frame the peer is asked whether it is there.
+    After `quiet` seconds without a valid frame, the peer is asked for a sign of life.
     """
 
     def __init__(self, hello: NodeHello, quiet: float = inf) -> None:
@@ -160,12 +161,12 @@ class NodeLink:
         self._arrived = 0
         self._tries = 0
         self._boot: int | None = None
-        """The peer's, which is remembered while it does not answer."""
+        """Boot number of the peer, which is kept while the peer does not answer."""
 
-    # What the owner does.
+    # Calls of the owner.
 
     def open(self, now: float) -> None:
-        """Say hello, and wait for the peer's. What was not acknowledged is kept."""
+        """Send a hello, and wait for the peer's. Unacknowledged frames are kept."""
         self._output += bytes(2)
         self._tries = 1
         self._greet(ANSWER_WANTED)
@@ -173,16 +174,19 @@ class NodeLink:
 
     @property
     def free(self) -> int:
-        """Return how many numbered frames may be sent before one must be acknowledged."""
+        """Return the number of numbered frames that can be sent before an acknowledgement is
+        needed.
+        """
         return 0 if self.peer is None else self.peer.window - len(self._unacknowledged)
 
     def holds(self, content: Numbered) -> bool:
-        """Return whether it waits for its acknowledgement, and is sent again if need be."""
+        """Return True if the frame waits for its acknowledgement; it is sent again if needed."""
         return any(each is content for _, each in self._unacknowledged)
 
     def send(self, content: Numbered, now: float) -> None:
-        """Send a numbered frame. Raises LocalProtocolError where the window is full or the packet
-        too large."""
+        """Send a numbered frame. Raises LocalProtocolError if the window is full or the packet is
+        too large.
+        """
         if self.peer is None or self.free < 1:
             raise LocalProtocolError("the peer takes nothing now")
         if isinstance(content, Send) and len(content.packet) > self.peer.packet_bytes:
@@ -196,13 +200,14 @@ class NodeLink:
             self._await(now)
 
     def say(self, content: NodeStatus | Log) -> None:
-        """Send it unnumbered: if it is lost, the next one tells."""
+        """Send an unnumbered frame, which is not repeated if it is lost."""
         kind, members = _written(content)
         self._write(kind, 0, 0, members)
 
     def tick(self, now: float) -> None:
-        """Send again what was not answered in time, or, after `TRIES` of that, give the peer up
-        with the event Down. Does nothing before `deadline`."""
+        """Send unanswered frames again. After `TRIES` transmissions, report the peer as Down. Does
+        nothing before `deadline`.
+        """
         if now < self.deadline:
             return
         if self._tries >= TRIES:
@@ -217,14 +222,15 @@ class NodeLink:
             self._write_numbered(sequence, content)
 
     def _await(self, now: float) -> None:
-        """An answer to what was just sent, or any word of the peer's."""
+        """Wait for an answer to the last frame, or for any frame of the peer."""
         self._tries, self.deadline = 0, now + self._quiet
         if self._unacknowledged:
             self._tries, self.deadline = 1, now + RETRY
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Take in bytes of the line: `next_event` has what they come to. Damage is an event, too,
-        and never raised."""
+        """Process bytes of the line, for `next_event`. Damage is an event, too, and never an
+        exception.
+        """
         before = self._deframer.overlong
         for coded in self._deframer.receive_data(data):
             try:
@@ -235,16 +241,16 @@ class NodeLink:
             self._events.append(Damaged(f"a frame of more than {FRAME_BYTES} bytes"))
 
     def next_event(self) -> NodeEvent | None:
-        """Return the next thing that the peer said or that befell the link; None for nothing."""
+        """Return the next event of the peer or the link; None if there is none."""
         return self._events.popleft() if self._events else None
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the line, each once."""
+        """Return the bytes for the line, and remove them."""
         data = bytes(self._output)
         self._output.clear()
         return data
 
-    # What a frame does.
+    # Received frames.
 
     def _receive(self, frame: bytes, now: float) -> None:
         head, body, guard = frame[:_HEAD], frame[_HEAD:-_SUM], frame[-_SUM:]
@@ -258,7 +264,7 @@ class NodeLink:
         if version != VERSION:
             raise RemoteProtocolError(f"version {version} is not known here")
         if self.peer is None:
-            # It was greeted before we started, or thinks so: begin again.
+            # The peer has greeted before we started, or believes so: begin again.
             self._greet(ANSWER_WANTED)
             return
         self._acknowledge(head[3], now)
@@ -282,7 +288,7 @@ class NodeLink:
         if flags & ANSWER_WANTED:
             self._greet(0)
         if anew:
-            # The peer starts at 1, and so do we: with what it has never acknowledged.
+            # Both sides start at 1: renumber the frames that the peer has never acknowledged.
             self._arrived = 0
             contents = [content for _, content in self._unacknowledged]
             self._unacknowledged = deque(enumerate(contents, 1))
@@ -302,11 +308,12 @@ class NodeLink:
         self._await(now)
 
     def _receive_numbered(self, kind: int, flags: int, sequence: int, members: Any) -> None:
-        """In order or not at all: the peer sends again what is not acknowledged."""
+        """Process frames only in order. The peer repeats unacknowledged ones."""
         expected = sequence == (self._arrived + 1) % 256
         if expected:
             self._arrived = sequence
-        # Also where it cannot be read: it would be the same each time, and hold up all behind it.
+        # Acknowledge a frame even if it cannot be read. A repeat would fail again, and block all
+        # later frames.
         self._write(NodeKind.ACKNOWLEDGEMENT, 0, 0, [])
         if expected:
             content = _read(_NUMBERED[kind], members)
@@ -314,7 +321,7 @@ class NodeLink:
                 content = Send(content.number, content.packet, urgent=True)
             self._events.append(content)
 
-    # Bytes.
+    # Encoding.
 
     def _greet(self, flags: int) -> None:
         ours = self.hello
@@ -345,8 +352,9 @@ class NodeLink:
 
 
 def encode_frame(head: bytes, members: list[Any]) -> bytes:
-    """Encode one frame with its delimiter; `head` is version and type, flags, sequence,
-    acknowledged."""
+    """Encode one frame with its delimiter. `head` contains version and type, flags, sequence and
+    acknowledged sequence.
+    """
     plain = head + cbor2.dumps(members)
     return cobs.encode(plain + zlib.crc32(plain).to_bytes(_SUM)) + cobs.DELIMITER
 

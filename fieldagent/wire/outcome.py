@@ -1,4 +1,4 @@
-"""How a transmission ended, for whoever sends: a driver of the agent, an operator of the hub."""
+"""Result of a transmission, for its sender: a driver of the agent, an operator of the hub."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """How one transmission ended, as far as the modem's own numbers can tell."""
+    """Result of one transmission, as far as the modem's numbers show."""
 
     SENT = "sent"
     """The far side of the link has it."""
     NOT_SENT = "not sent"
-    """It did not leave, or left and was refused for now: to be tried again after `retry_after`."""
+    """It did not leave, or was refused for now. Retry after `retry_after`."""
     DOUBTFUL = "doubtful"
-    """It may have left. The same bytes go again before anything else does."""
+    """It may have left. The same bytes must be sent again before anything else."""
     REFUSED = "refused"
-    """It can never be sent this way: the Packages in it have failed on this channel."""
+    """It can never be sent on this channel: the Packages in it have failed there."""

@@ -1,7 +1,7 @@
-"""Wraps what the hub and a kit say to each other by way of another kit's radio.
+"""Wraps messages between the hub and a kit that another kit relays by radio.
 
-Both hold a secret that nobody else has: the device's `satellite-key`, or else its link token, of
-which the hub keeps the SHA-256. Who carries a parcel can read it and make none
+Both have a secret that no one else has. It is the device's `satellite-key`, or else its link token,
+of which the hub stores the SHA-256. A kit that relays a parcel can read it but cannot make one
 (`docs/reference/on-air.md`, "Parcels").
 """
 
@@ -19,19 +19,21 @@ from fieldagent.wire.envelope import (
 )
 
 DOWN, UP = "DOWN", "UP"
-"""From the hub to a kit, and back: each direction has a key, so that none is handed back."""
+"""Directions: from the hub to a kit, and back. Each has its own key, so that a parcel cannot be
+reflected."""
 BODY_MAX = 1200
-"""Bytes: what takes more goes round on no air."""
+"""Maximum bytes of a parcel that can be sent by radio."""
 
 
 def wrap(entries: Sequence[Entry], secret: bytes, direction: str, *, origin: int = 0) -> bytes:
-    """Return the body of a parcel. `secret` is as `incident_proof.proof_key` takes it."""
+    """Return the body of a parcel. `secret` is the same as for `incident_proof.proof_key`."""
     return encode(entries, origin=origin, key=derive_key(secret, direction))
 
 
 def unwrap(body: bytes, secrets: Iterable[bytes], direction: str) -> Envelope:
-    """Return what it says. Raises RemoteProtocolError where it is damaged, and Unauthenticated
-    where none of the secrets made it, or there is none."""
+    """Return the contents of a parcel. Raises RemoteProtocolError if it is damaged, and
+    Unauthenticated if no secret fits.
+    """
     keys = [derive_key(each, direction) for each in secrets]
     if not keys:
         raise Unauthenticated(missing=False)

@@ -1,4 +1,4 @@
-"""Positions on air, and the items that have one."""
+"""Positions on the air, and the items that have one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ _SOURCES = (
     PositionSource.TYPED,
     PositionSource.LAST,
 )
-"""By their number on air."""
+"""Sources of a position, by their number on air."""
 
 
 def write_position(latitude: float, longitude: float) -> bytes:
-    """Return a place in degrees as 8 bytes, big-endian units of 1e-7 degree."""
+    """Return a position in degrees as 8 bytes, big-endian, in units of 1e-7 degree."""
     return _POSITION.pack(round(latitude * 1e7), round(longitude * 1e7))
 
 
 def read_position(value: Any) -> tuple[float, float]:
-    """Return latitude and longitude in degrees. Raises ValueError for what is no place on earth."""
+    """Return latitude and longitude in degrees. Raises ValueError if the position is not
+    on earth.
+    """
     expect(is_position(value), "position of 8 bytes")
     latitude, longitude = _POSITION.unpack(value)
     expect(abs(latitude) <= 900_000_000 and abs(longitude) <= 1_800_000_000, "place on earth")
@@ -42,15 +44,16 @@ def read_position(value: Any) -> tuple[float, float]:
 
 
 def write_location(item: Location) -> list[Any]:
-    """Return the elements of a position on air: place, altitude in m, speed in 0.1 m/s, course in
-    degrees from -180 to 179, and the source where there is one."""
+    """Return the elements of a position on air: position, altitude in m, speed in 0.1 m/s, course
+    in degrees from -180 to 179, and the source if known.
+    """
     speed, course = item.speed_over_ground, item.course_over_ground
     source = [] if item.source is None else [_SOURCES.index(item.source)]
     return [
         write_position(item.latitude, item.longitude),
         None if item.altitude is None else round(item.altitude),
         None if speed is None else round(speed * 10),
-        # West of south as a negative number: every course fits in two bytes.
+        # A course west of south is negative, so that every course fits into two bytes.
         None if course is None else (round(course) + 180) % 360 - 180,
         *source,
     ]
@@ -64,8 +67,9 @@ def read_location(
     course: Any = None,
     source: Any = None,
 ) -> Location:
-    """Return the position of which these are the elements; `time` is Unix time, speed comes in 0.1
-    m/s. Raises ValueError where one is out of its range."""
+    """Parse the elements of a position. `time` is Unix time, `speed` is in 0.1 m/s. Raises
+    ValueError if one is out of range.
+    """
     latitude, longitude = read_position(position)
     expect(altitude is None or in_range(altitude), "altitude in metres")
     expect(speed is None or in_range(speed, low=0), "speed in 0.1 m/s")
@@ -83,13 +87,13 @@ def read_location(
         None if altitude is None else float(altitude),
         None if speed is None else speed / 10,
         None if course is None else float(course % 360),
-        # Of a later version's it is not told.
+        # A source of a later version is left out.
         _SOURCES[source] if source is not None and source < len(_SOURCES) else None,
     )
 
 
 def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
-    """Return it as part of a track, where a track tells all that it does; else None."""
+    """Return the position as part of a track; None if a track cannot contain all of it."""
     places = [round(degrees * 1e7) for degrees in (item.latitude, item.longitude)]
     if any(place % UNIT for place in places) or item.source is not None or not in_range(time):
         return None
@@ -98,8 +102,9 @@ def track_fix(sequence: int, time: int, item: Location) -> TrackFix | None:
 
 
 def location_of(fix: TrackFix) -> Location:
-    """Return a fix of a track as a position of its own. Raises ValueError for a number, time or
-    place that cannot be."""
+    """Return a fix of a track as a separate position. Raises ValueError for an impossible number,
+    time or position.
+    """
     expect(in_range(fix.sequence, low=0) and in_range(fix.time), "number and time")
     in_degrees = abs(fix.latitude) <= LATITUDE_MAX and abs(fix.longitude) <= LONGITUDE_MAX
     expect(in_degrees, "place on earth")
@@ -108,13 +113,12 @@ def location_of(fix: TrackFix) -> Location:
 
 
 def is_position(value: Any) -> bool:
-    """Return whether it has the form of a position; its numbers are not looked at."""
+    """Return True if the value has the form of a position. Its numbers are not checked."""
     return isinstance(value, bytes) and len(value) == _POSITION.size
 
 
 def read_waypoint(time: int, position: Any, name: Any, notes: Any = None) -> Waypoint:
-    """Return the waypoint of which these are the elements; `time` is Unix time. Raises
-    ValueError."""
+    """Parse the elements of a waypoint. `time` is Unix time. Raises ValueError."""
     latitude, longitude = read_position(position)
     notes = None if notes is None else read_text(notes)
     return Waypoint(latitude, longitude, read_text(name), date_of(time), notes)

@@ -1,7 +1,7 @@
-"""Protocol Buffers, as far as radios speak it: proto3 messages of scalars, bytes and messages.
+"""Protocol Buffers, as far as radios use them: proto3 messages of scalars, bytes and messages.
 
-A `ProtobufSchema` names the members that we read of a message; whatever else stands in it is
-skipped, as the peers grow by new fields. Source: protobuf.dev, "Encoding".
+A `ProtobufSchema` names the members of a message that we read. Other members are skipped, because
+later versions add fields. Source: protobuf.dev, "Encoding".
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 Message = TypeVar("Message", bound=NamedTuple)
 VARINT, EIGHT_BYTES, COUNTED, FOUR_BYTES = 0, 1, 2, 5
-"""Wire types. 3 and 4, of groups, are of proto2 and used by nobody here."""
+"""Wire types. 3 and 4 (groups) belong to proto2 and are not used here."""
 VARINT_BYTES = 10
 
 
 class Scalar(Enum):
-    """How a member is written."""
+    """Encoding of a member."""
 
     UNSIGNED = "uint32, uint64, enum"
     SIGNED = "int32: below zero it takes ten bytes"
@@ -49,10 +49,11 @@ Kind: TypeAlias = "Scalar | ProtobufSchema[Any]"
 
 
 class ProtobufSchema(Generic[Message]):
-    """Reads and writes one kind of message as a named tuple, each of whose members has a default.
+    """Reads and writes one kind of message as a named tuple, in which each member has a default.
 
-    `members` gives the number and kind of each by its name. What has its default is not written;
-    a member whose default is None is written also where it is 0, as a member of a oneof is.
+    `members` contains the number and kind of each member, by name. A member with its default value
+    is not written. If the default is None, a member is also written if it is 0, like a member of a
+    oneof.
     """
 
     def __init__(self, message: type[Message], /, **members: tuple[int, Kind]) -> None:
@@ -62,7 +63,7 @@ class ProtobufSchema(Generic[Message]):
         self._defaults: dict[str, Any] = message._field_defaults
 
     def encode(self, message: Message) -> bytes:
-        """Encode a message. Raises LocalProtocolError where a member does not fit its kind."""
+        """Encode a message. Raises LocalProtocolError if a member does not fit its kind."""
         written = bytearray()
         for name, (number, kind) in self._members.items():
             value = getattr(message, name)
@@ -71,14 +72,15 @@ class ProtobufSchema(Generic[Message]):
         return bytes(written)
 
     def decode(self, data: bytes) -> Message:
-        """Decode a message. Raises RemoteProtocolError. Of a member that stands there twice the
-        last counts; a float that is no finite number counts as one that is left out."""
+        """Decode a message. Raises RemoteProtocolError. If a member occurs twice, the last one
+        counts. A float that is not finite counts as missing.
+        """
         members: dict[str, Any] = {}
         for number, wire_type, raw in _members(data):
             name, kind = self._by_number.get(number, ("", Scalar.BYTES))
             if name and wire_type == _wire_type(kind):
                 value = _value(kind, raw)
-                # Of a measurement that failed: nobody can round it, nor write it as JSON.
+                # A failed measurement is not finite: it cannot be rounded, or written as JSON.
                 if kind is not Scalar.FLOAT or isfinite(value):
                     members[name] = value
         made: Callable[..., Message] = self._message
@@ -160,7 +162,7 @@ def _value(kind: Kind, raw: int | bytes) -> Any:
     if isinstance(raw, int):
         return _number(kind, raw)
     if kind is Scalar.TEXT:
-        # What a stranger's name or text holds is for people: what is no UTF-8 in it is marked.
+        # Third-party names and texts are for people: replace invalid UTF-8 by a mark.
         return raw.decode("utf-8", "replace")
     return struct.unpack(FOUR[kind], raw)[0] if kind in FOUR else raw
 

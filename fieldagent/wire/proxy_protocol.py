@@ -1,7 +1,8 @@
-"""Who is behind a proxy, in the PROXY protocol of version 2 ("The PROXY protocol", section 2.2).
+"""Client address behind a proxy, by the PROXY protocol version 2 ("The PROXY protocol", section
+2.2).
 
-A connection begins with HEAD bytes, which tell how many follow; behind those comes what the
-client sent.
+A connection begins with HEAD bytes, which contain the number of bytes that follow. After those come
+the client's bytes.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from fieldagent.wire.errors import RemoteProtocolError
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 HEAD = 16
 MOST = 2048
-"""Bytes that may follow: addresses and what proxies add take some hundreds."""
+"""Maximum number of bytes after the head. Addresses and additions of proxies need some hundreds."""
 LOCAL, PROXY = 0x20, 0x21
-"""The proxy's own connection, such as a look whether we live; and one of a client's."""
+"""Commands: the proxy's own connection, such as a health check, and a client's connection."""
 TCP4, TCP6 = 0x11, 0x21
 ADDRESS = {TCP4: 4, TCP6: 16}
 
 
 def length_behind(head: bytes) -> int:
-    """Return how many bytes follow. Raises RemoteProtocolError."""
+    """Return the number of bytes after the head. Raises RemoteProtocolError."""
     if head[:12] != SIGNATURE:
         raise RemoteProtocolError("it does not begin with the PROXY protocol of version 2")
     if head[12] not in (LOCAL, PROXY):
@@ -33,7 +34,7 @@ def length_behind(head: bytes) -> int:
 
 
 def client_of(head: bytes, behind: bytes) -> str | None:
-    """Return the address of whoever the proxy speaks for; None where it speaks for itself.
+    """Return the client's address; None for the proxy's own connection.
 
     Raises RemoteProtocolError.
     """

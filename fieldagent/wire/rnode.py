@@ -1,8 +1,8 @@
-"""RNode: what is said to a LoRa radio with that firmware, and what it says.
+"""RNode: the protocol of a LoRa radio with that firmware.
 
-Frames are KISS's, whose first byte is a command of RNode's own: 6, with which KISS sets hardware,
-turns the radio on and off here. Numbers are big-endian.
-Source: the commands of RNode_Firmware 1.85, Framing.h.
+Frames are KISS frames whose first byte is a command of RNode. Command 6 sets hardware in KISS, but
+turns the radio on and off here. Numbers are big-endian. Source: the commands of RNode_Firmware
+1.85, Framing.h.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from fieldagent.wire import kiss
 from fieldagent.wire.lora import LoraSettings
 
 PACKET_BYTES = 254
-"""Most bytes of a packet that goes on the air in one piece; a longer one goes in two."""
+"""Maximum bytes of a packet in one segment; a longer one is sent in two."""
 HEADER_BYTES = 1
-"""That the firmware puts before each piece."""
+"""Bytes that the firmware adds before each segment."""
 OFF, ON, ASK = b"\x00", b"\x01", b"\xff"
-"""Of STATE."""
+"""Values of STATE."""
 DETECT, DETECTED = b"\x73", b"\x46"
 LEAVE = b"\xff"
 WHOLE = 10_000
-"""100 per cent in hundredths."""
+"""100 per cent, in hundredths of a per cent."""
 FREQUENCY_OFF = 100
-"""Hz by which a frequency that is read back may differ: the chips have steps."""
+"""Tolerance in Hz of a frequency that is read back, because the chips have steps."""
 OLDEST = (1, 52)
-"""The firmware whose commands these are."""
+"""Oldest supported firmware version."""
 
 
 class RnodeCommand(IntEnum):
@@ -41,17 +41,17 @@ class RnodeCommand(IntEnum):
     DETECT = 0x08
     LEAVE = 0x0A
     SHARE_OF_HOUR = 0x0C
-    """Of the air, which the firmware does not exceed."""
+    """Maximum share of an hour on the air, which the firmware enforces."""
     READY = 0x0F
-    """The next packet may come."""
+    """The radio is ready for the next packet."""
     RSSI = 0x23
     SNR = 0x24
     BATTERY = 0x27
     VERSION = 0x50
     READ_MEMORY = 0x51
-    """All that its EEPROM holds."""
+    """Complete contents of its EEPROM."""
     RESET = 0x55
-    """From the radio: it has started anew."""
+    """From the radio: it has restarted."""
     ERROR = 0x90
 
 
@@ -71,23 +71,23 @@ QUESTIONS = (
     (RnodeCommand.CODING, ASK),
     (RnodeCommand.POWER, ASK),
 )
-"""What asks for a setting, and leaves it as it is."""
+"""Queries of settings, which do not change them."""
 INFO_LOCK, OWN_SETTINGS, SET = 0x9B, 0xA7, 0x73
-"""Where its EEPROM says that it is provisioned and that it has settings stored, and what stands
-there then."""
+"""Places in its EEPROM that show that it is provisioned and that it has stored settings, and their
+value in that case."""
 
 FULL = {RnodeError.QUEUE_FULL, RnodeError.MEMORY}
-"""The packet was not taken, and may be later."""
+"""Errors: the packet was refused, but can be accepted later."""
 BROKEN = {
     RnodeError.RADIO_INIT: "its LoRa chip does not start: is it the firmware of this very board?",
     RnodeError.NOT_PROVISIONED: "it is not provisioned: run `rnodeconf --autoinstall` with it once",
     RnodeError.MODEM_TIMEOUT: "its LoRa chip does not answer",
 }
-"""What is wrong where it transmits nothing any more, in words that follow a radio."""
+"""Errors after which it does not transmit any more, as the end of a sentence about a radio."""
 
 
 class RnodeWord(NamedTuple):
-    """One thing that is said: the number of an `RnodeCommand`, or of one that we do not know."""
+    """A message: the number of an `RnodeCommand` or an unknown one, and its content."""
 
     command: int
     content: bytes
@@ -104,7 +104,7 @@ def say(command: int, content: bytes = b"") -> bytes:
 
 
 def settings_words(settings: LoraSettings, power: int) -> list[RnodeWord]:
-    """Return what sets a radio that is off; it says each back as it then is."""
+    """Return the commands that set a radio that is off. It answers each with the current value."""
     return [
         RnodeWord(RnodeCommand.FREQUENCY, settings.frequency.to_bytes(4, "big")),
         RnodeWord(RnodeCommand.BANDWIDTH, settings.bandwidth.to_bytes(4, "big")),
@@ -115,7 +115,7 @@ def settings_words(settings: LoraSettings, power: int) -> list[RnodeWord]:
 
 
 def agrees(asked: RnodeWord, answer: bytes) -> bool:
-    """Return whether what a radio says back is what was set."""
+    """Return True if the value that a radio reports is the one that was set."""
     if asked.command == RnodeCommand.FREQUENCY:
         off = int.from_bytes(answer, "big") - int.from_bytes(asked.content, "big")
         return len(answer) == len(asked.content) and abs(off) <= FREQUENCY_OFF
@@ -123,7 +123,7 @@ def agrees(asked: RnodeWord, answer: bytes) -> bool:
 
 
 def in_words(command: int, content: bytes) -> str:
-    """Return a setting for people, as `869.525 MHz` and `SF8`."""
+    """Return a setting for people, such as `869.525 MHz` or `SF8`."""
     number = int.from_bytes(content, "big")
     if command == RnodeCommand.FREQUENCY:
         return f"{number / 1e6:.6g} MHz"
@@ -137,32 +137,32 @@ def in_words(command: int, content: bytes) -> str:
 
 
 def is_provisioned(memory: bytes) -> bool | None:
-    """Return whether the board is provisioned; None where it did not tell."""
+    """Return True if the board is provisioned; None if unknown."""
     return memory[INFO_LOCK] == SET if len(memory) > INFO_LOCK else None
 
 
 def starts_by_itself(memory: bytes) -> bool:
-    """Return whether it has settings stored, with which its radio is on as soon as it has power."""
+    """Return True if it has stored settings, with which its radio starts at power-on."""
     return memory[OWN_SETTINGS : OWN_SETTINGS + 1] == bytes([SET])
 
 
 def write_share(percent: float) -> bytes:
-    """Write `percent` of an hour, as SHARE_OF_HOUR takes it."""
+    """Return `percent` of an hour in the form of SHARE_OF_HOUR."""
     return struct.pack(">H", min(WHOLE, round(percent * 100)))
 
 
 def read_rssi(content: bytes) -> int | None:
-    """Read the signal strength, in dBm; None where it is something else."""
+    """Parse the signal strength in dBm; None if the size is wrong."""
     return content[0] - 157 if len(content) == 1 else None
 
 
 def read_snr(content: bytes) -> int | None:
-    """Read the ratio of signal to noise, in dB; None where it is something else."""
+    """Parse the signal-to-noise ratio in dB; None if the size is wrong."""
     return round(struct.unpack("b", content)[0] / 4) if len(content) == 1 else None
 
 
 def read_battery(content: bytes) -> RnodeBattery | None:
-    """Read the battery; None where it does not know, or has none."""
+    """Parse the battery state; None if it is unknown or there is no battery."""
     if len(content) != 2 or not 1 <= content[0] <= 3 or content[1] > 100:
         return None
     return RnodeBattery(content[1], charging=content[0] == 2)

@@ -1,4 +1,5 @@
-"""RockBLOCK's web services (Ground Control): the webhook of MO messages, the call for MT messages.
+"""RockBLOCK's web services (Ground Control): the webhook of MO messages, and the call for MT
+messages.
 
 Source: docs.groundcontrol.com, RockBLOCK web services.
 """
@@ -25,13 +26,13 @@ fAwkhxEjirC0/RYX7Wio5yL6jmykAHJqFG2HT0uyjjrQWMtoGgwv9cIcI7xbsDX6
 owIDAQAB
 -----END PUBLIC KEY-----"""
 )
-"""What they sign with, as they publish it."""
+"""Public key of their signatures, as published."""
 YOUNGEST = 300.0
-"""Seconds that their clock may be ahead of ours."""
+"""Maximum seconds that their clock may be ahead of ours."""
 OLDEST = 7 * 86_400.0
-"""Seconds for which a message is brought again."""
+"""Seconds for which a message is delivered again."""
 BOUND = ("imei", "momsn", "data")
-"""What the token must say as the form does: it would else prove anything."""
+"""Members that must be equal in token and form. Else a token could authenticate any form."""
 
 POSITION = ("iridium_latitude", "iridium_longitude", "iridium_cep")
 
@@ -39,16 +40,17 @@ POSITION = ("iridium_latitude", "iridium_longitude", "iridium_cep")
 @dataclass(frozen=True, slots=True)
 class RockBlockMo:
     imei: str
-    """Empty where the form has none of 15 digits."""
+    """IMEI; empty if the form has no IMEI of 15 digits."""
     data: bytes
-    """Empty for a mailbox check."""
+    """Message; empty for a mailbox check."""
     faults: tuple[str, ...] = ()
-    """Why `data` is to be kept and not to be taken in."""
+    """Reasons to store `data` but not to process it."""
 
 
 def read_mobile_originated(signed: Mapping[str, Any], *, now: float) -> RockBlockMo:
-    """Read what `check_token` returned. RockBLOCK signed it, so whatever is wrong with it, its
-    data is there; `now` is in Unix seconds."""
+    """Parse the result of `check_token`. RockBLOCK signed it, so `data` is kept in spite of any
+    fault. `now` is in Unix seconds.
+    """
     faults = []
     imei = str(signed.get("imei", ""))
     if len(imei) != 15 or not imei.isascii() or not imei.isdigit():
@@ -67,7 +69,9 @@ def read_mobile_originated(signed: Mapping[str, Any], *, now: float) -> RockBloc
 
 
 def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
-    """Return what RockBLOCK has signed, these very members among it. Raises RemoteProtocolError."""
+    """Return the members that RockBLOCK has signed, after a check that they match the form. Raises
+    RemoteProtocolError.
+    """
     claims = verify(str(form.get("JWT", "")), key)
     if claims.get("iss") != ISSUER:
         raise RemoteProtocolError("the token is not theirs")
@@ -78,8 +82,9 @@ def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
 
 
 def read_position(claims: Mapping[str, Any]) -> tuple[float, float, int] | None:
-    """Read latitude, longitude and CEP in kilometres, where they have signed some that can be; else
-    None."""
+    """Return the signed latitude, longitude and CEP in kilometres; None if they are missing or
+    impossible.
+    """
     try:
         latitude, longitude, radius = (float(str(claims[name])) for name in POSITION)
     except (KeyError, ValueError):
@@ -95,14 +100,14 @@ def mobile_terminated(imei: str, username: str, password: str, body: bytes) -> d
 
 @dataclass(frozen=True, slots=True)
 class RockBlockAnswer:
-    """`code` is None when the message was taken, under their number `text`."""
+    """Answer to a call. If `code` is None, the message was accepted with their number `text`."""
 
     code: int | None
     text: str
 
 
 def read_answer(body: bytes) -> RockBlockAnswer:
-    """Read `OK,id` or `FAILED,code,text`. Raises RemoteProtocolError."""
+    """Parse `OK,id` or `FAILED,code,text`. Raises RemoteProtocolError."""
     text = body.decode("utf-8", "replace").strip()
     word, _, rest = text.partition(",")
     if word == "OK":

@@ -1,8 +1,8 @@
 """The conversation with an Iridium 9602/9603: the host's side, byte by byte, without I/O.
 
-Names and sections are those of the ISU AT Command Reference. Two rules: every byte from the modem
-enters through `receive_data`, and every event leaves through `next_event`. Unsolicited lines are
-recognised outside binary windows only: a payload may hold anything, `OK` on a line included.
+Names and sections are those of the ISU AT Command Reference. Every byte from the modem enters
+through `receive_data`, and every event leaves through `next_event`. Unsolicited lines are
+recognized only outside binary windows, because a payload can contain anything, also a line `OK`.
 """
 
 from __future__ import annotations
@@ -15,101 +15,103 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 MO_BYTES = 340
-"""Longest MO message of the 9602/9603 (+SBDWB)."""
+"""Maximum bytes of an MO message of the 9602/9603 (+SBDWB)."""
 MT_BYTES = 270
-"""Longest MT message of the 9602/9603 (+SBDRB)."""
+"""Maximum bytes of an MT message of the 9602/9603 (+SBDRB)."""
 READ_BYTES = 1_890
-"""Longest MT message of the 9522/9523, which is read too."""
+"""Maximum bytes of an MT message of the 9522/9523, which can be read, too."""
 LINE_BYTES = 256
-"""A longer line is noise."""
+"""Maximum length of a line; a longer one is noise."""
 MOMSN_MODULUS = 65_536
 
 AT = "AT"
 SET_UP = "ATE0V1Q0&D0&K0"
-"""No echo, results in words and not held back, DTR and flow control ignored: whatever is stored."""
+"""No echo, results as text and not suppressed, DTR and flow control ignored: independent of the
+stored profile."""
 SYSTEM_TIME = "AT-MSSTM"
 SYSTEM_EPOCH = 1_739_556_857
-"""2025-02-14T18:14:17Z, in Unix time: the zero of the network's clock since January 2026."""
+"""Unix time of 2025-02-14T18:14:17Z, the zero of the network's clock since January 2026."""
 SYSTEM_TICK = 0.09
-"""Seconds."""
+"""Unit of the network's clock in seconds."""
 SERIAL_NUMBERS = ("AT+CGSN", "AT+GSN")
-"""Where the first is refused the second is asked."""
+"""If the first command is refused, the second one is sent."""
 REVISION = "AT+CGMR"
 SIGNAL = "AT+CSQF"
-"""The bars seen last, at once; AT+CSQ looks for them anew, for up to a minute."""
+"""Query for the last measured bars, without a delay. AT+CSQ measures again, for up to a minute."""
 LOCK = "AT+CULK?"
-"""Whether the modem is locked to all service: a 9602 has no SIM that could be."""
+"""Query for a lock of all service. A 9602 has no SIM that could be locked."""
 STATUS = "AT+SBDSX"
 STATUS_SHORT = "AT+SBDS"
-"""Without rings and what waits, for firmware that does not know the other."""
+"""Status without rings and waiting messages, for firmware without the other command."""
 READ_BINARY = "AT+SBDRB"
 SESSION = "AT+SBDIX"
 SESSION_ANSWERING_RING = "AT+SBDIXA"
 CLEAR_MO = "AT+SBDD0"
 CLEAR_MT = "AT+SBDD1"
 TRAFFIC = "AT+SBDLOE"
-"""After how many seconds the network takes a session again, where it manages its traffic."""
+"""Query for the seconds until the network accepts a session, if it manages its traffic."""
 
 
 class LineSetting(NamedTuple):
-    """A setting that must stand, and that a modem whose power dips may lose without a sign."""
+    """A required setting, which a modem may silently lose at a power dip."""
 
     command: str
     query: str
     shows: tuple[int, ...]
-    """How the answer to the query begins while it stands."""
+    """Beginning of the answer to the query while the setting is active."""
 
 
 RINGS = LineSetting("AT+SBDMTA=1", "AT+SBDMTA?", (1,))
 SIGNAL_AND_SERVICE = LineSetting("AT+CIER=1,1,1", "AT+CIER?", (1, 1, 1))
 REGISTRATION = LineSetting("AT+SBDAREG=1", "AT+SBDAREG?", (1,))
-"""The modem registers anew where it was carried far: otherwise rings go to where it was."""
+"""The modem registers again after it was moved far; else rings go to its old position."""
 
 
 def session_timeout(seconds: int) -> str:
-    """Return the command that sets the modem's own bound on a session (+SBDST), in seconds; a
-    session that hits it ends with 17."""
+    """Return the command that sets the modem's own limit of a session (+SBDST), in seconds. A
+    session that exceeds it ends with 17.
+    """
     return f"AT+SBDST={seconds}"
 
 
 def write_binary(size: int) -> str:
-    """Return the command that announces an MO message of `size` bytes, its checksum not counted."""
+    """Return the command that announces an MO message of `size` bytes, without its checksum."""
     return f"AT+SBDWB={size}"
 
 
 class WriteResult(Enum):
-    """What +SBDWB answers after the payload."""
+    """Result of +SBDWB after the payload."""
 
     STORED = 0
     TIMEOUT = 1
-    """Fewer bytes than announced came within 60 s; no OK follows."""
+    """Fewer bytes than announced arrived within 60 s; no OK follows."""
     WRONG_SUM = 2
     WRONG_SIZE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ModemReply:
-    """A command's final result, with the lines before it."""
+    """Final result of a command, with the lines before it."""
 
     ok: bool
     lines: tuple[str, ...] = ()
     echoed: bool = False
-    """The modem echoed the command: it does so after a reset, until told not to."""
+    """True if the modem echoed the command, as after each reset until the host turns that off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """+SBDWB waits for the payload and its sum."""
+    """+SBDWB waits for the payload and its checksum."""
 
 
 @dataclass(frozen=True, slots=True)
 class MobileTerminated:
-    """What +SBDRB read; `intact` is False when the sum is wrong. A Reply follows."""
+    """Result of +SBDRB. `intact` is False if the checksum is wrong. A ModemReply follows."""
 
     body: bytes
     intact: bool
     guard: int | None = None
-    """Of one that is not intact: the sum that stood behind it; None where its end lacks."""
+    """Checksum after a damaged message; None if its end is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,21 +140,21 @@ _INDICATION = re.compile(r"\+CIEV\s*:\s*([01])\s*,\s*([0-5])")
 _UNSOLICITED = re.compile(r"SBDRING|\+CIEV\s*:.*|\+AREG\s*:.*|\+CREG\s*:.*")
 _AFTER_BINARY = b"\r\nOK"
 _LONGEST_HEAD = 0x09
-"""A payload's length starts with a byte below this; a line's first character lies above."""
+"""The length of a payload begins with a byte below this value, and a line never does."""
 
 
 class _State(Enum):
     IDLE = auto()
     AWAITING_RESULT = auto()
     AWAITING_PAYLOAD = auto()
-    """+SBDWB said READY; the payload has not been given yet."""
+    """+SBDWB answered READY; the payload has not been sent yet."""
     AWAITING_WRITE_RESULT = auto()
     AWAITING_BINARY = auto()
-    """+SBDRB was asked; lines may come before the binary window opens."""
+    """+SBDRB was sent; lines may arrive before the binary window."""
 
 
 class Conversation:
-    """One modem's lines. A new one is needed after the port was opened anew."""
+    """The lines of one modem. Use a new object after the port was reopened."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -163,7 +165,7 @@ class Conversation:
         self._drop_line = False
 
     def send(self, command: str) -> bytes:
-        """Return the bytes that ask this; a Reply (or Ready) ends it."""
+        """Return the bytes of a command. A ModemReply (or Ready) ends it."""
         if self._state is not _State.IDLE:
             raise LocalProtocolError(f"{command} while {self._command} has not ended")
         self._command = command
@@ -174,15 +176,16 @@ class Conversation:
         return command.encode("ascii") + b"\r"
 
     def send_payload(self, body: bytes) -> bytes:
-        """Return the MO message and its sum, once +SBDWB is Ready."""
+        """Return the MO message and its checksum, after +SBDWB is Ready."""
         if self._state is not _State.AWAITING_PAYLOAD:
             raise LocalProtocolError("the modem has not asked for a payload")
         self._state = _State.AWAITING_WRITE_RESULT
         return body + checksum(body)
 
     def give_up(self) -> MobileTerminated | None:
-        """Give up waiting: no answer came, or not all of it, and whatever comes late belongs to no
-        command. Return what there is of a message that was read."""
+        """Stop waiting for an incomplete or missing answer; late bytes belong to no command.
+        Returns the incomplete message if one was being read.
+        """
         begun = self._state is _State.AWAITING_BINARY and self._buffer[:1] < bytes([_LONGEST_HEAD])
         cut = bytes(self._buffer[2:]) if begun else b""
         if begun:
@@ -192,16 +195,16 @@ class Conversation:
         return MobileTerminated(cut, intact=False) if cut else None
 
     def receive_data(self, data: bytes) -> None:
-        """Take in the modem's bytes, cut anywhere; `next_event` yields what they say."""
+        """Add bytes from the modem, split anywhere, for `next_event`."""
         self._buffer += data
 
     @property
     def unread(self) -> int:
-        """Return how many bytes have come that are no event yet."""
+        """Return the number of received bytes that are not yet part of an event."""
         return len(self._buffer)
 
     def next_event(self) -> SbdEvent | NeedData:
-        """Return the next thing that the modem said, or NEED_DATA until more has been received."""
+        """Return the next event from the modem, or NEED_DATA until more bytes arrive."""
         while self._buffer:
             if self._state is _State.AWAITING_BINARY:
                 self._skip_line_ends()
@@ -220,8 +223,9 @@ class Conversation:
             del self._buffer[0]
 
     def _read_binary(self) -> SbdEvent | NeedData:
-        """NULs that stand on the line before a message are no part of its length: its sum shows
-        where it begins. Of an empty one the sum shows nothing, and what follows it does."""
+        """Read a message. NUL bytes on the line before it are not part of its length, so its
+        checksum shows its start. For an empty message, the bytes after it show its start.
+        """
         buffer = self._buffer
         payload, ended, intact, guard = b"", 2, False, None
         for begins in range(len(buffer)):
@@ -240,7 +244,7 @@ class Conversation:
         return MobileTerminated(payload, intact, None if intact else guard)
 
     def _next_line(self) -> str | None:
-        """The next line without its end; an overlong one is dropped up to its end."""
+        """Return the next line without its end. A line that is too long is dropped."""
         for end, byte in enumerate(self._buffer):
             if byte in b"\r\n":
                 line = bytes(self._buffer[:end])
@@ -263,7 +267,7 @@ class Conversation:
             self._echoed = True
             return None
         asks_to_write = self._state is _State.AWAITING_RESULT and "+SBDWB=" in self._command
-        # Said twice, it is a line like others: the payload goes once.
+        # A repeated READY is an ordinary line, because the payload is sent once.
         if line == "READY" and asks_to_write:
             self._state = _State.AWAITING_PAYLOAD
             return Ready()
@@ -290,12 +294,12 @@ def _unsolicited(line: str) -> SbdEvent | None:
 
 
 def checksum(body: bytes) -> bytes:
-    """Return the least significant two bytes of the sum of all bytes, the higher first (+SBDWB)."""
+    """Return the least significant two bytes of the sum of all bytes, big-endian (+SBDWB)."""
     return (sum(body) & 0xFFFF).to_bytes(2)
 
 
 def check_mo(body: bytes) -> None:
-    """Check an MO message. Raises LocalProtocolError for what must not be given to the modem."""
+    """Check an MO message. Raises LocalProtocolError if the modem must not get it."""
     if not 1 <= len(body) <= MO_BYTES:
         raise LocalProtocolError(f"an MO message has 1 to {MO_BYTES} bytes, this one {len(body)}")
     if re.match(rb"RB[0-9]{7}", body):
@@ -304,25 +308,25 @@ def check_mo(body: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """+SBDIX: how a session ended."""
+    """Result of a session (+SBDIX)."""
 
     mo_status: int
     momsn: int
     mt_status: int
-    """0 no message, 1 one was received, 2 an error while checking."""
+    """0: no message, 1: one message received, 2: error while checking."""
     mtmsn: int
     mt_length: int
     queued: int
-    """How many more wait at the gateway."""
+    """Number of further messages at the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferStatus:
-    """+SBDSX."""
+    """Status of the buffers (+SBDSX)."""
 
     mo_flag: int
     momsn: int
-    """The number that the next MO message will get."""
+    """Number of the next MO message."""
     mt_flag: int
     """1 while a message in the modem has not been cleared."""
     mtmsn: int
@@ -332,21 +336,21 @@ class BufferStatus:
 
 
 def parse_session(reply: ModemReply) -> SessionResult:
-    """Parse the result of a session; 0 wait where the firmware leaves out how many, as some
-    does."""
+    """Parse the result of a session. If the firmware leaves out the number of waiting messages, it
+    is 0.
+    """
     numbers = _numbers(reply, "+SBDIX", r"\+SBDIXA?", 5)
     return SessionResult(*numbers, *[0] * (6 - len(numbers)))
 
 
 def parse_status(reply: ModemReply) -> BufferStatus:
-    """Read the answer to +SBDSX, or to +SBDS, which tells of no ring."""
+    """Parse the answer to +SBDSX, or to +SBDS, which does not contain rings."""
     numbers = _numbers(reply, "+SBDSX", r"\+SBDSX?", 4)
     return BufferStatus(*numbers, *[0] * (6 - len(numbers)))
 
 
 def parse_write(reply: ModemReply) -> WriteResult:
-    """Return what the modem says of a payload that it was given by +SBDWB. Raises
-    RemoteProtocolError."""
+    """Parse the result of a +SBDWB after its payload. Raises RemoteProtocolError."""
     for line in reversed(reply.lines):
         if line in ("0", "1", "2", "3"):
             return WriteResult(int(line))
@@ -354,7 +358,7 @@ def parse_write(reply: ModemReply) -> WriteResult:
 
 
 def parse_serial_number(reply: ModemReply) -> str:
-    """Return the IMEI: 15 digits. Raises RemoteProtocolError where there is none."""
+    """Return the IMEI, 15 digits. Raises RemoteProtocolError if there is none."""
     for line in reply.lines:
         if re.fullmatch(r"[0-9]{15}", line):
             return line
@@ -362,7 +366,7 @@ def parse_serial_number(reply: ModemReply) -> str:
 
 
 def parse_system_time(reply: ModemReply) -> float | None:
-    """Return Unix time; None where the modem has not heard the network yet."""
+    """Return Unix time; None if the modem has not received the network's time yet."""
     for line in reply.lines:
         if match := re.fullmatch(r"-MSSTM: ?([0-9a-fA-F]{1,8})", line):
             return SYSTEM_EPOCH + int(match[1], 16) * SYSTEM_TICK
@@ -370,7 +374,9 @@ def parse_system_time(reply: ModemReply) -> float | None:
 
 
 def parse_numbers(reply: ModemReply) -> tuple[int, ...]:
-    """Return the numbers of the first line of the form `+CIER:1,1,0`; none where none is."""
+    """Return the numbers of the first line of the form `+CIER:1,1,0`; empty if there is no such
+    line.
+    """
     for line in reply.lines:
         if re.fullmatch(r"\+[A-Z]+\s*:\s*[0-9]{1,5}(?:\s*,\s*[0-9]{1,5})*", line):
             return tuple(int(digits) for digits in re.findall(r"[0-9]+", line))
@@ -378,18 +384,18 @@ def parse_numbers(reply: ModemReply) -> tuple[int, ...]:
 
 
 def parse_number(reply: ModemReply) -> int | None:
-    """Return the number that a line of the form `+CSQF:4` tells; None where none does."""
+    """Return the first number of a line such as `+CSQF:4`, or None."""
     return next(iter(parse_numbers(reply)), None)
 
 
 def parse_traffic(reply: ModemReply) -> int | None:
-    """Return after how many seconds a session may be tried (+SBDLOE); None where it tells none."""
+    """Return the seconds after which a session may be tried (+SBDLOE), or None."""
     numbers = parse_numbers(reply)
     return numbers[1] if len(numbers) == 2 and numbers[0] == 0 else None
 
 
 def _numbers(reply: ModemReply, name: str, pattern: str, least: int) -> list[int]:
-    """From `least` to six of them."""
+    """Return `least` to six numbers of the answer. Raises RemoteProtocolError."""
     number = r"\s*(-?[0-9]{1,9})\s*"
     shape = re.compile(rf"{pattern}\s*:{number}(?:,{number}){{{least - 1},5}}")
     for line in reply.lines:
