@@ -64,6 +64,8 @@ class Admission(NamedTuple):
     """Media types that the body may be of, besides JSON."""
     caller: Any = None
     """Who calls, where the route's judge has found that out."""
+    place: str = ""
+    """The path as a log may hold it: the route's pattern."""
 
 
 Judge = Callable[[Request], Awaitable[Admission]]

@@ -21,7 +21,8 @@ class Problem(Exception):
 
     `detail` tells this caller what to do; `errors` are pairs of detail and JSON pointer, one for
     each fault, of which the first ERRORS_MAX are told; `headers` go along (`Allow`,
-    `Retry-After`), `members` extend the document (section 3.2).
+    `Retry-After`), `members` extend the document (section 3.2). `place` is the path as a log may
+    hold it; empty if the path itself holds no secret.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Problem(Exception):
         errors: Sequence[tuple[str, str]] = (),
         headers: tuple[tuple[str, str], ...] = (),
         members: Mapping[str, Any] | None = None,
+        place: str = "",
     ) -> None:
         super().__init__(status, detail)
         self.status = status
@@ -41,6 +43,7 @@ class Problem(Exception):
         self.errors = _bounded(errors)
         self.headers = headers
         self.members = members or {}
+        self.place = place
 
     def said(self, say: Callable[[str], str]) -> Problem:
         """Return the same with each of its texts as `say` returns it."""
@@ -51,6 +54,7 @@ class Problem(Exception):
             errors=[(say(detail), pointer) for detail, pointer in self.errors],
             headers=self.headers,
             members=self.members,
+            place=self.place,
         )
 
     def to_response(self) -> Response:

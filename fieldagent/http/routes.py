@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from fieldagent.http.guard import METHODS
@@ -33,6 +34,8 @@ BODIES = {"POST": 1_048_576, "PUT": 1_048_576, "PATCH": 1_048_576}
 NO_BODY = 1_024
 """The same for all other methods, where a body has no meaning (RFC 9110 9.3)."""
 
+UNREADABLE = "/…"
+"""The path in a log if it cannot be decoded."""
 _Methods = dict[str, Route]
 
 
@@ -57,14 +60,19 @@ def router(table: Iterable[Route]) -> Judge:
     async def judge(head: Request) -> Admission:
         if head.path == "*":
             return _options(METHODS)
-        path = segments(head.path)
+        try:
+            path = segments(head.path)
+        except Problem as problem:
+            problem.place = UNREADABLE
+            raise
         if (methods := literal.get(path)) is not None:
             return await _admit(methods, head, {})
         for pattern in patterns:
             names = _match(pattern, path)
             if names is not None:
                 return await _admit(resources[pattern], head, names)
-        raise Problem(404, f"there is nothing at {head.path}")
+        place = _known_part(patterns, path)
+        raise Problem(404, f"there is nothing at {place}", place=place)
 
     return judge
 
@@ -77,12 +85,12 @@ async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Adm
         arguments = {} if route.judge is None else {"caller": await route.judge(head)}
         body = BODIES.get(method, NO_BODY) if route.body is None else route.body
         handler = partial(route.handler, **names, **arguments)
-        return Admission(handler, body, route.takes, arguments.get("caller"))
+        return Admission(handler, body, route.takes, arguments.get("caller"), route.pattern)
     allowed = {*methods, "OPTIONS", *(("HEAD",) if "GET" in methods else ())}
     if method == "OPTIONS":
         return _options(allowed)
-    allow = ", ".join(sorted(allowed))
-    raise Problem(405, f"{head.path} takes {allow}", headers=(("Allow", allow),))
+    allow, place = ", ".join(sorted(allowed)), next(iter(methods.values())).pattern
+    raise Problem(405, f"{place} takes {allow}", headers=(("Allow", allow),), place=place)
 
 
 def _options(allowed: Iterable[str]) -> Admission:
@@ -92,6 +100,17 @@ def _options(allowed: Iterable[str]) -> Admission:
         return answer
 
     return Admission(tell, NO_BODY)
+
+
+def _known_part(patterns: Iterable[tuple[str, ...]], path: tuple[str, ...]) -> str:
+    """Return the longest beginning of the path that routes name themselves. The rest may be a
+    secret, in an address that somebody misspelt."""
+    known = 0
+    for pattern in patterns:
+        pairs = zip(pattern, path, strict=False)
+        same = [*takewhile(lambda pair: pair[0] == pair[1] and not _is_name(pair[0]), pairs)]
+        known = max(known, len(same))
+    return "/" + "/".join([*path[:known], "…"] if known < len(path) else path)
 
 
 def _match(pattern: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str] | None:

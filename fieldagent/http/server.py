@@ -351,7 +351,7 @@ class _Connection:
         or does not come."""
         self._visit.note_request(head)
         await self._wait_for_turn()
-        admission = await self._attempt(self._server.judge, head)
+        admission = await self._attempt(self._server.judge, head, "a request's head")
         if isinstance(admission, Response):
             self._visit.note_refused(head, admission.status)
             self._protocol.drop_body()
@@ -362,18 +362,19 @@ class _Connection:
             request = await self._whole_request()
             share.resize(len(request.body))
             with self.peer.within(Phase.HANDLING, trio.CancelScope()):
-                return await self._attempt(admission.handler, request)
+                place = f"{head.method} {admission.place}"
+                return await self._attempt(admission.handler, request, place)
             raise BrokenPipeError("the caller has left before the answer")
 
     async def _attempt(
-        self, step: Callable[[Request], Awaitable[T]], request: Request
+        self, step: Callable[[Request], Awaitable[T]], request: Request, place: str
     ) -> T | Response:
         try:
             return await step(request)
         except Problem as problem:
             return problem.to_response()
         except Exception as error:
-            self._server.note_fault(error, f"{request.method} {request.path}")
+            self._server.note_fault(error, place)
             return Problem(500, "the fault is the server's; its log tells more").to_response()
 
     async def _whole_request(self) -> Request:

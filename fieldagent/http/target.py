@@ -17,14 +17,14 @@ def decode(text: str) -> str:
     if "%" not in text:
         return text
     if _BAD_ESCAPE.search(text):
-        raise Problem(400, f"{text!r} in the request target: % must be followed by two hex digits")
+        raise Problem(400, "the request target holds % without two hex digits behind it")
     octets = _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), text.encode("ascii"))
     try:
         decoded = octets.decode("utf-8")
     except UnicodeDecodeError:
-        raise Problem(400, f"{text!r} in the request target is not UTF-8") from None
+        raise Problem(400, "the request target is not UTF-8") from None
     if _CONTROL.search(decoded):
-        raise Problem(400, f"{text!r} in the request target holds a control character")
+        raise Problem(400, "the request target holds a control character")
     return decoded
 
 

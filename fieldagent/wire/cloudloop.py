@@ -10,7 +10,6 @@ import base64
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from math import isfinite
 from typing import Any
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -18,6 +17,8 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 IMT, SBD = "imt", "sbd"
 """This hub's names of the two kinds of modem."""
+LEFT_MAX = 1e15
+"""Most credits of a balance; a larger number is an error."""
 SHOWN = 80
 """Maximum characters of an error text."""
 
@@ -178,7 +179,7 @@ def read_balance(document: object) -> dict[str, float]:
     balances = {}
     for each in listed:
         left = each.get("remaining") if isinstance(each, dict) else None
-        if isinstance(left, int | float) and not isinstance(left, bool) and isfinite(left):
+        if isinstance(left, int | float) and not isinstance(left, bool) and abs(left) < LEFT_MAX:
             balances[str(each.get("plan") or "a plan without a name")[:SHOWN]] = float(left)
     return balances
 

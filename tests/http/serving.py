@@ -47,6 +47,10 @@ async def broken(request: Request) -> Response:
     raise RuntimeError("as a test")
 
 
+async def broken_of(request: Request, name: str) -> Response:
+    raise RuntimeError("as a test")
+
+
 ROUTES = [
     Route("GET", "/", hello),
     Route("POST", "/echo", echo),
@@ -54,6 +58,7 @@ ROUTES = [
     Route("GET", "/named/first", hello),
     Route("DELETE", "/named/{name}", named),
     Route("GET", "/broken", broken),
+    Route("GET", "/source/{name}", broken_of),
 ]
 
 

@@ -135,6 +135,15 @@ async def test_a_handler_that_fails_is_logged_and_the_server_lives_on(
         assert await client.is_served()
 
 
+async def test_the_log_of_a_handler_that_fails_names_the_route_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving() as server, server.client() as client:
+        await client.send(b"GET /source/s3cret HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert (await client.answer())[0].status_code == 500
+        assert "GET /source/{name}" in caplog.text and "s3cret" not in caplog.text
+
+
 async def test_an_answer_that_cannot_be_sent_is_logged_and_the_server_lives_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
-from fieldagent.http.message import Request
+from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
+from fieldagent.http.routes import Route, router
 from fieldagent.hub.service.access_log import REFUSED_A_MINUTE, AccessLog, call_of
 from fieldagent.hub.service.figures import Figures
 from tests.hub.test_journey import receiver
@@ -166,6 +167,47 @@ def test_prometheus_understands_the_rules() -> None:
     promtool = tool("promtool", "prometheus")
     done = subprocess.run([promtool, "check", "rules", RULES], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/source/traccar/{}/",
+        "/source/traccar/{}/x",
+        "/source//{}",
+        "/source/{}",
+        "/sourc/traccar/{}",
+        "/Source/traccar/{}",
+        "//source/traccar/{}",
+        "/api/source/traccar/{}",
+        "/source/traccar/{}%zz",
+        "/source/traccar/{}%ff",
+        "/source/traccar/{}",
+        "/operator/rockblock/{}/",
+        "/operators/rockblock/{}",
+        "/operator/{}",
+        "/answer/{}/",
+        "/answers/{}",
+        "/{}",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+async def test_a_misspelt_address_gives_no_secret_away(path: str, method: str) -> None:
+    async def take(request: Request, secret: str) -> Response:
+        raise Problem(404, "no tracker may report here")
+
+    table = [
+        Route("POST", "/source/traccar/{secret}", take),
+        Route("POST", "/operator/rockblock/{secret}", take),
+        Route("GET", "/answer/{secret}", take),
+    ]
+    lines: list[dict[str, Any]] = []
+    watched = AccessLog(lines.append, Figures()).watch(router(table))
+    request = Request(method, path.format("s3cret-of-it"), (), {}, peer="192.0.2.1")
+    with pytest.raises(Problem) as refusal:
+        await (await watched(request)).handler(request)
+    assert "s3cret" not in str(lines) + refusal.value.detail
+    assert len(lines) == 1
 
 
 @pytest.mark.parametrize(

@@ -498,6 +498,7 @@ async def test_one_that_they_do_not_know_holds_up_none_behind_it(
     [
         ({"summary": [{"plan": "p", "remaining": 12.5}, {"remaining": True}, "?"]}, {"p": 12.5}),
         ({"summary": [{"remaining": 0}]}, {"a plan without a name": 0.0}),
+        ({"summary": [{"remaining": 10**400}, {"plan": "p", "remaining": 1}]}, {"p": 1.0}),
         ({"summary": []}, {}),
     ],
 )

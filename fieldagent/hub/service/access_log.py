@@ -124,7 +124,7 @@ class AccessLog:
             try:
                 admission = await judge(head)
             except Problem as problem:
-                self._note(head, began, problem.status, why=problem.detail)
+                self._note(head, began, problem.status, why=problem.detail, place=problem.place)
                 raise
             handler = self._watched(admission.handler, began, admission.caller)
             return admission._replace(handler=handler)
@@ -144,7 +144,14 @@ class AccessLog:
         return handled
 
     def _note(
-        self, request: Request, began: float, status: int, caller: Any = None, *, why: str = ""
+        self,
+        request: Request,
+        began: float,
+        status: int,
+        caller: Any = None,
+        *,
+        why: str = "",
+        place: str = "",
     ) -> None:
         call, seconds = call_of(request.path, request.method), trio.current_time() - began
         self.figures.measure("call_seconds", seconds, call=call)
@@ -158,7 +165,7 @@ class AccessLog:
             "event": call,
             "from": address_of(request, self._trusted),
             "method": request.method,
-            "path": _without_secret(request.path)[:PATH_MAX],
+            "path": (place or _without_secret(request.path))[:PATH_MAX],
             "status": status,
             "ms": round(seconds * 1000),
         }
