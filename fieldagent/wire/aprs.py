@@ -21,6 +21,9 @@ ID_MAX = 5
 ADDRESSEE = 9
 _KNOT = 1852 / 3600
 _FOOT = 0.3048
+_THIRD_PARTY = re.compile(
+    r"([A-Z0-9]{1,9}(?:-[A-Z0-9]{1,2})?)>([A-Z0-9-]+)(?:[^A-Z0-9:-][^:]*)?:(.*)", re.S
+)
 _ALTITUDE = re.compile(r"/A=(-?[0-9]{5,6})")
 _BY_INTERNET = ("TCPIP", "TCPXX")
 """Callsigns in a path that show that a gateway took the packet from APRS-IS."""
@@ -98,10 +101,10 @@ def read(frame: Frame) -> AprsHeard:
 
 def _third_party(text: str) -> AprsHeard:
     """Parse `SOURCE>DESTINATION,PATH:information`, which a gateway received elsewhere."""
-    match = re.fullmatch(r"([A-Z0-9]{1,9}(?:-[A-Z0-9]{1,2})?)>([A-Z0-9-]+)([^:]*):(.*)", text, re.S)
+    match = _THIRD_PARTY.fullmatch(text)
     if match is None:
         raise RemoteProtocolError("a third party's packet without a head")
-    source, to, _, info = match.groups()
+    source, to, info = match.groups()
     if info.startswith("}"):
         raise RemoteProtocolError("a third party's packet within another")
     try:

@@ -38,7 +38,7 @@ MEANS: Mapping[int, str] = {
     417: "its hardware does not have that",
     418: "the topic is not provisioned, or its service is not ready yet",
 }
-_LINE = re.compile(rb"(?:^|[^0-9])([2-5][0-9]{2}) ([A-Za-z]{1,29}) (\{.*\})\s*$", re.DOTALL)
+_HEAD = re.compile(rb"(?:^|[^0-9])([2-5][0-9]{2}) ([A-Za-z]{1,29}) (?=\{)")
 
 
 class JsprLine(NamedTuple):
@@ -105,18 +105,20 @@ class LineReader:
 
 def _read(raw: bytes) -> JsprLine | None:
     """Parse the last match in the bytes, because noise before the line may look like one."""
-    match = _LINE.search(raw)
-    if match is None:
+    line = raw.rstrip()
+    head = _HEAD.search(line) if line.endswith(b"}") else None
+    if head is None:
         return None
     try:
-        check_depth(match[3].decode())
-        body = json.loads(match[3])
+        text = line[head.end() :].decode()
+        check_depth(text)
+        body = json.loads(text)
     except (ValueError, NotJson):
         return None
-    code = int(match[1])
+    code = int(head[1])
     if not isinstance(body, dict) or code > SERIAL_ERROR:
         return None
-    return JsprLine(code, match[2].decode("ascii"), body)
+    return JsprLine(code, head[2].decode("ascii"), body)
 
 
 def number(line: JsprLine, name: str, low: int, high: int) -> int:

@@ -6,7 +6,7 @@ import re
 from functools import reduce
 from operator import xor
 
-_SENTENCE = re.compile(rb"\$([A-Z0-9]{5}(?:,[ -)+-~]*)?)\*([0-9A-Fa-f]{2})\r?\n")
+_SENTENCE = re.compile(rb"\$([A-Z0-9]{5}(?:,[ -#%-)+-~]*)?)\*([0-9A-Fa-f]{2})\r?\n")
 
 
 def sentences(said: bytes) -> list[str]:

@@ -172,9 +172,15 @@ def _ends_of_garbled(whole: bytes) -> list[int]:
 
     positions, assembly = [], imt.MtAssembly()
     ends: dict[imt.MessageKey, tuple[int, int]] = {}
-    for match in re.finditer(rb"299 messageTerminate(?:Segment|Status) \{[^\r]*\}\r", whole):
+    end = 0
+    for raw in whole.split(b"\r")[:-1]:
+        begin, end = end, end + len(raw) + 1
+        head = re.search(rb"299 messageTerminate(?:Segment|Status) \{", raw)
+        if head is None or not raw.endswith(b"}"):
+            continue
+        text = raw[head.start() :]
         lines = jspr.LineReader()
-        lines.receive_data(match[0])
+        lines.receive_data(text + b"\r")
         line = lines.next_line()
         try:
             event = None if line is None else imt.read_event(line)
@@ -182,9 +188,9 @@ def _ends_of_garbled(whole: bytes) -> list[int]:
             continue
         if isinstance(event, imt.MtSegment):
             assembly.add(event)
-            data = re.search(rb'"data":\s*"[A-Za-z0-9+/]*', match[0])
+            data = re.search(rb'"data":\s*"[A-Za-z0-9+/]*', text)
             if data is not None:
-                place = (event.start, match.start() + data.end())
+                place = (event.start, begin + head.start() + data.end())
                 ends[event.key] = max(ends.get(event.key, place), place)
         elif isinstance(event, imt.MtEnded):
             message = assembly.end(event)

@@ -48,8 +48,11 @@ def _unit(process: int) -> str:
         group = (PROC / str(process) / "cgroup").read_text()
     except OSError:
         return ""
-    match = re.search(r"/system\.slice/(?:[^\n]*/)?([^/\n]+)\.service$", group, re.MULTILINE)
-    return "" if match is None else match[1]
+    for line in group.splitlines():
+        unit = line.rpartition("/")[2]
+        if "/system.slice/" in line and unit.endswith(".service"):
+            return unit.removesuffix(".service")
+    return ""
 
 
 def _command(process: int) -> list[str]:

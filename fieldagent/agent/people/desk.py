@@ -342,7 +342,8 @@ class Desk:
         # An unauthenticated sender opens an incident of their own, because any radio could send it.
         unproved = "" if person.is_known and not self.caveat else heard.handle
         handheld = handhelds.handheld(self.journal, heard.handle)
-        text = DISTRESS.sub("", said.text, count=1).strip()
+        begin = DISTRESS.match(said.text)
+        text = said.text[0 if begin is None else begin.end() :].strip()
         radio = ", ".join(filter(None, (in_short(heard.handle), self.caveat)))
         # A tracker's position is not shown on an incident's map, so the text contains it.
         place = _in_words(handheld) if self.caveat else _roughly(handheld)

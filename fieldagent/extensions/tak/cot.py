@@ -29,7 +29,7 @@ UNKNOWN = 9_999_999.0
 _UNKNOWN_FROM = 999_999.0
 _END = b"</event>"
 _BEGIN = re.compile(rb"<event[\s>]")
-_TYPE = re.compile(rb"""<event\s[^>]*?\btype\s*=\s*(["'])([^"'<>&]{1,100})\1""")
+_TYPE = re.compile(rb"""\btype\s*=\s*(["'])([^"'<>&]{1,100})\1""")
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _TIMES = ("time", "start", "stale")
 
@@ -126,9 +126,15 @@ class EventSplitter:
         return events
 
 
+def start_tag(raw: bytes) -> bytes:
+    """Return the start tag of an event as it came, without its `>`; empty if there is no event."""
+    begin = _BEGIN.search(raw)
+    return b"" if begin is None else raw[begin.start() :].partition(b">")[0]
+
+
 def type_of(raw: bytes) -> str:
     """Return an event's type without parsing the rest; empty if it is not found."""
-    match = _TYPE.search(raw)
+    match = _TYPE.search(start_tag(raw))
     return match[2].decode("utf-8", "replace") if match else ""
 
 

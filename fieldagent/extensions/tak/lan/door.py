@@ -49,8 +49,8 @@ PHONES_MAX = 200
 REPLY_EVERY = 600.0
 """Seconds between two explanations to one phone, so that two machines that answer each
 other stop."""
-_OURS = re.compile(rb"<event[^>]* uid=\"" + PREFIX.encode())
-"""Pattern of our own events: multicast returns to its sender."""
+_OURS = b' uid="' + PREFIX.encode()
+"""Part of our own events, because multicast returns to its sender."""
 COUNTS = ("taken", "repeated", "asked", "own", "limited", "refused", "unreadable", "other")
 
 
@@ -101,7 +101,7 @@ class LanDoor:
         except RemoteProtocolError:
             return LanOutcome("unreadable")
         if event is None:
-            return LanOutcome("own" if _OURS.search(raw) else "other")
+            return LanOutcome("own" if _OURS in cot.start_tag(raw) else "other")
         if tak.is_of(event, PREFIX):
             return LanOutcome("own")
         is_known, to = (False, None) if said is None else self._addressee(said.to)
