@@ -1,7 +1,7 @@
-"""Canned words: what is said most often around an SOS, in one or two bytes on the air.
+"""Canned texts: the most common texts about an SOS, in one or two bytes on the air.
 
-People read and write the words; a number stands for them between kits and hub alone
-(`docs/reference/on-air.md`, "Canned words"). What has a number keeps it for ever.
+People read and write the texts. A number replaces them only between kits and hub
+(`docs/reference/on-air.md`, "Canned words"). A number never changes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ NUMBERS = {
     49: "save your battery",
     50: "is it still an emergency?",
 }
-"""The words by their numbers: up to 23 one byte, up to 255 two."""
+"""Texts by their numbers: up to 23 one byte, up to 255 two."""
 
 
 def _words(*numbers: int) -> tuple[str, ...]:
@@ -69,13 +69,13 @@ def _words(*numbers: int) -> tuple[str, ...]:
 
 
 RAISED = _words(*range(1, 9))
-"""What has happened, in a word."""
+"""Short reasons of an SOS."""
 FROM_KIT = _words(9, 10, 11, *range(13, 17), *range(24, 38))
-"""What the people in distress answer."""
+"""Answers of the people in distress."""
 FROM_HELPERS = _words(12, 17, 18, 11, 33, 34, 20, 21, 22, 23)
-"""What a person at another kit says to them."""
+"""Texts from a person at another kit."""
 FROM_DESK = _words(*range(17, 24), *range(38, 51), 11)
-"""What a dispatcher says to them."""
+"""Texts from a dispatcher."""
 
 LAST = 255
 _BY_WORDS = {words: number for number, words in NUMBERS.items()}
@@ -83,15 +83,17 @@ _LATER = re.compile(r"canned words (\d{1,3})", re.ASCII)
 
 
 def number_of(words: str) -> int | None:
-    """Return the number that stands for these very words; None where none does."""
+    """Return the number of exactly this text, or None."""
     known = _BY_WORDS.get(words)
     if known is None and (later := _LATER.fullmatch(words)):
         number = int(later[1])
-        # As `words_of` writes it, so that what it is stays the same when it is passed on.
+        # Recognize the form of `words_of`, so that an unknown number survives relaying.
         known = number if number <= LAST and words == words_of(number) else None
     return known
 
 
 def words_of(number: int) -> str:
-    """Return what a number stands for. One of a later version is told by its number."""
+    """Return the text of a number. An unknown number of a later version gives a text that contains
+    it.
+    """
     return NUMBERS.get(number, f"canned words {number}")

@@ -6,31 +6,32 @@ import re
 
 from fieldagent.system.sentence import sentence
 
-# As text: `re` compiles and keeps them when the first is read, and most kits never read one.
+# Keep the patterns as text: `re` compiles them at first use, and most kits never use them.
 _NUMBER = r"([0-9]+(?:[.,][0-9]*)?|[.,][0-9]+)"
 _DECIMAL = rf"([+-]?)\s*{_NUMBER}\s*[°º]?"
-# Degree, minute and second signs, as keyboards and phones offer them; a blank will do too.
+# Degree, minute and second signs, as keyboards and phones offer them; spaces are accepted, too.
 _PARTED = (
     rf"([+-]?)\s*([0-9]{{1,3}})(?:\s*[°º:]\s*|\s+){_NUMBER}\s*(?:['′’´:]\s*|\s+|$)"
     rf"(?:{_NUMBER}\s*(?:\"|″|”|''|′′)?\s*)?"
 )
 _SIDES = {"N": 1, "S": -1, "E": 1, "W": -1}
-"""O is none of them: it is east in German and west in French."""
+"""Sides of the compass. O is missing, because it is east in German and west in French."""
 TEXT_MAX = 64
 
 
 NEAR_NOWHERE = 1e-4
-"""Degrees: 11 m."""
+"""Distance in degrees: 11 m."""
 
 
 def is_nowhere(latitude: float, longitude: float, blur: float = 0.0) -> bool:
-    """Return True at 0, 0, far out at sea. A receiver, radio or phone claims to be there until it
-    knows where it is. `blur`: degrees by which the position may be off."""
+    """Return True at 0, 0, far out at sea. Receivers, radios and phones report this position until
+    they know their own. `blur` is the possible error of the position in degrees.
+    """
     return max(abs(latitude), abs(longitude)) < max(NEAR_NOWHERE, blur)
 
 
 class NoCoordinate(ValueError):
-    """The text is none; it says what is read."""
+    """The text is not a coordinate. The message lists the accepted forms."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -44,7 +45,7 @@ class NoCoordinate(ValueError):
 def read_degrees(text: str, sides: str) -> float:
     """Return decimal degrees: `47.3769`, `47,3769`, `47° 22.614' N`, `8 32 30 E`, `-122.5`.
 
-    `sides` are the letters that may stand before or behind: `NS` of a latitude, `EW` of a
+    `sides` are the letters that may be before or after the number: `NS` for a latitude, `EW` for a
     longitude. South and west are negative. Raises NoCoordinate.
     """
     plain = text.strip().replace("\u2212", "-").upper()

@@ -1,4 +1,6 @@
-"""One Package over its channels until its terminal status. Decisions alone: no I/O, no clock."""
+"""Delivery of one Package over its channels, up to its terminal status. Only decisions: no I/O, no
+clock.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +16,34 @@ CHEAPEST_FIRST = (Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE)
 
 
 class FanOut(Enum):
-    """What becomes of the other channels; an SOS goes over every one, whatever this says."""
+    """Rule for the other channels after a success. An SOS always uses every channel."""
 
     EVERY = "every"
-    """Each goes on after the first success."""
+    """Each channel continues after the first success."""
     FIRST = "first"
-    """All begin at once; what has not been transmitted at the first success is withdrawn."""
+    """All channels begin at once. At the first success, channels that have not transmitted are
+    withdrawn."""
     CHEAPEST = "cheapest"
-    """As FIRST, but each channel gets a head start before the next dearer one begins
+    """As FIRST, but each channel gets a head start before the next, more expensive one begins
     (`agent.outbound.head_start`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """How a Package stands on one channel; `status` is None while it waits or is being sent."""
+    """Delivery of a Package on one channel. `status` is None while it waits or is being sent."""
 
     status: Status | None = None
     reason: str = ""
     begins: float = 0.0
-    """Seconds from its acceptance at which it may begin there."""
+    """Seconds after its acceptance at which it may begin on this channel."""
 
 
 def terminal_status(legs: Iterable[Leg]) -> Status | None:
-    """Return how a Package has ended, if it has: the first success is Delivered; anything else
-    needs every leg to have ended.
+    """Return the terminal status of a Package, or None. The first success gives Delivered. Any
+    other status requires that all channel deliveries have ended.
 
-    Error only when no leg was withdrawn: a Package that was replaced or canceled on one channel
-    and failed on the others did not fail on every channel.
+    The status is Error only if no channel delivery was withdrawn. A Package that was replaced or
+    canceled on one channel did not fail on every channel.
     """
     statuses = {leg.status for leg in legs}
     if Status.DELIVERED in statuses:
@@ -57,8 +60,9 @@ def terminal_status(legs: Iterable[Leg]) -> Status | None:
 def legs_of(
     channels: frozenset[Channel] | None, configured: frozenset[Channel]
 ) -> Mapping[Channel, Leg]:
-    """Return a Package's legs at the start: it waits where a channel is configured, elsewhere it
-    has failed."""
+    """Return the initial channel deliveries of a Package. They wait on configured channels and have
+    failed on others.
+    """
     waiting = configured if channels is None else channels & configured
     missing = frozenset[Channel]() if channels is None else channels - configured
     unavailable = Leg(Status.ERROR, NOT_CONFIGURED)
@@ -66,8 +70,9 @@ def legs_of(
 
 
 def legs_json(legs: Mapping[Channel, Leg]) -> dict[str, dict[str, str | None]]:
-    """Return the member `channels` of an answer: each channel's status, and why where there is a
-    why."""
+    """Return the member `channels` of an answer: the status of each channel, with the reason if
+    there is one.
+    """
     return {
         channel: {"status": leg.status, **({"reason": leg.reason} if leg.reason else {})}
         for channel, leg in legs.items()

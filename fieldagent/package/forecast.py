@@ -1,10 +1,11 @@
-"""When a Package is likely to be delivered, on a channel of a kit or by the hub to a kit, by how
-long those before it took. Pure.
+"""Forecast of the delivery time of a Package, on a channel of a kit or from the hub to a kit, from
+the times of earlier ones. Pure.
 
-What ended otherwise (withdrawn because another channel was quicker, replaced, expired) and what
-waits still has only shown that it takes longer than that: it counts as under way up to then, and
-not after (Kaplan and Meier, Journal of the American Statistical Association 53, 1958). So a channel
-that is silent since noon is not praised for its morning. What has no precedent is not foretold.
+A Package that ended without a delivery (withdrawn because another channel was faster, replaced,
+expired) or still waits only shows a minimum time. It counts as waiting until then, and not later
+(Kaplan and Meier, Journal of the American Statistical Association 53, 1958). So a channel that has
+been silent since noon gets no credit for its morning. Without earlier Packages there is no
+forecast.
 """
 
 from __future__ import annotations
@@ -14,61 +15,63 @@ from collections.abc import Sequence
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 LEAST = 5
-"""Packages below which nothing is said."""
+"""Minimum number of Packages for a forecast."""
 PAST = 100
-"""Packages of a channel that are looked for in the journal."""
+"""Maximum number of a channel's Packages that are read from the journal."""
 MOST = 50
-"""The newest of them that are looked at."""
+"""Maximum number of Packages that are used, the newest ones."""
 NEAR = 3 * 3600.0
-"""Seconds by which a time of day is another: satellites, people and hubs have their hours."""
+"""Maximum difference in seconds of similar times of day. Satellites, people and hubs have daily
+patterns."""
 LEAST_NEAR = 10
-"""Packages of that time of day below which those of all day are looked at."""
+"""Minimum number of Packages at that time of day; with fewer, those of all day are used."""
 HALF, NEARLY_ALL = 0.5, 0.9
 _DAY = 86_400.0
 _ROUNDING = 1e-9
 
 
 class PastLeg(NamedTuple):
-    """How a Package went on one channel; times are Unix time."""
+    """Delivery of an earlier Package on one channel. Times are Unix time."""
 
     begun: float
-    """When it might: a cheaper channel had a head start."""
+    """Earliest possible start, after the head start of cheaper channels."""
     ended: float | None
-    """None while it waits."""
+    """End of the delivery; None while it waits."""
     delivered: bool
 
 
 Steps = Sequence[tuple[float, float]]
-"""After how many seconds which share is delivered, rising; none where nothing was."""
+"""Pairs of seconds and the share that is delivered by then, rising; empty if nothing was
+delivered."""
 
 
 class Forecast(NamedTuple):
     of: int
-    """Packages whose past it is taken from."""
+    """Number of Packages that the forecast uses."""
     half: float | None
-    """Seconds until half of such are delivered, from when it may begin there; None where fewer
+    """Seconds from the earliest start until half of such Packages are delivered; None if fewer
     were."""
     most: float | None
-    """The same of nine of ten."""
+    """Seconds until nine of ten are delivered; None if fewer were."""
     share: float
-    """Of 1: how many are delivered at last."""
+    """Share, 0 to 1, that is delivered in the end."""
     last: float
-    """Seconds after which that is so: nobody knows what comes later."""
+    """Seconds after which `share` is reached; the later course is unknown."""
 
 
 class Kept(NamedTuple):
-    """How good forecasts were."""
+    """Accuracy of forecasts."""
 
     of: int
-    """Packages of which it was said within which time nine of ten are delivered, and that had that
-    time."""
+    """Number of Packages with a forecast for nine of ten, whose time is over."""
     within: int
-    """Those that were."""
+    """Number of these that were delivered in that time."""
 
 
 def forecast(legs: Sequence[PastLeg], now: float) -> Forecast | None:
-    """Return what those legs of one channel say of a Package that may begin there at `now` (Unix
-    time, as theirs); None where they are too few, or none of them was delivered."""
+    """Return the forecast for a Package that may begin at `now` (Unix time), from deliveries on one
+    channel. None if there are too few, or if nothing was delivered.
+    """
     chosen = _chosen(legs, now)
     steps = _shares(chosen, now)
     if len(chosen) < LEAST or not steps:
@@ -78,18 +81,18 @@ def forecast(legs: Sequence[PastLeg], now: float) -> Forecast | None:
 
 
 def steps_of(legs: Sequence[PastLeg], now: float) -> Steps | None:
-    """Return what those legs of one channel show at `now`; None where they are too few."""
+    """Return the steps of deliveries on one channel at `now`; None if there are too few."""
     chosen = _chosen(legs, now)
     return None if len(chosen) < LEAST else _shares(chosen, now)
 
 
 def share_within(steps: Steps, seconds: float) -> float:
-    """Return which share, 0 to 1, is delivered within so many seconds."""
+    """Return the share, 0 to 1, that is delivered within `seconds`."""
     return max((share for after, share in steps if after <= seconds), default=0.0)
 
 
 def kept(legs: Sequence[PastLeg], now: float) -> Kept:
-    """Ask of each leg what was known as it began, and how it ended."""
+    """Compare the forecast at the start of each delivery with its result."""
     of = within = 0
     for leg in legs:
         said = forecast([each for each in legs if each.begun < leg.begun], leg.begun)
@@ -103,28 +106,28 @@ def kept(legs: Sequence[PastLeg], now: float) -> Kept:
 
 
 def _chosen(legs: Sequence[PastLeg], now: float) -> Sequence[PastLeg]:
-    """Return the newest, of this time of day where those are enough."""
+    """Return the newest deliveries, only of this time of day if there are enough."""
     known = sorted((leg for leg in legs if leg.begun <= now), key=lambda leg: -leg.begun)
     near = [leg for leg in known if _apart(leg.begun, now) <= NEAR]
     return (near if len(near) >= LEAST_NEAR else known)[:MOST]
 
 
 def _apart(one: float, other: float) -> float:
-    """Return how far two times of day are apart, in seconds."""
+    """Return the difference of two times of day in seconds."""
     apart = (one - other) % _DAY
     return min(apart, _DAY - apart)
 
 
 def _taken(leg: PastLeg, now: float) -> tuple[float, bool]:
-    """Return how long it was under way by `now`, and whether it was delivered then."""
+    """Return the waiting time of a delivery up to `now`, and True if it was delivered by then."""
     if leg.ended is None or leg.ended > now:
         return now - leg.begun, False
     return leg.ended - leg.begun, leg.delivered
 
 
 def _shares(legs: Sequence[PastLeg], now: float) -> list[tuple[float, float]]:
-    """Return after how many seconds which share of such is delivered, rising."""
-    # Of the same time, what was delivered then comes first.
+    """Return pairs of seconds and the share that is delivered by then, rising."""
+    # At equal times, deliveries come first.
     ends = sorted((seconds, not done) for seconds, done in (_taken(leg, now) for leg in legs))
     steps, waiting = [], 1.0
     for place, (seconds, censored) in enumerate(ends):

@@ -1,11 +1,11 @@
-"""How far two places are apart, on a sphere: 0.5 % of it at most is wrong for that."""
+"""Distance of two places on a sphere. The error of this approximation is at most 0.5 %."""
 
 from __future__ import annotations
 
 from math import asin, cos, radians, sin, sqrt
 
 EARTH = 6_371_008.8
-"""Metres: the mean radius (IUGG)."""
+"""Mean radius of the earth in metres (IUGG)."""
 
 
 def distance(latitude: float, longitude: float, latitude_2: float, longitude_2: float) -> float:

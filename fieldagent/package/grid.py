@@ -1,10 +1,10 @@
-"""Places as UTM, UPS and MGRS name them, on WGS84: `32T 465356 5247001`, `32T MT 65356 47001`,
-and of the poles `B 2088946 2491876`, `BAS 88946 91876`.
+"""Coordinates in UTM, UPS and MGRS, on WGS84: `32T 465356 5247001`, `32T MT 65356 47001`, and at
+the poles `B 2088946 2491876`, `BAS 88946 91876`.
 
-Zones, bands and the polar stereographic are those of NGA.SIG.0012_2.0.0_UTMUPS (2014), letters of
-squares those of NGA.STND.0037 (2014). The transverse Mercator is by the series of L. Krueger (1912)
-to the fourth order in n, as C. F. F. Karney gives it in "Transverse Mercator with an accuracy of a
-few nanometers" (2011, https://arxiv.org/abs/1002.1417). A kit's page reads the same
+Zones, bands and the polar stereographic projection follow NGA.SIG.0012_2.0.0_UTMUPS (2014), letters
+of squares NGA.STND.0037 (2014). The transverse Mercator projection uses the series of L. Krueger
+(1912) to the fourth order in n, as in C. F. F. Karney, "Transverse Mercator with an accuracy of a
+few nanometers" (2011, https://arxiv.org/abs/1002.1417). A kit's page reads the same forms
 (`page/grid.js`).
 """
 
@@ -31,7 +31,7 @@ _DELTA = (
     56 * _N**3 / 15 - 136 * _N**4 / 35,
     4279 * _N**4 / 630,
 )
-"""What makes a latitude of a conformal one."""
+"""Coefficients that convert a conformal latitude into a latitude."""
 _SCALE, _EAST, _SOUTH = 0.9996, 500_000, 10_000_000
 _POLAR_SCALE, _POLE = 0.994, 2_000_000
 
@@ -39,9 +39,10 @@ _BANDS = "CDEFGHJKLMNPQRSTUVWX"
 _COLUMNS = ("ABCDEFGH", "JKLMNPQR", "STUVWXYZ")
 _ROWS = "ABCDEFGHJKLMNPQRSTUV"
 _SQUARE, _ROUND = 100_000, 2_000_000
-"""Metres of a square's side, and after which rows have the same letter again."""
+"""Side of a square in metres, and the distance after which row letters repeat."""
 _MARGIN = 1.0
-"""Degrees. A square goes beyond its band, and who stands at the edge of a zone keeps to it."""
+"""Tolerance in degrees: a square may extend beyond its band, and a position at the edge of a zone
+may use that zone."""
 
 _ZONE = re.compile(r"([0-9]{1,2})\s*([C-HJ-NP-X])(?=\s*[A-Z0-9])\s*", re.ASCII)
 _POLAR = re.compile(r"([ABYZ])(?=\s*[A-Z0-9])\s*", re.ASCII)
@@ -57,7 +58,7 @@ class _PolarLetters(NamedTuple):
     columns: str
     rows: str
     east: int
-    """Metres of where the first column begins."""
+    """Metres at the start of the first column."""
     north: int
 
 
@@ -72,7 +73,7 @@ _AT_POLES = {
 
 
 class NotInGrid(ValueError):
-    """It names no place; the text says what would."""
+    """The text is not a coordinate. The message describes the accepted forms."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -82,8 +83,9 @@ class NotInGrid(ValueError):
 
 
 def read_grid(text: str) -> tuple[float, float]:
-    """Return latitude and longitude; of MGRS those of the middle of its square. Raises
-    NotInGrid."""
+    """Return latitude and longitude; for MGRS, those of the middle of the square. Raises
+    NotInGrid.
+    """
     typed = text.strip().upper()
     if match := _POLAR.match(typed):
         place = _at_pole(match[1], typed[match.end() :])
@@ -110,20 +112,20 @@ def _in_zone(zone: int, band: str, rest: str) -> tuple[float, float] | None:
 
 
 def _metres_in_zone(zone: int, lowest: float, rest: str) -> list[tuple[float, float]]:
-    """Return which may be meant, those of the south below 0: rows of squares come again."""
+    """Return the possible positions, because row letters repeat. Those in the south are below 0."""
     if match := _METRES.fullmatch(rest):
         return [(float(match[1]), float(match[2]) - (_SOUTH if lowest < 0 else 0))]
     square = _square(rest, _COLUMNS[(zone - 1) % 3], _ROWS)
     if square is None:
         return []
     east, north = square
-    # Of zones with an even number the letters begin five rows lower.
+    # In zones with an even number, the letters begin five rows lower.
     north += 0 if zone % 2 else 15 * _SQUARE
     return [(east + _SQUARE, north % _ROUND + times * _ROUND) for times in range(-5, 5)]
 
 
 def _square(rest: str, columns: str, rows: str) -> tuple[float, float] | None:
-    """Return the middle of a square of MGRS, in metres from where the letters begin."""
+    """Return the middle of a square of MGRS, in metres from the start of the letters."""
     match = _IN_SQUARE.fullmatch(rest)
     if match is None or match[1] not in columns or match[2] not in rows:
         return None
@@ -157,7 +159,7 @@ def _may_be_in(zone: int, latitude: float, longitude: float) -> bool:
 
 
 def _zone_of(latitude: float, longitude: float) -> int:
-    """Zones are 6° wide, but around Norway and Svalbard."""
+    """Return the zone. Zones are 6° wide, except around Norway and Svalbard."""
     if 56 <= latitude < 64 and 3 <= longitude < 12:
         return 32
     if latitude >= 72 and 0 <= longitude < 42:
@@ -183,7 +185,7 @@ def _at_pole(letter: str, rest: str) -> tuple[float, float] | None:
 
 
 def _of_stereographic(east: float, north: float, *, is_south: bool) -> tuple[float, float]:
-    """`east` and `north` are from the pole."""
+    """Return latitude and longitude. `east` and `north` are distances from the pole."""
     flattened = sqrt((1 + _E) ** (1 + _E) * (1 - _E) ** (1 - _E))
     tangent = hypot(east, north) * flattened / (2 * _RADIUS * _POLAR_SCALE)
     latitude = _of_conformal(pi / 2 - 2 * atan(tangent))

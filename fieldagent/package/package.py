@@ -1,4 +1,4 @@
-"""What a caller posts: a Package with its one item, and the statuses that it may end with.
+"""A Package with its one item, as a caller posts it, and its terminal statuses.
 
 Names and defaults are those of the interface document, "Local Package".
 """
@@ -21,7 +21,7 @@ class Channel(StrEnum):
 
 
 class Status(StrEnum):
-    """The terminal statuses, the only ones that an answer carries."""
+    """The terminal statuses. Answers contain only these."""
 
     DELIVERED = "Delivered"
     ERROR = "Error"
@@ -35,15 +35,15 @@ class Message:
 
 
 class PositionSource(StrEnum):
-    """How an SOS came by its position."""
+    """Source of an SOS's position."""
 
     GPS = "gps"
     """The kit's own receiver."""
     BROWSER = "browser"
-    """The phone or computer on which the kit's page is open."""
+    """The phone or computer that shows the kit's page."""
     TYPED = "typed"
     LAST = "last posted"
-    """The last one that the kit had posted before."""
+    """The last position that the kit posted before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,89 +72,91 @@ class Data:
 
 
 class Said(StrEnum):
-    """What an `IncidentWord` says."""
+    """State in an `IncidentWord`."""
 
     OPEN = "open"
     """From a kit to the hub: this incident is open here."""
     SEEN = "seen"
-    """A person has it."""
+    """A person has seen it."""
     CLOSED = "closed"
     """A person at the hub has closed it."""
     CALLED_OFF = "called off"
-    """Its own kit takes it back."""
+    """Its own kit has called it off."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentWord:
-    """A word about an incident: the SOS of one kit, from its raising to its end."""
+    """An incident update. An incident is the SOS of one kit, from its start to its end."""
 
     incident: int
-    """The number of the item that raised it."""
+    """Number of the item that raised it."""
     says: Said
     station: int = 0
-    """The kit whose incident it is; 0 is the kit that the word comes from, or goes to."""
+    """Kit of the incident; 0 is the kit that sends or gets the update."""
     by: str = ""
-    """The name of the person who says it."""
+    """Name of the person behind the update."""
     text: str = ""
     proof: bytes = b""
-    """Shows that a holder of the key of this kit and the hub says it (`wire.incident_proof`); empty
-    where there is no such key."""
+    """Proof that a holder of the key of this kit and the hub made the update
+    (`wire.incident_proof`); empty without such a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What the hub and a kit say to each other where another kit's radio is the only way between
-    them: an envelope with a tag that nobody else can make (`wire.parcel`)."""
+    """A message between the hub and a kit that another kit relays by radio: an envelope with a tag
+    that only hub and kit can make (`wire.parcel`).
+    """
 
     body: bytes
     station: int = 0
-    """The kit that it is for; 0 is the hub."""
+    """Receiver; 0 is the hub."""
     minutes: int | None = None
-    """From the hub to who brings it down: for how long that is worth trying. Not on the air."""
+    """From the hub to the relaying kit: minutes for which to try. Not on the air."""
 
 
 Item = Message | Location | Waypoint | Data | IncidentWord | Parcel
-"""What travels to people, or holds what does."""
+"""Contents for people, and containers of such contents."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckIn:
-    """To the hub itself: raise the alarm where nothing is heard of this kit for `within` seconds,
-    whole minutes; None ends that."""
+    """To the hub itself: raise an alarm if this kit is silent for `within` seconds (whole minutes);
+    None ends the check-in.
+    """
 
     within: int | None = None
 
 
 class CommandOutcome(IntEnum):
-    """What became of a command, by its number on air."""
+    """Result of a command, by its number on air."""
 
     DONE = 0
     REFUSED = 1
-    """It was not begun."""
+    """The command was not started."""
     FAILED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """To the hub itself: what became of the command of that number (`wire.command`)."""
+    """To the hub itself: result of the command with that number (`wire.command`)."""
 
     number: int
     outcome: CommandOutcome
     body: bytes
-    """As its verb has it: `wire.kit_status`, or `wire.answer_text`."""
+    """Contents, by verb: `wire.kit_status` or `wire.answer_text`."""
 
 
 ToHub = CheckIn | CommandAnswer
-"""What a kit says to the hub itself, which hands it to nobody."""
+"""Messages of a kit to the hub itself, which are not passed on."""
 
 Person = int | str
-"""Somebody whom a Package names: a user by number, a group by its number negated, or whoever the
-hub finds under this text: a name, `device:NAME`, an e-mail address, a telephone number."""
+"""Addressee or author of a Package: a user by number, a group by its negative number, or a text
+that the hub looks up (a name, `device:NAME`, an e-mail address, a telephone number)."""
 
 
 TRACKER = "tracker:"
-"""Before what a tracker calls itself, as the author of a waypoint: the hub takes that for where the
-tracker was, if it knows it, and whoever does not reads a waypoint."""
+"""Prefix of a tracker's name, as the author of a waypoint. A hub that knows the tracker records it
+as the tracker's position; other hubs and kits show a waypoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,40 +164,42 @@ class Package:
     item: Item | ToHub
     id: int | None = None
     channels: frozenset[Channel] | None = None
-    """None means every channel that is configured."""
+    """Channels; None means all configured ones."""
     collapse_key: int | None = None
     priority: int = 11
     time_to_live: int | None = None
-    """Seconds; None means what the settings say. An SOS has none."""
+    """Seconds; None means the default of the settings. An SOS does not expire."""
     gather: int | None = None
-    """Seconds that it waits, where each message costs, for others to share one with. The newest
+    """Seconds to wait for other Packages that can share a message, if messages cost. The newest
     goes first. An SOS does not wait."""
     by: int | None = None
-    """Seconds within which it is to be there: so long a dearer channel leaves it to the cheaper
-    ones. None means what the settings say."""
+    """Seconds until it should be delivered. Until then, an expensive channel leaves it to cheaper
+    ones. None means the default of the settings."""
     to: Person | None = None
-    """Whom it is for; None is everybody in the workspace."""
+    """Addressee; None: everyone in the workspace."""
     asks: bool = False
-    """Its sender wants to know when a person has read it."""
+    """True if its sender wants a read receipt."""
     author: Person | None = None
-    """The person at this kit who wrote it; None is whoever has the kit."""
+    """Author, a person at this kit; None: the current user of the kit."""
 
     @property
     def sos(self) -> bool:
-        """Return whether it belongs to this kit's incident, and opens one where none is open."""
+        """Return True if it belongs to an incident of this kit. It opens one if there is none."""
         return self.priority >= SOS_PRIORITY and isinstance(
             self.item, Message | Location | Waypoint | Data
         )
 
     @property
     def urgent(self) -> bool:
-        """Return whether it is an SOS, or a word about one: whoever got it sets out. Each takes
-        every channel, waits for no budget, and never expires."""
+        """Return True for an SOS or an incident update, because rescuers act on it. Both use every
+        channel, ignore the budget, and never expire.
+        """
         return self.sos or isinstance(self.item, IncidentWord)
 
     def stamped(self, now: float) -> Package:
-        """Return it with `now` as the time of a position that has none: a queued fix must not look
-        fresh hours later."""
+        """Return the Package with `now` as the time of a position without a time, so that it does
+        not look new after hours in a queue.
+        """
         item = self.item
         if isinstance(item, Location | Waypoint) and item.timestamp is None:
             moment = datetime.fromtimestamp(now, UTC)
@@ -204,15 +208,15 @@ class Package:
 
 
 ALTITUDE_MIN, ALTITUDE_MAX = -12_000, 100_000
-"""Metres."""
+"""Range of altitudes in metres."""
 SPEED_MAX = 10_000
-"""Metres per second."""
+"""Maximum speed in metres per second."""
 CHECK_IN_MIN, CHECK_IN_MAX = 300, 31 * 86_400
-"""Seconds."""
+"""Range of a check-in in seconds."""
 FIRST_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_DATE = datetime(2105, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""Bounds of a date in a Package. A decoder moves a date from outside to the nearer bound, because
-no list can read a stored date beyond them."""
+"""Limits of a date in a Package. A decoder replaces a date outside by the nearer limit, because
+lists could not read such a date from the store."""
 
 
 def date_of(unix: float) -> datetime:
@@ -223,15 +227,15 @@ def date_of(unix: float) -> datetime:
 
 
 def bounded_date(date: datetime) -> datetime:
-    """Return the date, which names its zone, or the nearer of FIRST_DATE and LAST_DATE."""
+    """Return the date, which must have a time zone, limited to FIRST_DATE and LAST_DATE."""
     return min(max(date, FIRST_DATE), LAST_DATE)
 
 
 def recorded(item: Item | ToHub) -> datetime | None:
-    """Return when a position was taken; text and data have no time of their own."""
+    """Return the time of a position; None for text and data, which have no time."""
     return item.timestamp if isinstance(item, Location | Waypoint) else None
 
 
 def dated(item: Item | ToHub, unix: float) -> datetime:
-    """Return when a position was taken, or the Unix time of a text or data, as a date."""
+    """Return the time of a position; for text and data, the Unix time as a date."""
     return recorded(item) or date_of(unix)

@@ -1,5 +1,6 @@
-"""What comes in: one payload with its sender and its one event, in the JSON of the interface
-document, "Inbound payload"."""
+"""Incoming payloads: one sender and one event, as JSON of the interface document, "Inbound
+payload".
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who sent it. `type` is one of User, Device, Integration, Resource."""
+    """Sender of an item. `type` is one of User, Device, Integration, Resource."""
 
     id: str
     name: str = ""
@@ -35,19 +36,20 @@ class Identity:
 
 
 def stranger(origin: int) -> Identity:
-    """Return the identity of somebody who was not introduced: 0 is the far end of the link itself,
-    below it are stations on the air."""
+    """Return an identity for a sender without an introduction. 0 is the far end of the link itself,
+    a negative number is a station on the air.
+    """
     kind = "Integration" if origin == 0 else "Device" if origin < 0 else "User"
     return Identity(str(abs(origin)), type=kind)
 
 
 SOS_MARK = '"sos":true'
-"""How the event of an SOS differs from any other in the compact JSON. No text can hold it, as
-quotes within a JSON string are escaped."""
+"""Mark of an SOS event in the compact JSON. A text cannot contain it, because quotes in JSON
+strings are escaped."""
 
 
 UNAUTHENTICATED_MARK = '"unauthenticated":true'
-"""The same of one of which nobody has proved that it is its sender's."""
+"""Mark of an unauthenticated SOS event in the compact JSON."""
 
 
 def payload_json(
@@ -59,14 +61,17 @@ def payload_json(
     sos: bool = False,
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
-    """Compact JSON of one delivery; ASCII, so that it fits an environment variable. `extra` are
-    further members of its event."""
+    """Return compact JSON of one delivery, in ASCII, so that it fits into an environment variable.
+    `extra` are further members of its event.
+    """
     members = event(item, timestamp) | dict(extra) | ({"sos": True} if sos else {})
     return event_json(request_id, sender, members)
 
 
 def event_json(request_id: str, sender: Identity, members: Mapping[str, Any]) -> str:
-    """Return compact JSON of one delivery, as `payload_json` does, of an event that is no item."""
+    """Return compact JSON of one delivery, as `payload_json` does, for an event that is not an
+    item.
+    """
     document = {
         "requestId": request_id,
         "payloads": [
@@ -86,21 +91,23 @@ def event_json(request_id: str, sender: Identity, members: Mapping[str, Any]) ->
 
 
 def event(item: Item, timestamp: datetime) -> dict[str, Any]:
-    """Return an item as the event of a payload: `type`, `timestamp`, and its members without those
-    that are None."""
+    """Return an item as the event of a payload: `type`, `timestamp`, and its members that are not
+    None.
+    """
     write = _EVENTS[type(item)]
     members = {"type": type(item).__name__, "timestamp": write_timestamp(timestamp), **write(item)}
     return {name: value for name, value in members.items() if value is not None}
 
 
 def _decimal(degrees: float) -> str:
-    """Decimal degrees as text with the seven places that the on-air format carries."""
+    """Return decimal degrees as text, with the seven decimals of the on-air format."""
     return f"{degrees:.7f}".rstrip("0").rstrip(".")
 
 
 def estimated_position(latitude: float, longitude: float, radius: int) -> dict[str, Any]:
-    """Return the satellite operator's guess, within `radius` kilometres, marked as what it is: it
-    is not the sender's word."""
+    """Return the satellite operator's estimated position, within `radius` kilometres. The mark `by`
+    shows that it is not from the sender.
+    """
     return {
         "latitude": _decimal(latitude),
         "longitude": _decimal(longitude),
@@ -129,7 +136,7 @@ def _waypoint(item: Waypoint) -> dict[str, Any]:
 
 
 def incident_text(word: IncidentWord) -> str:
-    """Return the word as a sentence for people."""
+    """Return an incident update as a sentence for people."""
     who = word.by or "somebody"
     said = {
         Said.OPEN: "SOS open",
@@ -141,7 +148,9 @@ def incident_text(word: IncidentWord) -> str:
 
 
 def _incident_word(word: IncidentWord) -> dict[str, Any]:
-    """Who knows no incidents takes it for a message that says the same."""
+    """Return an incident update as a Message, so that programs without support for incidents show
+    its text.
+    """
     number = {"number": word.incident, "state": word.says.value}
     details = {
         "device": str(word.station) if word.station else None,

@@ -1,4 +1,4 @@
-"""Pictures travel as data: by its first bytes a receiver knows that data is one."""
+"""Detection of pictures in data, by their first bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _AVIF = (b"avif", b"avis")
 
 
 def picture_type(content: bytes) -> str | None:
-    """Return the media type of a picture that browsers show; None of anything else."""
+    """Return the media type of a picture that browsers can show; None for any other data."""
     if content.startswith(b"\xff\xd8\xff"):
         return "image/jpeg"
     if content.startswith(b"\x89PNG\r\n\x1a\n"):

@@ -12,28 +12,29 @@ class Stage(IntEnum):
     """By their number on air. A higher number is not always a later stage."""
 
     STORED = 0
-    """Their kit has it on its disk."""
+    """The person's kit has it on its disk."""
     PROGRAMS = 1
-    """A program of theirs has taken it: the kit's hook, or its page."""
+    """A program of the person has accepted it: the kit's hook, or its page."""
     READ = 2
-    """A person says that they have read it."""
+    """A person has confirmed reading it."""
     HANDED_OVER = 3
-    """A service that brings mail or SMS has taken it: nobody is known to have it by that."""
+    """A mail or SMS service has accepted it, which does not prove its arrival."""
     NOBODY = 4
-    """Nobody there has that name or address, or can be reached at it; the text says why."""
+    """The name or address is unknown or cannot be reached; the text contains the reason."""
     RADIO = 5
-    """Their own radio has confirmed it: no person has, by that."""
+    """The person's own radio has confirmed it, but not the person."""
 
 
 LADDER = (Stage.NOBODY, Stage.STORED, Stage.RADIO, Stage.PROGRAMS, Stage.HANDED_OVER, Stage.READ)
-"""From the lowest: clocks of kits differ, and their times alone are no order."""
+"""Stages in order, the lowest first. Times alone give no order, because kits' clocks differ."""
 
 
 def in_words(stage: Stage, who: str, text: str = "") -> str:
-    """Return the stage as a step for people; `who` has it, and `text` is a person's name, a service
-    or a reason."""
+    """Return the stage as a text for people. `who` is the addressee, `text` is a person's name, a
+    service or a reason.
+    """
     if stage is Stage.READ and not text:
-        # Whoever has the kit in hand: nobody said who that is.
+        # The kit's current user has read it, and has given no name.
         return f"read at {who}'s kit"
     if stage is Stage.READ:
         return f"read by {text}" if text == who else f"read by {text}, at {who}'s kit"

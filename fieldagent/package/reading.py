@@ -1,4 +1,4 @@
-"""JSON in: a posted body becomes a Package, or every fault in it is named at once.
+"""JSON in: a posted body becomes a Package, or raises an error with all of its faults.
 
 Field names, ranges and default priorities are those of the interface document, "Local Package".
 """
@@ -44,13 +44,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import Sentence, sentence
 
 ITEM_BYTES_MAX = 100_000
-"""Longest text or data: it fits one message of the IP link, with the name of who sent it."""
+"""Maximum bytes of a text or data, so that it fits into one message of the IP link with its
+sender's name."""
 INT32 = range(-(2**31), 2**31)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with a posted body; `pointer` is a JSON Pointer (RFC 6901) to it."""
+    """A fault in a posted body. `pointer` is a JSON Pointer (RFC 6901) to it."""
 
     detail: str
     pointer: str
@@ -68,7 +69,7 @@ class InvalidPackage(ValueError):
 
 
 class WrongValue(ValueError):
-    """A single value does not fit; its text is the detail of a Fault."""
+    """A single value is invalid. The text is the detail of a Fault."""
 
 
 Reader = Callable[[Any], Any]
@@ -119,9 +120,9 @@ def _base64(value: Any) -> bytes:
 
 
 def read_int32(value: Any) -> int:
-    """Read a 32-bit integer; 12.0 is one, true is none. Raises WrongValue."""
+    """Read a 32-bit integer. 12.0 is accepted, true is not. Raises WrongValue."""
     if isinstance(value, float) and value.is_integer():
-        # 12.0 is an integer to JSON Schema, and to clients that know no other numbers.
+        # 12.0 is an integer in JSON Schema, and for clients that have only floats.
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise WrongValue("must be an integer")
@@ -131,7 +132,7 @@ def read_int32(value: Any) -> int:
 
 
 def read_seconds(value: Any) -> int:
-    """Read a whole number of seconds from 1 on. Raises WrongValue."""
+    """Read a number of seconds, 1 or more. Raises WrongValue."""
     seconds = read_int32(value)
     if seconds < 1:
         raise WrongValue("must be 1 second or more")
@@ -171,7 +172,7 @@ def _coordinate(limit: float, sides: str) -> Reader:
 
 
 def read_timestamp(value: Any) -> datetime:
-    """Read a time in RFC 3339 or ISO 8601; one without an offset is read as UTC."""
+    """Read a time in RFC 3339 or ISO 8601. A time without an offset is UTC."""
     if not isinstance(value, str):
         raise WrongValue("must be a string with an ISO 8601 time")
     try:
@@ -218,7 +219,7 @@ class ItemKind(NamedTuple):
 
     build: type[Any]
     priority: int
-    """Where none is given."""
+    """Default priority."""
     members: Mapping[str, Field]
 
 
@@ -258,11 +259,11 @@ ITEMS: Items = {
         },
     ),
 }
-"""By their names in a Package."""
+"""Kinds of items by their names in a Package."""
 
 
 def read_check_in(value: Any) -> int:
-    """Read the seconds of a check-in; on air it is minutes."""
+    """Read the seconds of a check-in. On air they are minutes."""
     seconds = read_int32(value)
     if not CHECK_IN_MIN <= seconds <= CHECK_IN_MAX or seconds % 60:
         raise WrongValue(
@@ -328,16 +329,17 @@ KINDS: Items = {
         },
     ),
 }
-"""Beside what a caller posts as a Package, the agent's own: ahead of anything but an SOS."""
+"""All kinds: those that a caller can post, and the agent's own, which precede everything but an
+SOS."""
 
 PERSON_MAX = 254
-"""Characters of a name or address: the longest address of e-mail (RFC 5321, 4.5.3.1)."""
+"""Maximum characters of a name or address: the longest e-mail address (RFC 5321, 4.5.3.1)."""
 NUMBER_MAX = 2**32 - 1
-"""Of a user or group."""
+"""Maximum number of a user or group."""
 
 
 def read_person(value: Any) -> Person:
-    """Read a number, or a name or address."""
+    """Read the number of a user or group, or a name or address."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -358,7 +360,7 @@ def read_person(value: Any) -> Person:
 
 
 def read_receipt(value: Any) -> bool:
-    """Return whether a person's reading is to be told: the one thing that may be asked for."""
+    """Read the member `receipt`, whose only value is "read". Raises WrongValue."""
     if value != "read":
         raise WrongValue('may only be "read"; leave it out to ask for nothing')
     return True
@@ -380,19 +382,21 @@ ROUTING = {
 
 
 UNSAID = "SOS"
-"""The words of an SOS without any."""
+"""Text of an SOS without a text."""
 
 
 def parse_package(body: bytes, unread: list[Fault] | None = None) -> Package:
-    """Read the body of a POST. Raises NotJson, or InvalidPackage with every fault in it; `unread`
-    as for `read_package`."""
+    """Read the body of a POST. Raises NotJson, or InvalidPackage with all faults. `unread` is the
+    same as for `read_package`.
+    """
     return read_package(load_document(body), ITEMS, unread)
 
 
 def read_package(document: Any, kinds: Items = KINDS, unread: list[Fault] | None = None) -> Package:
-    """Return the Package that a JSON document holds. Raises InvalidPackage with every fault.
+    """Return the Package of a JSON document. Raises InvalidPackage with all faults.
 
-    With `unread` an SOS is not refused: its faults go there, and what has them is left out.
+    With `unread` an SOS is never refused. Its faults are added to `unread`, and the faulty members
+    are left out.
     """
     faults: list[Fault] = []
     try:
@@ -404,16 +408,16 @@ def read_package(document: Any, kinds: Items = KINDS, unread: list[Fault] | None
         priority = SOS_PRIORITY
         unread += faults
     package = Package(item=item, **{"priority": priority, **routing})
-    # An SOS is for everybody, whomever it names: to refuse it would be worse.
+    # Drop a faulty addressee: an SOS is for everyone in any case, and refusing it would be worse.
     return replace(package, to=None) if package.sos else package
 
 
 def read_one_of(
     document: Any, items: Items, routing: Mapping[str, Field]
 ) -> tuple[Any, int, dict[str, Any]]:
-    """Return the one item of a body, its kind's priority, and the members beside it, by attribute.
+    """Return the one item of a body, the priority of its kind, and the other members, by attribute.
 
-    Raises InvalidPackage with every fault.
+    Raises InvalidPackage with all faults.
     """
     faults: list[Fault] = []
     if not isinstance(document, dict):
@@ -442,7 +446,7 @@ def read_one_of(
 
 
 def is_sos(document: Any) -> bool:
-    """Return True if the priority of a Package's document can be read, and is an SOS's."""
+    """Return True if a Package's document has a readable priority that is an SOS's."""
     try:
         return isinstance(document, dict) and read_int32(document.get("priority")) >= SOS_PRIORITY
     except WrongValue:
@@ -452,8 +456,9 @@ def is_sos(document: Any) -> bool:
 def _read_sos(
     document: dict[str, Any], kinds: Items, faults: list[Fault]
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the first item of an SOS that can be read, with the members beside it that can. An SOS
-    without such an item is a message."""
+    """Return the first readable item of an SOS, with its readable other members. Without such an
+    item, the SOS is a message.
+    """
     beside = {name: value for name, value in document.items() if name not in kinds}
     routing = read_members(beside, ROUTING, "", faults, also=kinds)
     routing.pop("", None)
@@ -470,8 +475,9 @@ def _read_sos(
 
 
 def read_forgivingly(kind: str, value: Any, faults: list[Fault], items: Items = ITEMS) -> Any:
-    """Return an item without its members that cannot be read; None if it needs one of those. What
-    is wrong is added to `faults`."""
+    """Return an item without its unreadable members; None if a required one is unreadable. The
+    faults are added to `faults`.
+    """
     build, _, members = items[kind]
     if not isinstance(value, dict):
         faults.append(Fault("must be an object", f"/{kind}"))
@@ -488,7 +494,8 @@ def _read_item(kind: str, value: Any, items: Items, faults: list[Fault]) -> Any:
 
 
 _NAME_SHOWN = 80
-"""Characters of a member's name in a pointer to it: an unknown one may be as long as the body."""
+"""Maximum characters of a member's name in a pointer, because an unknown name may be as long as the
+body."""
 
 
 def read_members(
@@ -498,8 +505,9 @@ def read_members(
     faults: list[Fault],
     also: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Read the members, by attribute; what is wrong with them is added to `faults`. null is a
-    member left out."""
+    """Return the readable members, by attribute. The faults are added to `faults`. null is the same
+    as a missing member.
+    """
     attributes: dict[str, Any] = {}
     for name, member in value.items():
         pointer = f"{at}/{name[:_NAME_SHOWN].replace('~', '~0').replace('/', '~1')}"

@@ -1,7 +1,7 @@
-"""A body of JSON, read strictly (RFC 8259), at a cost that grows with its length and no faster.
+"""Strict parser of JSON bodies (RFC 8259). Its cost is proportional to the length.
 
-Who sent it may be anybody: what is larger in structure than any body of the interface is refused
-after a look at its first thousand parts, before anything is built of it.
+The sender may be anonymous. A body with more structure than any body of the interface is refused
+after its first thousand parts, before any object is built.
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ from typing import Any
 from fieldagent.system.sentence import Sentence, sentence
 
 MEMBERS_MAX = 64
-"""Of one object or array. The largest of the interface, a push, has 13."""
+"""Maximum members of one object or array. The largest of the interface, a push, has 13."""
 DEPTH_MAX = 16
 PARTS_MAX = 1000
-"""Strings, brackets and commas in one body."""
+"""Maximum number of strings, brackets and commas in one body."""
 
 _BETWEEN = re.compile(r'[^"\[\]{},]*')
 
 
 class NotJson(Exception):
-    """The body is no JSON document, or none that anybody here has a use for; the text says why."""
+    """The body is not a JSON document, or is too large in structure. The text contains the
+    reason.
+    """
 
 
 def load_document(
     body: bytes, *, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX
 ) -> Any:
-    """Return what a body holds. The bounds are those of the few bodies that may have more, such as
-    a shape on the map. Raises NotJson."""
+    """Return the value of a body. A few bodies, such as a shape on the map, have higher limits.
+    Raises NotJson.
+    """
     try:
         text = body.decode()
         if not _is_small(text):
@@ -45,13 +48,16 @@ def load_document(
             sentence("the body is not JSON: {msg}{where}", msg=error.msg, where=where)
         ) from None
     except ValueError as error:
-        # Of a number with thousands of digits Python says how a program would allow them.
+        # Python's message for a number with thousands of digits describes how a program could allow
+        # it.
         why = str(error).partition("; use sys.")[0]
         raise NotJson(sentence("the body is not usable JSON: {error}", error=why)) from None
 
 
 def _is_small(text: str) -> bool:
-    """Whatever is a string in it and what is not, no bound can be reached."""
+    """Return True if no limit can be reached, even if all brackets and commas are outside of
+    strings.
+    """
     opened = text.count("{") + text.count("[")
     commas = text.count(",")
     others = text.count('"') + text.count("}") + text.count("]")
@@ -59,18 +65,18 @@ def _is_small(text: str) -> bool:
 
 
 def check_depth(text: str) -> None:
-    """Raise NotJson where brackets are nested deeper than DEPTH_MAX.
+    """Raise NotJson if brackets are nested deeper than DEPTH_MAX.
 
-    For text that `json` reads by itself: the depth at which it fails, and with what error, differs
-    between versions of Python.
+    For text that `json` parses directly: its maximum depth, and the error for it, differ between
+    versions of Python.
     """
     if text.count("{") + text.count("[") > DEPTH_MAX:
         _look_for_bounds(text, members_max=len(text), parts_max=len(text))
 
 
 def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int = PARTS_MAX) -> None:
-    """Raises NotJson."""
-    # Without escapes, and as long as before, the next quote is where a string ends.
+    """Check the limits in detail. Raises NotJson."""
+    # Replace escapes by characters of the same length, so that the next quote ends a string.
     text = text.replace("\\\\", "..").replace('\\"', "..")
     begun: list[tuple[int, str]] = []
     commas: list[int] = []
@@ -112,7 +118,7 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
                     )
                 )
         elif part == '"' and (at := text.find('"', at + 1)) < 0:
-            return  # for want of its end, it is no JSON
+            return  # a string without an end is not JSON; the parser reports it
         at += 1
 
 

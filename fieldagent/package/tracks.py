@@ -1,4 +1,4 @@
-"""Positions as maps read them: GeoJSON (RFC 7946), GPX 1.1 and KML 2.2 (OGC 07-147r2)."""
+"""Positions in formats for maps: GeoJSON (RFC 7946), GPX 1.1 and KML 2.2 (OGC 07-147r2)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CONTENT_TYPES = {
     "gpx": "application/gpx+xml",
     "kml": "application/vnd.google-earth.kml+xml",
 }
-"""By the names that `?format=` has for them."""
+"""Media types by the names in `?format=`."""
 
 
 class Placed(NamedTuple):
-    """Where somebody was, or what they have marked."""
+    """A position of a person, or a point that they marked."""
 
     id: str
     sender: Identity
@@ -63,8 +63,9 @@ def _feature(each: Placed) -> dict[str, Any]:
 
 
 def gpx(places: Sequence[Placed], pause: float = inf) -> str:
-    """Return what was marked, and a track for each device, or member who has none; each in the
-    order of time. After more than `pause` seconds without a position a new segment begins."""
+    """Return a waypoint for each marked point, and a track for each device, or for a member without
+    a device, in order of time. A gap of more than `pause` seconds begins a new segment.
+    """
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<gpx version="1.1" creator="fieldagent" xmlns="http://www.topografix.com/GPX/1/1">',
@@ -79,7 +80,7 @@ def gpx(places: Sequence[Placed], pause: float = inf) -> str:
 
 
 def kml(places: Sequence[Placed], pause: float = inf) -> str:
-    """Return the same as KML: a line for each part of a track, and where it ends."""
+    """Return the same as KML: a line for each segment of a track, and its end point."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<kml xmlns="http://www.opengis.net/kml/2.2"><Document>',
@@ -104,12 +105,11 @@ def kml(places: Sequence[Placed], pause: float = inf) -> str:
 
 
 DOCUMENTS = {"gpx": gpx, "kml": kml}
-"""The formats that are XML: text of which nothing can be told beside it."""
+"""Formats in XML: text that cannot contain further information."""
 
 
 def legs(points: Sequence[Placed], pause: float) -> list[list[Placed]]:
-    """Return a track, in the order of time, in parts between which nothing came for more than
-    `pause` seconds."""
+    """Split a track, in order of time, at gaps of more than `pause` seconds."""
     parts: list[list[Placed]] = []
     for each in points:
         if not parts or (each.moment - parts[-1][-1].moment).total_seconds() > pause:
@@ -119,7 +119,7 @@ def legs(points: Sequence[Placed], pause: float) -> list[list[Placed]]:
 
 
 def _tracks(places: Sequence[Placed]) -> dict[str, list[Placed]]:
-    """By whose they are, each in the order of time."""
+    """Return the tracks by owner, each in order of time."""
     tracks: dict[str, list[Placed]] = {}
     for each in sorted(places, key=lambda each: each.moment):
         if isinstance(each.place, Location):
@@ -139,7 +139,9 @@ def _placemark(name: str, each: Placed, notes: str | None = None) -> str:
 
 
 def _line(points: Sequence[Placed]) -> str:
-    """Readers of KML take heights of all of its points, or of none."""
+    """Return the coordinates of a line. KML readers need heights for all of its points, or for
+    none.
+    """
     heights = [_height(each) for each in points]
     return " ".join(
         _coordinates(each, None if None in heights else height)
@@ -171,10 +173,10 @@ def _point(tag: str, each: Placed) -> str:
 
 
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-# Python's own, in xml.sax.saxutils, brings its clients for HTTP and e-mail along: 1 MB.
+# The standard function, in xml.sax.saxutils, imports HTTP and e-mail clients: 1 MB.
 
 
 def _text(text: str) -> str:
-    """XML 1.0 has no place for control characters."""
+    """Return text for XML. Control characters are replaced, because XML 1.0 does not allow them."""
     shown = (each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
     return "".join(shown).translate(_ESCAPED)

@@ -1,4 +1,4 @@
-"""JSON out: a Package as the body that it came in, in one spelling."""
+"""JSON out: a Package as a body that can be posted, in one canonical form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def kind_of(item: Item | ToHub) -> str:
 
 
 def package_json(package: Package) -> dict[str, Any]:
-    """Return the Package as a body, without its id: `read_package` reads it back."""
+    """Return the Package as a body without its id, which `read_package` can read."""
     document: dict[str, Any] = {"priority": package.priority}
     if package.channels is not None:
         document["channels"] = sorted(package.channels)
@@ -45,8 +45,7 @@ def package_json(package: Package) -> dict[str, Any]:
 
 
 def item_json(item: Item | ToHub) -> dict[str, Any]:
-    """Return the item's members under their names in the interface document; absent ones left
-    out."""
+    """Return the item's members by their names in the interface document, without missing ones."""
     values = ((name, getattr(item, field.attribute)) for name, field in _MEMBERS[type(item)])
     return {name: _plain(value) for name, value in values if value is not None}
 
@@ -63,8 +62,9 @@ def _plain(value: str | float | bytes | datetime) -> str | float:
 
 
 def sound(where: Location) -> Location:
-    """Return a position without what no Package may hold, as the heights and years that a receiver
-    without a fix tells: what is read from the disk would be taken for damaged by them."""
+    """Return a position without invalid members, such as impossible altitudes or years from a
+    receiver without a fix. With them, the stored Package would count as damaged.
+    """
     try:
         read_package(json.loads(canonical(Package(where))))
     except InvalidPackage as wrong:
@@ -79,26 +79,27 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def canonical(package: Package) -> str:
-    """Return one text for equal bodies, whatever their spelling and their id: `package_json`
-    sorted."""
+    """Return the sorted `package_json` as text, which is equal for equal bodies in any form and
+    with any id.
+    """
     return _canonical(package_json(package))
 
 
 def digest(text: str) -> bytes:
-    """Return the 16 bytes that tell a `canonical` text from others."""
+    """Return a 16-byte digest of a `canonical` text."""
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def write_timestamp(moment: datetime) -> str:
-    """Write a time as ISO 8601 in UTC with a Z; the fraction only where there is one."""
+    """Return a time as ISO 8601 in UTC with a Z, and with a fraction only if there is one."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
 def clock_time(unix: float) -> str:
-    """Write a Unix time as `write_timestamp` does, to the second."""
+    """Return a Unix time in the form of `write_timestamp`, rounded down to seconds."""
     return write_timestamp(date_of(int(unix)))
 
 
 def minutes_in_words(seconds: int) -> str:
-    """Return it as short as it can be told: `4 h`, `90 min`."""
+    """Return a duration in its shortest form: `4 h`, `90 min`."""
     return f"{seconds // 3600} h" if seconds % 3600 == 0 else f"{seconds // 60} min"

@@ -1,7 +1,7 @@
-"""Group commit: whoever writes at one moment shares one transaction, and so one sync.
+"""Group commit: all concurrent writers share one transaction, and so one sync.
 
-What `commit` has returned from is on disk. Where a transaction fails, those in it are carried out
-one by one, so that one of them cannot fail the others.
+When `commit` returns, the data is on disk. If a transaction fails, its operations are repeated one
+by one, so that one of them cannot fail the others.
 """
 
 from __future__ import annotations
@@ -18,53 +18,57 @@ from fieldagent.system.bill import Pay, payer
 from fieldagent.system.lazy_dataclass import dataclass
 
 C = TypeVar("C")
-"""What an operation gets: a connection with a transaction open."""
+"""Argument of an operation: a connection with an open transaction."""
 T = TypeVar("T")
 
 GATHER = 0.002
-"""Seconds that a commit waits for those who took part in the one before."""
+"""Seconds that a commit waits for the callers of the one before."""
 
 
 class StoreFull(Exception):
-    """The disk is full. Nothing was stored; what was stored before is unharmed."""
+    """The disk is full. Nothing was stored; earlier data is not affected."""
 
 
 class NotOnDisk(StoreFull):
-    """The disk cannot be used; only what is urgent is taken, in memory. The text says why."""
+    """The disk cannot be used, so only urgent data is accepted, in memory. The text contains the
+    reason.
+    """
 
 
 class StoreFailed(Exception):
     """The disk refused a commit, or the file cannot be used at all. Nothing is accepted until the
-    program starts again."""
+    program restarts.
+    """
 
 
 class StoreUnavailable(Exception):
-    """The database cannot be reached now; nothing is known to have been stored."""
+    """The database cannot be reached now. Nothing is known to be stored."""
 
 
 NOT_AGAIN = StoreFailed, StoreUnavailable, NotOnDisk
-"""After which no order of the same transaction is carried out by itself."""
+"""Errors after which the orders of a transaction are not repeated one by one."""
 NOT_STORED = StoreFull, StoreFailed, StoreUnavailable
-"""What a commit raises that is no mistake of ours."""
+"""Errors of a commit that are not bugs."""
 
 
 @dataclass(slots=True, eq=False)
 class Order(Generic[C]):
     operation: Callable[..., Any]
-    """Of a connection."""
+    """Function that gets a connection."""
     caller: trio.lowlevel.Task | None = None
-    """Who waits for it; None where nobody has to be woken."""
+    """Task that waits for the order; None if there is none to wake."""
     result: Any = None
     error: BaseException | None = None
     together: bool = False
-    """`operation` gets the arguments of all who order it at one moment, and has as many results."""
+    """True: `operation` gets the arguments of all such concurrent orders, and returns one result
+    for each."""
     argument: Any = None
     pay: Pay = field(default_factory=payer)
-    """Of whoever ordered it: those of one transaction share what it took."""
+    """CPU account of the caller. The orders of one transaction share its CPU time."""
 
 
 def carry_out(orders: Sequence[Order[C]], connection: C) -> None:
-    """Carry out each by itself, then those that are carried out together."""
+    """Run each order separately, then the orders that share one run."""
     shared: dict[Callable[..., Any], list[Order[C]]] = {}
     for order in orders:
         if order.together:
@@ -78,7 +82,8 @@ def carry_out(orders: Sequence[Order[C]], connection: C) -> None:
 
 
 class GroupCommit(Generic[C]):
-    """`transact` runs in a thread: it carries out all orders in one transaction, or raises.
+    """Queue of orders for group commits. `transact` runs in a thread: it runs all orders in one
+    transaction, or raises an error.
 
     It raises StoreFailed when nothing may be written any more.
     """
@@ -91,14 +96,14 @@ class GroupCommit(Generic[C]):
         self._news = trio.Event()
         self._ended = False
         self.failed: StoreFailed | None = None
-        """Set once and for all when the disk refused a commit."""
+        """Error of the disk, after which it stays set; None before."""
         self.writing_since = inf
-        """When the commit under way began (trio's clock); `inf` while there is none."""
+        """Start of the current commit (trio's clock); `inf` if there is none."""
 
     async def commit(self, operation: Callable[[C], T]) -> T:
-        """Run `operation` in a transaction and return once it is on disk.
+        """Run `operation` in a transaction and return when it is on disk.
 
-        Raises StoreFailed, StoreUnavailable, or what `operation` or the commit raise.
+        Raises StoreFailed, StoreUnavailable, or an error of `operation` or of the commit.
         """
         result: T = await self._carried_out(Order(operation))
         return result
@@ -106,8 +111,9 @@ class GroupCommit(Generic[C]):
     async def commit_together(
         self, operation: Callable[[C, Sequence[Any]], Sequence[T]], argument: Any
     ) -> T:
-        """Commit as `commit` does; all who order the same operation at one moment share one run of
-        it."""
+        """Commit as `commit` does. All concurrent orders of the same operation share one
+        run of it.
+        """
         order: Order[C] = Order(operation, together=True, argument=argument)
         result: T = await self._carried_out(order)
         return result
@@ -116,7 +122,7 @@ class GroupCommit(Generic[C]):
         if self.failed is not None:
             raise self.failed
         if self._ended:
-            # Of two that are cancelled together, the store may be the first to go.
+            # If the caller and the store are cancelled together, the store may end first.
             await trio.lowlevel.checkpoint_if_cancelled()
             raise StoreFailed("the journal has been closed, as the program stops")
         order.caller = trio.lowlevel.current_task()
@@ -130,24 +136,26 @@ class GroupCommit(Generic[C]):
 
     @property
     def is_busy(self) -> bool:
-        """Return whether something is ordered that is not committed yet."""
+        """Return True if an order is not committed yet."""
         return bool(self._orders) or self.writing_since < inf
 
     async def news(self) -> None:
-        """Wait until something is committed."""
+        """Wait until an order is committed."""
         await self._news.wait()
 
     def fail(self, why: str) -> StoreFailed:
-        """Accept nothing more, and let `run` end. It returns what to raise: the first failure."""
+        """Refuse all further orders, and let `run` end. Returns the error to raise, which is the
+        first failure.
+        """
         if self.failed is None:
             self.failed = StoreFailed(why)
             self._came.set()
         return self.failed
 
     async def run(self) -> None:
-        """Carry out what is ordered until cancelled; what is ordered by then is carried out still.
+        """Run the orders until cancelled. Orders that exist by then are still run.
 
-        Returns when the store has failed, after everyone who waits has been told.
+        Returns when the store has failed, after all waiting callers have got the error.
         """
         try:
             while self.failed is None:
@@ -158,7 +166,7 @@ class GroupCommit(Generic[C]):
             with trio.CancelScope(shield=True):
                 while self._orders:
                     await self._commit_all()
-                # Whoever orders from here on would wait for nobody.
+                # A later order would wait forever, so refuse it.
                 self._ended = True
 
     async def _gather(self) -> None:
@@ -177,7 +185,8 @@ class GroupCommit(Generic[C]):
         try:
             took = await trio.to_thread.run_sync(self._timed, orders)
         except Exception as error:
-            # The system gives no thread now: nobody who waits may wait for ever.
+            # The system cannot start a thread now. Fail the orders, so that no caller waits
+            # forever.
             took = 0.0
             for order in orders:
                 order.error = error
@@ -192,13 +201,15 @@ class GroupCommit(Generic[C]):
         self._news = trio.Event()
 
     def _timed(self, orders: Sequence[Order[C]]) -> float:
-        """In a thread. Return the seconds of a processor that it took."""
+        """Run the orders, in a thread. Returns the CPU seconds used."""
         begun = time.thread_time()
         self._carry_out(orders)
         return time.thread_time() - begun
 
     def _carry_out(self, orders: Sequence[Order[C]]) -> None:
-        """In a thread: all in one transaction, or one by one if one of them raises."""
+        """Run all orders in one transaction, in a thread; one by one if one of them raises an
+        error.
+        """
         try:
             self._transact(orders)
         except Exception as error:
@@ -207,7 +218,7 @@ class GroupCommit(Generic[C]):
                     order.error = error
                 return
             for order in orders:
-                # A disk that failed meanwhile is not asked again and believed.
+                # Stop after an error of the disk: a later success of the same disk is not reliable.
                 failed = next((o.error for o in orders if isinstance(o.error, StoreFailed)), None)
                 if failed is None:
                     self._carry_out([order])
@@ -216,5 +227,5 @@ class GroupCommit(Generic[C]):
 
 
 def _stay(_: object) -> trio.lowlevel.Abort:
-    """An order once given is carried out: whoever gave it must learn how it ended."""
+    """Refuse to abort: an order is always run, and its caller must get the result."""
     return trio.lowlevel.Abort.FAILED

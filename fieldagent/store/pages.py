@@ -1,8 +1,8 @@
-"""Finds the rows in the pages of an SQLite file and its write-ahead log, whatever has become of its
-trees. Pure.
+"""Recovers rows from the pages of an SQLite file and its write-ahead log, even if its trees are
+damaged. Pure.
 
-The form is https://sqlite.org/fileformat2.html: sections 1.5 (free pages), 1.6 (trees), 2.1
-(records) and 4 (the log). A page that cannot be followed to its end is looked through byte by byte.
+The format is https://sqlite.org/fileformat2.html: sections 1.5 (free pages), 1.6 (trees), 2.1
+(records) and 4 (the log). A page that cannot be read to its end is scanned byte by byte.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from contextlib import suppress
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PAGE = 4096
-"""Bytes; what SQLite has made since 3.12 where nobody says otherwise."""
+"""Page size in bytes, the default of SQLite since 3.12."""
 _WAL_HEAD, _FRAME_HEAD = 32, 24
 _BIG_ENDIAN = 0x377F0683
 _INDEX_INNER, _TABLE_INNER, _INDEX_LEAF, _TABLE_LEAF = 2, 5, 10, 13
 _SIZES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8, 8: 0, 9: 0}
 DEPTH_MAX = 20
-"""Levels of a tree: more is a circle."""
+"""Maximum levels of a tree. More levels mean a cycle."""
 
 Value = None | int | float | str | bytes
 
 
 class Row(NamedTuple):
     table: str | None
-    """By the tree that its page belongs to, an index by its own name; None where it is unknown."""
+    """Table of its page's tree, or name of an index; None if unknown."""
     rowid: int | None
-    """None in an index, and in a table WITHOUT ROWID."""
+    """Rowid; None in an index, and in a table WITHOUT ROWID."""
     values: tuple[Value, ...]
 
 
 class Image(NamedTuple):
-    """A page as it was at some time."""
+    """A version of a page."""
 
     content: bytes
     sound: bool
-    """Nothing speaks against it."""
+    """True if there is no sign of damage."""
 
 
 class NoRecord(Exception):
-    """What stands here is none."""
+    """There is no record at this place."""
 
 
 class Pages:
-    """`database` and `log` are the two files, as far as they are there."""
+    """Pages of a database. `database` and `log` are the contents of the two files."""
 
     def __init__(self, database: bytes, log: bytes = b"") -> None:
         self._images: dict[int, list[Image]] = {}
@@ -61,8 +61,9 @@ class Pages:
             self._follow(root, name, 0)
 
     def rows(self) -> Iterator[Row]:
-        """Yield every row that can be read, and perhaps some that were deleted long ago; of one
-        that was changed the newest comes first."""
+        """Yield every readable row, possibly also some that were deleted long ago. The newest
+        version of a changed row comes first.
+        """
         free = self._free() - self._owners.keys()
         pages: list[tuple[int, list[Row]]] = []
         for number, images in sorted(self._images.items()):
@@ -100,7 +101,7 @@ class Pages:
             at = 0
             while at < PAGE - 2:
                 if min(page[at : at + 4]) >= 0x80:
-                    # It would be of 256 MiB and more: what is overwritten is passed quickly.
+                    # Its size would be 256 MiB or more. This skips overwritten areas quickly.
                     at += 1
                     continue
                 try:
@@ -112,7 +113,7 @@ class Pages:
                     at = end
 
     def _row(self, owner: str | None, page: bytes, at: int, kind: int) -> tuple[Row, int]:
-        """And where it ends. Raises NoRecord."""
+        """Return a row, and its end. Raises NoRecord."""
         rowid = None
         size, at = _varint(page, at)
         if kind == _TABLE_LEAF:
@@ -145,7 +146,7 @@ class Pages:
         return bytes(payload), end
 
     def _roots(self) -> list[tuple[str, int]]:
-        """Return the roots of every table and index, the schema itself first."""
+        """Return the roots of all tables and indexes, the schema itself first."""
         self._follow(1, "sqlite_schema", 0)
         roots = []
         for number in [number for number, owner in self._owners.items() if owner]:
@@ -171,7 +172,7 @@ class Pages:
             self._follow(child, owner, depth + 1)
 
     def _free(self) -> set[int]:
-        """Pages that hold nothing any more."""
+        """Return the numbers of free pages."""
         free: set[int] = set()
         first = self._images.get(1)
         trunk = 0 if first is None else struct.unpack_from(">I", first[0].content, 32)[0]
@@ -184,7 +185,7 @@ class Pages:
 
 
 def _pointers(page: bytes, number: int) -> Sequence[int]:
-    """Return where the cells of a tree's page begin. Raises NoRecord."""
+    """Return the starts of the cells in a page of a tree. Raises NoRecord."""
     head = 100 if number == 1 else 0
     (count,) = struct.unpack_from(">H", page, head + 3)
     start = head + (12 if page[head] in (_INDEX_INNER, _TABLE_INNER) else 8)
@@ -197,7 +198,7 @@ def _pointers(page: bytes, number: int) -> Sequence[int]:
 
 
 def _cells(page: bytes, number: int) -> Iterator[tuple[int, int]]:
-    """Return where the rows of a page begin, and of which kind they are. Raises NoRecord."""
+    """Yield the starts and kinds of the rows in a page. Raises NoRecord."""
     kind = page[100 if number == 1 else 0]
     if kind not in (_INDEX_INNER, _TABLE_INNER, _INDEX_LEAF, _TABLE_LEAF):
         raise NoRecord
@@ -208,7 +209,7 @@ def _cells(page: bytes, number: int) -> Iterator[tuple[int, int]]:
 
 
 def _varint(page: bytes, at: int) -> tuple[int, int]:
-    """Its value, and where it ends. Raises NoRecord."""
+    """Return the value of a varint, and its end. Raises NoRecord."""
     value = 0
     for index, byte in enumerate(page[at : at + 9]):
         if index == 8:
@@ -220,7 +221,7 @@ def _varint(page: bytes, at: int) -> tuple[int, int]:
 
 
 def _record(payload: bytes) -> tuple[Value, ...]:
-    """Raises NoRecord."""
+    """Return the values of a record. Raises NoRecord."""
     end, at = _varint(payload, 0)
     if not at < end <= len(payload):
         raise NoRecord
@@ -257,8 +258,9 @@ def _value(kind: int, content: bytes) -> Value:
 
 
 def _frames(log: bytes) -> Iterator[tuple[int, Image]]:
-    """The pages in a write-ahead log, oldest first. Each frame's checksum is reckoned from that of
-    the one before, so that a damaged frame says nothing against those after it."""
+    """Yield the pages in a write-ahead log, oldest first. The checksum of each frame continues that
+    of the frame before, so a damaged frame does not invalidate later ones.
+    """
     if len(log) < _WAL_HEAD:
         return
     magic, _, _, _, *salts, first, second = struct.unpack_from(">8I", log)
@@ -267,7 +269,7 @@ def _frames(log: bytes) -> Iterator[tuple[int, Image]]:
     size = _FRAME_HEAD + PAGE
     places = range(_WAL_HEAD, len(log) - size + 1, size)
     if places:
-        # The first frame is always of the present log, whatever became of the head.
+        # The first frame always belongs to the current log, even if the head is damaged.
         begun = struct.unpack_from(">2I", log, _WAL_HEAD + 8)
     for place in places:
         number, _, *own, first, second = struct.unpack_from(">6I", log, place)
@@ -279,7 +281,7 @@ def _frames(log: bytes) -> Iterator[tuple[int, Image]]:
 
 
 def _sums(order: str, content: bytes, sums: tuple[int, int]) -> tuple[int, int]:
-    """The checksum of section 4.2."""
+    """Return the checksum of section 4.2."""
     first, second = sums
     words = struct.unpack(f"{order}{len(content) // 4}I", content)
     for even, odd in zip(words[::2], words[1::2], strict=True):

@@ -22,20 +22,24 @@ WRITTEN_EARLIER = (
 
 
 class WrongVersion(sqlite3.DatabaseError):
-    """A whole database that this program cannot use, as its tables are of another version."""
+    """An undamaged database that this program cannot use, because its tables have another
+    version.
+    """
 
     def __init__(self, template: str, why: str) -> None:
         super().__init__(why)
         self._template = template
 
     def of(self, database: str) -> str:
-        """Return what people are told of a database of that name."""
+        """Return the text for people about a database with that name."""
         return self._template.format(database, self)
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """`version` is kept in the database; `steps` lead from each earlier one to the one after."""
+    """Tables of a database. `version` is stored in the database. `steps` contains the SQL from each
+    earlier version to the next.
+    """
 
     version: int
     tables: str
@@ -43,16 +47,17 @@ class Schema:
 
     @property
     def first(self) -> int:
-        """Return the version of the first release: none has written an earlier one."""
+        """Return the version of the first release, which is the lowest that was ever written."""
         return min(self.steps, default=self.version)
 
     def knows(self, version: int) -> bool:
-        """Return whether a database of that version is one for this program."""
+        """Return True if this program can use a database of that version."""
         return self.first <= version <= self.version
 
     def judge(self, version: int) -> None:
-        """Raise WrongVersion where another program has written a database of that version, and
-        sqlite3.DatabaseError where none has; 0 is an empty one."""
+        """Raise WrongVersion if another program version has written the database, and
+        sqlite3.DatabaseError if none has. 0 is an empty database.
+        """
         if version < 0:
             raise sqlite3.DatabaseError(f"no program has given it the version {version}")
         if version > self.version:
@@ -63,9 +68,9 @@ class Schema:
             raise WrongVersion(WRITTEN_EARLIER, why)
 
     def steps_from(self, version: int) -> str:
-        """Return SQL that brings a database of that version here; 0 is an empty one.
+        """Return SQL that upgrades a database from that version; 0 is an empty one.
 
-        Raises as `judge` does.
+        Raises the same errors as `judge`.
         """
         self.judge(version)
         if version == 0:

@@ -1,7 +1,7 @@
-"""Opens an SQLite file so that what is committed survives a power cut, and writes to it in groups.
+"""Opens an SQLite file so that commits survive a power cut, and writes to it in groups.
 
-WAL mode with `synchronous=FULL`: NORMAL lost every one of 200 acknowledged commits in a power cut,
-FULL none (docs/explain/reliability.md).
+It uses WAL mode with `synchronous=FULL`. In a power cut, NORMAL lost each of 200 acknowledged
+commits, FULL none (docs/explain/reliability.md).
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ log = logging.getLogger(__name__)
 CHECK = "PRAGMA quick_check(1)"
 _OF_THE_DISK = (
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),
-    # A file system that has met errors is mounted for reading only from then on.
+    # A file system with errors is mounted read-only from then on.
     sqlite3.SQLITE_READONLY,
 )
 LOCKED = 5.0
-"""Seconds that a writer waits for another program's: each takes milliseconds."""
+"""Seconds that a writer waits for another program's transaction, which takes milliseconds."""
 
 
 def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connection]]) -> None:
-    """Carry out all in one transaction. Raises StoreFailed, StoreFull, or what one of them
-    raises."""
+    """Run all orders in one transaction. Raises StoreFailed, StoreFull, or an error of one
+    of them.
+    """
     try:
         writer.execute("BEGIN IMMEDIATE")
         carry_out(orders, writer)
@@ -46,21 +47,22 @@ def transact(writer: sqlite3.Connection, orders: Sequence[Order[sqlite3.Connecti
 
 
 def roll_back(writer: sqlite3.Connection) -> None:
-    """Roll back what SQLite itself has not, as it does where the disk is full or fails."""
+    """Roll back, unless SQLite has done it itself, as it does if the disk is full or fails."""
     if writer.in_transaction:
         writer.execute("ROLLBACK")
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Return whether it is an error of the disk itself, after which SQLite's own view of the file
-    is not to be trusted."""
+    """Return True for an error of the disk itself, after which SQLite's view of the file is not
+    reliable.
+    """
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in _OF_THE_DISK
 
 
 def _in_our_words(error: BaseException) -> BaseException:
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
-        # Nothing was written yet: there is no room for the log's index.
+        # The log's index has no space. Nothing has been written yet.
         return StoreFull("the disk is full")
     if is_fatal(error):
         return StoreFailed(sentence("the disk does not take what is written: {error}", error=error))
@@ -72,11 +74,12 @@ def _in_our_words(error: BaseException) -> BaseException:
 def connect(
     path: Path, schema: Schema, *, checked: bool = False, marked: bool = False
 ) -> sqlite3.Connection:
-    """Open the file for writing, brought to `schema`; where there is none, it is made, its owner's
-    alone. SQLite gives the files beside it the same mode. One that was `checked` is not again. With
-    `marked` its version stands in it twice (`version_mark`), and a damaged one is mended.
+    """Open the file for writing and upgrade it to `schema`. A missing file is created, for its
+    owner only; SQLite gives the same mode to the files beside it. `checked`: the file was
+    already checked. `marked`: its version is stored twice (`version_mark`), and a damaged one is
+    repaired.
 
-    Raises sqlite3.DatabaseError for a damaged file, or one of a later version; OSError.
+    Raises sqlite3.DatabaseError for a damaged file or a later version, or OSError.
     """
     make_private_folder(path.parent)
     make_private_file(path)
@@ -96,7 +99,7 @@ def connect(
             _bring_up_marked(connection, schema, path)
         elif _version(connection) != schema.version:
             _migrate(connection, schema)
-        # One that can be read and not written is known now, and not at the first commit.
+        # Detect a file that can be read but not written now, instead of at the first commit.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA user_version={schema.version}")
         connection.execute("ROLLBACK")
@@ -107,7 +110,7 @@ def connect(
 
 
 def _close_alike(path: Path) -> None:
-    """Give the log and index that are kept beside the file its mode, as new ones have."""
+    """Give the log and index beside the file its mode, as SQLite does for new ones."""
     mode = path.stat().st_mode & 0o777
     for suffix in ("-wal", "-shm"):
         with suppress(OSError):
@@ -115,10 +118,11 @@ def _close_alike(path: Path) -> None:
 
 
 def close_keeping_log(writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
-    """Close both. Log and index stay beside the file, which has all that is in them: a disk that is
-    filled meanwhile has no room to make them anew (SQLITE_IOERR_SHMSIZE).
+    """Close both connections. Log and index stay beside the file, which then contains all of their
+    data. A disk that fills up meanwhile would have no space to recreate them
+    (SQLITE_IOERR_SHMSIZE).
 
-    They stay because who closes last may only read. Raises nothing of the disk's.
+    They stay because the last connection to close is read-only. Raises no error of the disk.
     """
     with suppress(sqlite3.Error):
         reader.execute("SELECT 1 FROM sqlite_schema").fetchone()
@@ -129,7 +133,9 @@ def close_keeping_log(writer: sqlite3.Connection, reader: sqlite3.Connection) ->
 
 
 def _begin_log(connection: sqlite3.Connection) -> None:
-    """SQLite waits for others everywhere but here, where two may begin at one moment."""
+    """Turn on WAL mode. Here SQLite does not wait for other programs, and two may start at the same
+    time.
+    """
     deadline = time.monotonic() + LOCKED
     while True:
         try:
@@ -150,7 +156,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
-    """One program at a time: who waited for another finds nothing left to do."""
+    """Run the steps, for one program at a time. A program that waited finds nothing left to do."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         for statement in _statements(schema.steps_from(_version(connection))):
@@ -163,15 +169,16 @@ def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
 
 
 def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
-    """As `_migrate`, where the version stands in the file twice. Nothing is changed where the
-    tables do not prove it."""
+    """Upgrade as `_migrate` does, for a file that stores its version twice. Changes nothing if the
+    tables do not confirm the version.
+    """
     head = read_head(connection, schema.version)
     if head == Head(schema.version, schema.version, contradicts=False, is_marked=True):
         return
     schema.judge(head.version)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Another program may have been here meanwhile.
+        # Another program may have upgraded it meanwhile.
         head = read_head(connection, schema.version)
         if head.version != schema.version:
             _take_steps(connection, schema, head)
@@ -216,8 +223,9 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def copy_whole(source: sqlite3.Connection, new: Path) -> None:
-    """Copy it as of one moment to a file that is its owner's alone, looked through and on its disk;
-    what was there is gone. Raises OSError, sqlite3.Error."""
+    """Copy the database as of one moment to a file for its owner only, and check it. An existing
+    file is replaced. Raises OSError, sqlite3.Error.
+    """
     new.unlink(missing_ok=True)
     make_private_file(new)
     with closing(sqlite3.connect(new)) as copy:
@@ -227,11 +235,10 @@ def copy_whole(source: sqlite3.Connection, new: Path) -> None:
 
 
 def reader(path: Path) -> sqlite3.Connection:
-    """Open a file to read alone, by any thread. Raises sqlite3.OperationalError where it is not
-    there."""
+    """Open a file for reading, in any thread. Raises sqlite3.OperationalError if it is missing."""
     place = f"file:{_quoted(path)}?mode=ro"
     connection = sqlite3.connect(place, uri=True, check_same_thread=False)
-    # A text that is damaged can be read, and so be found to be.
+    # Read damaged text, too, so that the damage can be found.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     return connection
 

@@ -1,8 +1,8 @@
-"""Why a database file cannot be used, in words that say what to do. Only damage is damage.
+"""Reasons why a database file cannot be used, with the fix. Distinguishes damage from other errors.
 
-A full disk, a read error, a lock, a missing right or a later version say nothing against the file:
-it is left as it is. SQLITE_CORRUPT and SQLITE_NOTADB alone do, and what its own check finds
-(https://sqlite.org/rescode.html, PRAGMA quick_check).
+A full disk, a read error, a lock, a missing permission or a later version do not mean that the file
+is damaged: it stays unchanged. Only SQLITE_CORRUPT, SQLITE_NOTADB and the file's own check mean
+damage (https://sqlite.org/rescode.html, PRAGMA quick_check).
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from pathlib import Path
 from fieldagent.store.schema import WrongVersion
 
 FULL_BYTES = 64 << 10
-"""Less than that free is full: a log's index takes 32 KiB."""
+"""Free bytes below which a disk counts as full. A log's index needs 32 KiB."""
 
 
 class Unusable(Exception):
-    """The text is for people. The file was not changed."""
+    """The file cannot be used and was not changed. The text is for people."""
 
 
 class OfOtherVersion(Unusable):
-    """Another version of the program has written it."""
+    """Another version of the program has written the file."""
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether an error, SQLite's or our own check's, says that the file is damaged; another
-    version, a full disk or a lock do not."""
+    """Return True if an error, of SQLite or of our own check, means that the file is damaged.
+    Another version, a full disk or a lock do not.
+    """
     if isinstance(error, WrongVersion) or not isinstance(error, sqlite3.DatabaseError):
         return False
     code = getattr(error, "sqlite_errorcode", None)
-    # Without a code it is what the file's own check has found.
+    # An error without a code comes from the file's own check.
     return code is None or code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
-    """Return what people are told of an error that is no damage."""
+    """Return the error for people, for an error that is not damage."""
     if isinstance(error, WrongVersion):
         return OfOtherVersion(error.of(str(path)))
     what, remedy = _reason(path, error)
@@ -46,7 +47,7 @@ def unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
 
 
 def is_full(folder: Path) -> bool:
-    """Return whether its disk has no room for what SQLite needs to begin."""
+    """Return True if the disk of the folder has no space for the files that SQLite needs."""
     with suppress(OSError):
         disk = os.statvfs(folder)
         return disk.f_bavail * disk.f_frsize < FULL_BYTES
@@ -62,7 +63,7 @@ _LOCKED = ("another program holds it", "End that program, then start again")
 
 
 def _reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
-    """Return what is wrong, and what to do."""
+    """Return the problem and the fix."""
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _FULL
@@ -73,7 +74,7 @@ def _reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
     if code == sqlite3.SQLITE_FULL:
         return _FULL
     if code == sqlite3.SQLITE_IOERR:
-        # SQLite says the same of a disk that has no room for its log's index.
+        # SQLite reports the same if the disk has no space for its log's index.
         return _FULL if is_full(path.parent) else _DISK
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return _LOCKED
@@ -81,7 +82,7 @@ def _reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
 
 
 def _place(path: Path, what: str) -> tuple[str, str]:
-    """Something about where it is, or whose."""
+    """Return a problem of its place or its owner, and the fix."""
     if path.is_dir():
         return "it is a folder", "Move it away, or name another place"
     folder = path.parent

@@ -1,16 +1,17 @@
-"""The version of a file's tables, twice in its head: a damaged one is told from a later one.
+"""The version of a file's tables, twice in its head, so that a damaged version is not taken for a
+later one.
 
 SQLite keeps `user_version` at bytes 60 to 63 and `application_id` at 68 to 71
-(https://sqlite.org/fileformat2.html#the_database_header). The second holds the version, and beside
-it its complement, so that a changed bit of either is seen. Both are written in one transaction.
+(https://sqlite.org/fileformat2.html#the_database_header). The second one contains the version and
+its complement, so that a changed bit in either is detected. Both are written in one transaction.
 
 | application_id | user_version | the version is |
 |---|---|---|
-| whole, and the same | | that |
-| whole, and another | damaged | what application_id says, if the tables prove it |
+| valid, and the same | | that |
+| valid, and another | damaged | the one in application_id, if the tables confirm it |
 | 0 | 0 | the file is new |
-| 0 | any other | ours, if the tables prove it |
-| damaged | | what user_version says |
+| 0 | any other | ours, if the tables confirm it |
+| damaged | | the one in user_version |
 """
 
 from __future__ import annotations
@@ -22,29 +23,29 @@ from fieldagent.store.schema import Schema
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 _BITS = 0x7FFF
-"""A version is below 32 768: `application_id` is signed, and so stays above zero."""
+"""Mask of a version below 32 768. `application_id` is signed, and stays positive with it."""
 
 
 class Head(NamedTuple):
-    """What the head of a file says."""
+    """Versions in the head of a file."""
 
     version: int
-    """To go by."""
+    """Version to use."""
     told: int
-    """What `user_version` says."""
+    """Value of `user_version`."""
     contradicts: bool
-    """The two do not agree: the tables have to prove the version."""
+    """True if both differ, so that the tables must confirm the version."""
     is_marked: bool
-    """`application_id` says the version."""
+    """True if `application_id` contains a version."""
 
 
 def mark_of(version: int) -> int:
-    """Return the `application_id` of a file of this version."""
+    """Return the `application_id` of a file with this version."""
     return (version & _BITS) << 16 | (~version & 0xFFFF)
 
 
 def read_head(connection: sqlite3.Connection, known: int) -> Head:
-    """Return what it says; `known` is the version of this program."""
+    """Return the head of a file. `known` is the version of this program."""
     ((number,),) = connection.execute("PRAGMA user_version")
     ((mark,),) = connection.execute("PRAGMA application_id")
     version = mark >> 16
@@ -62,7 +63,7 @@ def write_head(connection: sqlite3.Connection, version: int) -> None:
 
 
 def has_the_tables(connection: sqlite3.Connection, schema: Schema) -> bool:
-    """Return whether it has all the tables and columns of the schema's version."""
+    """Return True if the database has all tables and columns of the schema's version."""
     with closing(sqlite3.connect(":memory:")) as ours:
         ours.executescript(schema.tables)
         return _columns(ours) <= _columns(connection)

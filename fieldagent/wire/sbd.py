@@ -405,5 +405,5 @@ def _numbers(reply: ModemReply, name: str, pattern: str, least: int) -> list[int
 
 
 def _shown(reply: ModemReply) -> str:
-    """Return what the modem answered, for people."""
+    """Return the modem's answer, for people."""
     return " ".join(repr(line) for line in (*reply.lines, "OK" if reply.ok else "ERROR"))

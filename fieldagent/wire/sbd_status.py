@@ -1,4 +1,4 @@
-"""What the MO status of +SBDIX means for us, and when to try again."""
+"""Meaning of the MO status of +SBDIX, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 class SessionVerdict(Enum):
     SENT = "sent"
     DOUBTFUL = "doubtful"
-    """It may have been sent; the next MOMSN tells."""
+    """It may have been sent; the next MOMSN shows it."""
     NOT_SENT = "not sent"
     REFUSED = "refused"
     """This message can never be sent."""
@@ -22,11 +22,12 @@ class MoStatus(NamedTuple):
     verdict: SessionVerdict
     means: str
     wait: float | None = None
-    """Seconds to wait at least, where network or account ask for more than the usual schedule."""
+    """Minimum seconds to wait if network or account need more than the usual schedule; None
+    otherwise."""
     bars_sos: bool = False
-    """The wait holds for an SOS too: the network itself asks for it."""
+    """True if the wait also applies to an SOS, because the network itself asks for it."""
     network_waits: bool = False
-    """The modem can tell how long (+SBDLOE)."""
+    """True if the modem can report the waiting time (+SBDLOE)."""
 
 
 OPERATOR_BUSY = 900.0
@@ -68,7 +69,7 @@ MO_STATUS: dict[int, MoStatus] = {
 
 
 def mo_status(number: int) -> MoStatus:
-    """Return what the number means; reserved numbers are taken for not sent."""
+    """Return the meaning of a status. A reserved number counts as not sent."""
     return MO_STATUS.get(number) or MoStatus(
         SessionVerdict.NOT_SENT, f"reserved MO status {number}"
     )
@@ -76,16 +77,17 @@ def mo_status(number: int) -> MoStatus:
 
 URGENT_WAIT_MAX = 60.0
 _SPREADS = (0.0, 5.0, 5.0, 30.0, 30.0)
-"""The vendor's advice: at once, twice within 5 s, twice within 30 s, then every five minutes."""
+"""Maximum random delays, by the vendor's advice: at once, twice within 5 s, twice within 30 s, then
+every five minutes."""
 _STEADY = 300.0
 
 
 def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) -> float:
-    """Return the seconds until the next try after `tries` earlier ones; `chance` from 0 to 1
-    spreads kits.
+    """Return the seconds until the next attempt after `tries` earlier ones. `chance`, from 0 to 1,
+    spreads kits over time.
 
-    An SOS waits a minute at most, unless the network itself asked for more: whatever is wrong with
-    kit, account or gateway may be mended meanwhile.
+    An SOS waits at most a minute, unless the network itself asks for more, because a fault of kit,
+    account or gateway may be fixed meanwhile.
     """
     steady = _STEADY * (0.75 + 0.5 * chance)
     wait = _SPREADS[tries] * chance if tries < len(_SPREADS) else steady
@@ -99,7 +101,7 @@ def retry_after(status: MoStatus, tries: int, chance: float, *, urgent: bool) ->
 
 
 def retry_at_once(status: MoStatus, chance: float) -> float:
-    """Return the seconds until the next try where the sky is back, or a person says that it is."""
+    """Return the seconds until the next attempt after the sky is back, or a person reports it."""
     soon = _SPREADS[1] * chance
     return max(soon, status.wait or 0.0) if status.bars_sos else soon
 
@@ -109,4 +111,4 @@ MT_STATUS = {
     1: "a message came in",
     2: "the gateway could not tell whether a message waits",
 }
-"""What a session that sent nothing was for."""
+"""Results of a session that sent no message."""

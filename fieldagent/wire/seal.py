@@ -1,11 +1,12 @@
-"""An envelope on the air that only its group can read: deterministic encryption, without a nonce.
+"""Encryption of an envelope for a group's radio channel: deterministic, without a nonce.
 
-A kit that is restarted, or whose card is copied back, would use a counter twice, and chance on a
-small board may be poor. So the seal is a synthetic one (SIV: Rogaway and Shrimpton, "Deterministic
-Authenticated-Encryption", 2006; RFC 5297 builds it of AES): a MAC over the content is the tag, and
-the tag begins the key stream. Equal content gives equal bytes, and shows that much; other content
-has another tag, and another stream. Both parts are HMAC-SHA256 here, the stream in counter mode
-(NIST SP 800-108r1, section 4.1), as Python has no AES of its own.
+A restarted kit, or one whose card was copied back, would use a counter twice, and a small board may
+have poor random numbers. So the seal is a synthetic one (SIV: Rogaway and Shrimpton, "Deterministic
+Authenticated-Encryption", 2006; RFC 5297 builds it from AES). A MAC over the content is the tag,
+and the tag starts the key stream. Equal content gives equal bytes, which reveals only that it is
+equal. Different content has a different tag and a different stream. Both parts are HMAC-SHA256
+here, the stream in counter mode (NIST SP 800-108r1, section 4.1), because Python has no AES in its
+library.
 
 | bytes | |
 |---|---|
@@ -13,7 +14,7 @@ has another tag, and another stream. Both parts are HMAC-SHA256 here, the stream
 | 8 | the tag |
 | rest | the envelope, combined with the stream by exclusive or |
 
-A tagged envelope is as long.
+A tagged envelope has the same length.
 """
 
 from __future__ import annotations
@@ -24,22 +25,24 @@ from collections.abc import Sequence
 from fieldagent.wire.tag import TAG_BYTES
 
 MARK = b"\xe0"
-"""A simple value of CBOR that nobody has assigned."""
+"""A simple value of CBOR that is not assigned."""
 
 
 def is_sealed(body: bytes) -> bool:
-    """Return whether a packet claims to be sealed; by which key, if any, `unseal` tells."""
+    """Return True if a packet seems to be sealed. `unseal` finds the key, if any."""
     return body[:1] == MARK
 
 
 def seal(plain: bytes, key: bytes) -> bytes:
-    """Return the envelope, sealed by a group's key: 9 bytes more, and equal for equal content."""
+    """Return the envelope, sealed with a group's key. It is 9 bytes longer, and equal for equal
+    content.
+    """
     tag = _tag(plain, key)
     return MARK + tag + _combined(plain, tag, key)
 
 
 def unseal(body: bytes, keys: Sequence[bytes]) -> tuple[bytes, int] | None:
-    """Return the envelope, and which of the keys sealed it; None if none did."""
+    """Return the envelope, and the index of the key that sealed it; None if no key fits."""
     tag, hidden = body[1 : 1 + TAG_BYTES], body[1 + TAG_BYTES :]
     for at, key in enumerate(keys):
         plain = _combined(hidden, tag, key)
@@ -60,5 +63,5 @@ def _combined(content: bytes, tag: bytes, key: bytes) -> bytes:
 
 
 def _derived(key: bytes, what: bytes) -> bytes:
-    """HKDF-Expand (RFC 5869) of the key of direction AIR."""
+    """Return a key derived from the key of direction AIR by HKDF-Expand (RFC 5869)."""
     return hmac.digest(key, b"fieldagent seal " + what + b"\x01", "sha256")

@@ -1,7 +1,7 @@
-"""A group's new radio-key on its way to one kit: nobody else reads it, whoever carries it.
+"""A group's new radio-key, encrypted for one kit, so that kits that relay it cannot read it.
 
-It is sealed (`wire.seal`) with a key of what the hub and that kit alone share: the device's
-32-byte master key, or else the SHA-256 of its link token.
+It is sealed (`wire.seal`) with a key that is derived from a secret of the hub and that kit: the
+device's 32-byte master key, or else the SHA-256 of its link token.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ KEY_BYTES = 32
 
 
 def seal_key(key: bytes, secret: bytes) -> bytes:
-    """Return the 32-byte `key` in 41 bytes. `secret` is as `incident_proof.proof_key` takes it."""
+    """Return the 32-byte `key` in 41 bytes. `secret` is the same as for
+    `incident_proof.proof_key`.
+    """
     return seal(key, _sealing(secret))
 
 
 def open_key(body: bytes, secrets: Iterable[bytes]) -> bytes | None:
-    """Return the key; None where none of the secrets sealed it."""
+    """Return the key; None if no secret fits."""
     keys = [_sealing(each) for each in secrets]
     result = unseal(body, keys) if is_sealed(body) else None
     return None if result is None or len(result[0]) != KEY_BYTES else result[0]

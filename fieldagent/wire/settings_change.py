@@ -1,14 +1,14 @@
-"""The text that says which settings of a kit are to change: what its operator reads, and signs.
+"""Text of a settings change for one kit. The kit's operator reads and signs it.
 
-    fieldagent settings
-    device: kit-ada
-    kit: 5f1c…
-    number: 1795271234
-    satellite-credits-per-day=20
+  fieldagent settings
+  device: kit-ada
+  kit: 5f1c…
+  number: 1795271234
+  satellite-credits-per-day=20
 
-`kit` is the SHA-256 of the kit's hub-token in hexadecimal: another kit refuses the text. `number`
-is the time of writing in Unix seconds, or one more than that of the text before where that is
-higher: none is taken twice. A setting with nothing behind = is unset.
+`kit` is the SHA-256 of the kit's hub-token in hexadecimal, so that another kit refuses the text.
+`number` is the Unix time of writing, or the last number plus 1 if that is higher. A kit accepts
+each number once. A setting without a value after = is removed.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _FORM = re.compile(
 
 
 class NotAChange(Exception):
-    """The text is of another form; what is wrong, in words."""
+    """The text has another form. The message describes the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
     device: str
-    """Its name at the hub, for people."""
+    """Name of the kit at the hub, for people."""
     kit: str
     number: int
     pairs: tuple[tuple[str, str], ...]
-    """Names and values; an empty value unsets."""
+    """Names and values. An empty value removes the setting."""
 
     def text(self) -> str:
         """Return the text of the change. Raises NotAChange."""
@@ -50,7 +50,7 @@ class SettingsChange:
 
 
 def read_change(text: str) -> SettingsChange:
-    """Read a change of settings. Raises NotAChange."""
+    """Parse a settings change. Raises NotAChange."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise NotAChange(f"it is no text of the form {HEAD!r} (docs/how-to/change-settings.md)")
@@ -67,5 +67,5 @@ def read_change(text: str) -> SettingsChange:
 
 
 def kit_of(token: str) -> str:
-    """Return that by which a text names the kit with that hub-token."""
+    """Return the id of the kit with that hub-token, for the text."""
     return hashlib.sha256(token.encode()).hexdigest()

@@ -1,10 +1,10 @@
-"""A delta of a program as a Package of kind data brings it to a kit (`system.program_delta`), with
-the signature of who builds its programs:
+"""A program delta in a Package of kind data for a kit (`system.program_delta`), with the signature
+of the builder of its programs:
 
-    NUL "fieldagent program" 1, 74 bytes, 64 bytes, length of the comment (one byte), the comment
-    in UTF-8, the delta
+  NUL "fieldagent program" 1, 74 bytes, 64 bytes, length of the comment (one byte), the comment
+  in UTF-8, the delta
 
-The first two are the signature's, and the comment is its trusted one (`minisign_text`).
+The 74 and the 64 bytes are the signature, and the comment is its trusted comment (`minisign_text`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SignedDelta(NamedTuple):
     signature: SignatureParts
 
     def payload(self) -> bytes:
-        """Return the bytes that carry it. Raises ValueError where the signed text is too long."""
+        """Return the payload as bytes. Raises ValueError if the signed text is too long."""
         first, comment, second = self.signature
         text = comment.encode()
         if len(text) > COMMENT_MAX:
@@ -38,17 +38,17 @@ class SignedDelta(NamedTuple):
 
 
 def signed_delta(delta: bytes, signature: str) -> SignedDelta:
-    """Return it with what minisign's file says. Raises ValueError where that is none."""
+    """Return a delta with the parts of minisign's file. Raises ValueError if that is invalid."""
     return SignedDelta(delta, parts_of(signature))
 
 
 def is_signed_delta(payload: bytes) -> bool:
-    """Return whether it says that it is one."""
+    """Return True if the payload starts with the magic bytes."""
     return payload.startswith(MAGIC)
 
 
 def read_payload(payload: bytes) -> SignedDelta:
-    """Read a delta of a program with its signature. Raises ValueError."""
+    """Parse a program delta with its signature. Raises ValueError."""
     body = payload.removeprefix(MAGIC)
     here = FIRST_BYTES + SECOND_BYTES
     if body == payload or len(body) <= here:
@@ -62,5 +62,5 @@ def read_payload(payload: bytes) -> SignedDelta:
 
 
 def digest_of_payload(payload: bytes) -> bytes:
-    """Return what names it in a command, 8 bytes."""
+    """Return the 8-byte digest that names the payload in a command."""
     return hashlib.sha256(payload).digest()[:DIGEST_BYTES]

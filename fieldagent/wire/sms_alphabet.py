@@ -1,7 +1,8 @@
-"""The alphabets of a text message: GSM 7 bit with its extension (3GPP TS 23.038, 6.2.1), or UCS2.
+"""Alphabets of a text message: GSM 7 bit with its extension (3GPP TS 23.038, 6.2.1), or UCS2.
 
-A message has 140 octets: 160 septets, or 70 characters of UCS2 (16 bits each). In parts of a longer
-one a header takes six octets of each: 153 septets or 67 characters are left (TS 23.040, 9.2.3.24).
+A message has 140 octets: 160 septets, or 70 characters of UCS2 (16 bits each). In each part of a
+longer message, a header takes six octets: 153 septets or 67 characters remain (TS 23.040,
+9.2.3.24).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ BASIC = (
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞ\x1bÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?"
     "¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿abcdefghijklmnopqrstuvwxyzäöñüà"
 )
-"""The 128 characters by their number; 0x1B leads to the extension."""
+"""The 128 characters by their number; 0x1B starts an extension character."""
 ESCAPE = 0x1B
 EXTENSION = {
     0x0A: "\f",
@@ -33,32 +34,34 @@ _CODES |= {character: bytes([ESCAPE, code]) for code, character in EXTENSION.ite
 
 
 class Alphabet(Enum):
-    """How text is coded; the value is that of the data coding scheme (TS 23.038, 4)."""
+    """Encoding of text. The value is that of the data coding scheme (TS 23.038, 4)."""
 
     GSM7 = 0x00
     UCS2 = 0x08
 
 
 ONE = {Alphabet.GSM7: 160, Alphabet.UCS2: 70}
-"""Septets, or 16-bit units, of a text in one message."""
+"""Maximum septets, or 16-bit units, of a text in one message."""
 PART = {Alphabet.GSM7: 153, Alphabet.UCS2: 67}
-"""The same of each part of a longer one."""
+"""Maximum septets, or 16-bit units, of each part of a longer text."""
 
 
 def alphabet_of(text: str) -> Alphabet:
-    """Return the smaller alphabet that has every character of `text`."""
+    """Return the smaller alphabet that contains every character of `text`."""
     return Alphabet.GSM7 if all(each in _CODES for each in text) else Alphabet.UCS2
 
 
 def length(text: str, alphabet: Alphabet) -> int:
-    """Return its septets, or its 16-bit units. Raises KeyError where the alphabet lacks one."""
+    """Return the number of septets or 16-bit units. Raises KeyError if a character is not in the
+    alphabet.
+    """
     if alphabet is Alphabet.UCS2:
         return len(text.encode("utf-16-be", "replace")) // 2
     return sum(len(_CODES[each]) for each in text)
 
 
 def parts(text: str) -> int:
-    """Return how many messages carry it."""
+    """Return the number of messages that the text needs."""
     alphabet = alphabet_of(text)
     size = length(text, alphabet)
     return 1 if size <= ONE[alphabet] else -(-size // PART[alphabet])
@@ -70,8 +73,9 @@ def septets(text: str) -> bytes:
 
 
 def text_of(codes: bytes) -> str:
-    """Return the text of GSM codes, one a byte. What the extension lacks is read as the character
-    of the basic table (TS 23.038, 6.2.1.1)."""
+    """Return the text of GSM codes, one per byte. An unknown extension code is read as the
+    character of the basic table (TS 23.038, 6.2.1.1).
+    """
     characters, escaped = [], False
     for code in codes:
         if escaped:
@@ -85,8 +89,9 @@ def text_of(codes: bytes) -> str:
 
 
 def pack(codes: bytes, skip: int = 0) -> bytes:
-    """Return septets as octets, the first in the lowest bits (TS 23.038, 6.1.2.1). `skip`: bits
-    ahead of them, which fill the last septet of a header."""
+    """Return septets as octets, the first in the lowest bits (TS 23.038, 6.1.2.1). `skip` is the
+    number of bits before them, which fill the last septet of a header.
+    """
     whole = 0
     for place, code in enumerate(codes):
         whole |= code << (7 * place + skip)
@@ -94,7 +99,7 @@ def pack(codes: bytes, skip: int = 0) -> bytes:
 
 
 def unpack(data: bytes, count: int, skip: int = 0) -> bytes:
-    """Return `count` septets of it. Raises RemoteProtocolError where it is too short."""
+    """Return `count` septets of the octets. Raises RemoteProtocolError if there are too few."""
     if 7 * count + skip > 8 * len(data):
         raise RemoteProtocolError(f"{len(data)} octets do not hold {count} septets")
     whole = int.from_bytes(data, "little") >> skip

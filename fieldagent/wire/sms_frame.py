@@ -1,19 +1,19 @@
-"""What a kit and the hub write to each other by SMS: an envelope, and what has come, in plain text.
+"""SMS between a kit and the hub: an envelope and acknowledgements, as plain text.
 
-Every service that takes SMS for a hub bears text, and few bear octets, so there is one form: `fa:`
-and base64 (RFC 4648, 4) without padding, all of it in the GSM alphabet. A message of 160 septets
-holds 117 bytes of a frame. `docs/how-to/sms.md` has it with a vector:
+Every SMS service for a hub carries text, and few carry octets. So there is one form: `fa:` and
+base64 (RFC 4648, 4) without padding, in the GSM alphabet. A message of 160 septets contains 117
+bytes of a frame. `docs/how-to/sms.md` describes it, with a vector:
 
-| bytes | what |
+| bytes | contents |
 |---|---|
 | 1 | version 1 in the upper half, the number of acknowledgements in the lower |
 | 6 | the name: the first bytes of the link token's SHA-256, by which the hub finds the kit |
-| 8 each | acknowledgements: the tag of a frame whose envelope is on disk at who says so |
+| 8 each | acknowledgements: the tag of a frame whose envelope is on the sender's disk |
 | any | an envelope, or nothing |
-| 8 | the tag over all of it: HMAC 256/64 by a key that kit and hub derive of the token |
+| 8 | the tag over all of it: HMAC 256/64 by a key that kit and hub derive from the token |
 
-A frame goes again unchanged until it is acknowledged, so that one acknowledgement is of all its
-copies. A number on an SMS can be forged: nothing but the tag says who writes.
+A frame is repeated unchanged until it is acknowledged, so that one acknowledgement is valid for all
+copies. The number of an SMS can be forged: only the tag authenticates the sender.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEAD = 1 + NAME_BYTES
 _ONE_SMS, _PART = 160, 153
 """Septets of one message, and of each part of a longer one."""
 PARTS_DOWN = 8
-"""Most parts of a message that the hub sends: a SIM holds ten or more, services take ten."""
+"""Maximum parts of a message from the hub: a SIM holds ten or more, services accept ten."""
 _TEXT = re.compile(r"fa:([A-Za-z0-9+/]{20,})", re.ASCII)
 
 
@@ -45,28 +45,30 @@ def _bytes_in(septets: int) -> int:
 
 
 ENVELOPE_BYTES = _bytes_in(_ONE_SMS) - _HEAD - TAG_BYTES
-"""Most bytes of an envelope that a kit sends: the frame goes in one SMS."""
+"""Maximum bytes of an envelope from a kit, so that the frame fits into one SMS."""
 
 
 def envelope_bytes_down(parts: int) -> int:
-    """Return the same of one that the hub sends, in so many parts from two on, beside four
-    acknowledgements."""
+    """Return the maximum bytes of an envelope from the hub in `parts` parts, 2 or more, with four
+    acknowledgements.
+    """
     return _bytes_in(_PART * parts) - _HEAD - TAG_BYTES - TAG_BYTES * 4
 
 
 def name_of(token_digest: bytes) -> bytes:
-    """Return by what the hub finds the kit with that token. The rest of the digest, of which the
-    keys are made, is in no frame."""
+    """Return the name by which the hub finds the kit of that token. No frame contains the rest of
+    the digest, from which the keys are derived.
+    """
     return token_digest[:NAME_BYTES]
 
 
 def key_up(token_digest: bytes) -> bytes:
-    """Return the key of what the kit sends."""
+    """Return the key of frames from the kit."""
     return derive_key(token_digest, "SMS MO")
 
 
 def key_down(token_digest: bytes) -> bytes:
-    """Return the key of what the hub sends."""
+    """Return the key of frames from the hub."""
     return derive_key(token_digest, "SMS MT")
 
 
@@ -77,21 +79,21 @@ class SmsFrame:
     acknowledged: tuple[bytes, ...] = ()
     """Tags of frames that the sender of this one has on disk."""
     tag: bytes = b""
-    """Of a frame that was read."""
+    """Tag of a received frame."""
 
     def plain(self) -> bytes:
-        """Return what the tag is over. Raises LocalProtocolError."""
+        """Return the bytes that the tag covers. Raises LocalProtocolError."""
         if len(self.name) != NAME_BYTES or len(self.acknowledged) > ACKNOWLEDGED_MAX:
             raise LocalProtocolError("a name has 6 bytes, and 15 acknowledgements are the most")
         head = bytes([VERSION << 4 | len(self.acknowledged)])
         return b"".join((head, self.name, *self.acknowledged, self.envelope))
 
     def tag_by(self, key: bytes) -> bytes:
-        """Return the tag, by which it is acknowledged."""
+        """Return the tag, which is also used in its acknowledgement."""
         return tag(self.plain(), key)
 
     def is_tagged_by(self, key: bytes) -> bool:
-        """Return whether who holds this key wrote it."""
+        """Return True if the tag is valid for this key."""
         return hmac.compare_digest(self.tag_by(key), self.tag)
 
     def text(self, key: bytes) -> str:
@@ -100,13 +102,12 @@ class SmsFrame:
 
 
 def is_frame(text: str) -> bool:
-    """Return whether the text is meant for us: no person writes so."""
+    """Return True if the text seems to be a frame. People do not write such texts."""
     return text.lstrip().startswith(MARK)
 
 
 def read(text: str) -> SmsFrame:
-    """Return the frame that a text holds; who wrote it is not yet known. Raises
-    RemoteProtocolError."""
+    """Return the frame in a text; its tag is not checked yet. Raises RemoteProtocolError."""
     match = _TEXT.fullmatch(text.strip())
     if match is None:
         raise RemoteProtocolError("it is cut off, or a service has changed characters of it")
@@ -131,5 +132,5 @@ def read(text: str) -> SmsFrame:
 
 
 def fits_one(acknowledged: Sequence[bytes], envelope: bytes) -> bool:
-    """Return whether a frame with both goes in one SMS."""
+    """Return True if a frame with both fits into one SMS."""
     return len(envelope) + TAG_BYTES * len(acknowledged) <= ENVELOPE_BYTES

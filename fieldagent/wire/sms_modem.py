@@ -1,15 +1,15 @@
 """The conversation with a GSM modem about text messages: the host's side, without I/O.
 
-Commands are those of 3GPP TS 27.005 (PDU mode) and 27.007. One command is under way at a time. The
-rules, with what the caller does:
+Commands are those of 3GPP TS 27.005 (PDU mode) and 27.007. Only one command is active at a time.
+Rules for the caller:
 
-1. `command` returns bytes to write; `next_event` then yields its `GsmReply`, and NEED_DATA before.
-2. `submit` asks for the prompt; at `Prompt` the caller writes what `pdu` returns, which ends in
-   Ctrl-Z. From then on the message may have left, whatever is answered or not: a time-out, a reply
-   that cannot be read and an error that says nothing are DOUBTFUL (`judge`).
-3. `LEAVE_PROMPT` is written where a prompt must be left before its PDU, and ahead of the set-up:
-   whoever was here before may have left one.
-4. Lines that nobody asked for (`PlaceFilled`) come between; inside a reply they are told from it.
+1. `command` returns bytes to write. `next_event` then returns NEED_MORE until the `GsmReply`.
+2. `submit` asks for the prompt. At `Prompt` the caller writes the result of `pdu`, which ends
+   with Ctrl-Z. From then on the message may have left, with or without an answer. A timeout, an
+   unreadable reply and an error without a meaning are DOUBTFUL (`judge`).
+3. Write `LEAVE_PROMPT` to leave a prompt before its PDU, and before the set-up, because an
+   earlier program may have left a prompt.
+4. Unsolicited lines (`PlaceFilled`) arrive at any time. Inside a reply they are recognized.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from fieldagent.wire.sms_pdu import Deliver, StatusReport, Submit
 
 AT = "AT"
 FIRST = ("ATE0", "AT+CMEE=1")
-"""No echo, and errors as numbers: what works without a SIM, too."""
+"""No echo, and errors as numbers. These commands also work without a SIM."""
 PIN = "AT+CPIN?"
 PDU_MODE = "AT+CMGF=0"
 TELLS = "AT+CNMI=2,1,0,1,0"
-"""A line for each arrival, which goes to the store."""
+"""Enables a line for each arriving message, which goes to the store."""
 STORES = ("ME", "SM", "MT")
-"""Where messages may be kept, as `store_in` takes them: not every modem has the first."""
+"""Stores for messages, as arguments of `store_in`. Not every modem has the first one."""
 NETWORK = "AT+CREG?"
 SIGNAL = "AT+CSQ"
 SERIAL_NUMBER = "AT+CGSN"
 LIST_ALL = "AT+CMGL=4"
 STORE = "AT+CPMS?"
 LINE_BYTES = 1_024
-"""A longer line is noise: a PDU has at most 176 octets."""
+"""Maximum length of a line; a longer one is noise. A PDU has at most 176 octets."""
 LEAVE_PROMPT = b"\x1b"
 SEND_SECONDS = 120.0
-"""That the network may take for one message (TS 27.005, 3.5.1)."""
+"""Maximum seconds that the network may take for one message (TS 27.005, 3.5.1)."""
 
 _REFERENCE = re.compile(r"\+CMGS: ?([0-9]{1,3})(?:,.*)?")
 _LISTED = re.compile(r"\+CMGL: ?([0-9]{1,5}),([0-9]),[^,]*,([0-9]{1,3})")
@@ -55,12 +55,12 @@ _FINAL = ("OK", "ERROR")
 
 
 def store_in(name: str) -> str:
-    """Return the command that keeps all messages in this store."""
+    """Return the command that selects this store for all messages."""
     return f'AT+CPMS="{name}","{name}","{name}"'
 
 
 def unlock(pin: str) -> str:
-    """Return the command that gives the SIM its PIN; wrong ones lock it (TS 27.007, 8.3)."""
+    """Return the command that enters the SIM's PIN. Wrong PINs lock the SIM (TS 27.007, 8.3)."""
     return f'AT+CPIN="{pin}"'
 
 
@@ -73,7 +73,7 @@ class GsmReply(NamedTuple):
     ok: bool
     lines: tuple[str, ...] = ()
     error: int | None = None
-    """The number of a +CMS or +CME ERROR."""
+    """Number of a +CMS or +CME ERROR."""
 
 
 class Prompt(NamedTuple):
@@ -81,7 +81,7 @@ class Prompt(NamedTuple):
 
 
 class PlaceFilled(NamedTuple):
-    """A message, or a report, lies at this place."""
+    """A message or a report was stored at this place."""
 
     place: int
 
@@ -95,7 +95,9 @@ GsmEvent = GsmReply | Prompt | PlaceFilled
 
 
 class GsmConversation:
-    """`receive_data` takes the modem's bytes, `next_event` yields what they say."""
+    """Conversation with a modem: `receive_data` accepts its bytes, `next_event` returns
+    the events.
+    """
 
     def __init__(self) -> None:
         self._input = bytearray()
@@ -104,35 +106,36 @@ class GsmConversation:
         self._prompts = False
 
     def command(self, text: str) -> bytes:
-        """Return the bytes of a command. Raises LocalProtocolError while another is under way."""
+        """Return the bytes of a command. Raises LocalProtocolError while another one is active."""
         if self._under_way:
             raise LocalProtocolError(f"{self._under_way} is under way")
         self._under_way, self._lines = text, []
         return text.encode("ascii") + b"\r"
 
     def submit(self, message: Submit) -> bytes:
-        """Ask for the prompt. Raises LocalProtocolError."""
+        """Return the bytes that ask for the prompt. Raises LocalProtocolError."""
         asked = self.command(f"AT+CMGS={len(sms_pdu.encode(message)) - 1}")
         self._prompts = True
         return asked
 
     def pdu(self, message: Submit) -> bytes:
-        """Return what is written at the prompt. Raises LocalProtocolError where there is none."""
+        """Return the bytes for the prompt. Raises LocalProtocolError if there is no prompt."""
         if not self._under_way.startswith("AT+CMGS=") or self._prompts:
             raise LocalProtocolError("there is no prompt")
         return sms_pdu.encode(message).hex().upper().encode() + b"\x1a"
 
     def give_up(self) -> None:
-        """Give up: no reply came in time, and whatever comes of it later is noise."""
+        """Stop waiting for a reply; a late one is noise."""
         self._under_way, self._prompts, self._lines = "", False, []
 
     def receive_data(self, data: bytes) -> None:
-        """Take in the modem's bytes, cut anywhere; `next_event` yields what they say."""
+        """Add bytes from the modem, split anywhere, for `next_event`."""
         self._input += data
 
     def next_event(self) -> GsmEvent | NeedMore:
-        """Return the next thing that the modem said, or NEED_MORE. A line without end, longer than
-        `LINE_BYTES`, is thrown away."""
+        """Return the next event from the modem, or NEED_MORE. A line without an end that is longer
+        than `LINE_BYTES` is discarded.
+        """
         while True:
             if self._prompts and self._input.lstrip(b"\r\n").startswith(b">"):
                 del self._input[: self._input.index(b">") + 1]
@@ -152,7 +155,7 @@ class GsmConversation:
         if arrived := _ARRIVED.fullmatch(line):
             return PlaceFilled(int(arrived[1]))
         if not self._under_way or line == self._under_way:
-            return None  # noise, or its echo
+            return None  # noise, or the echo of the command
         failed = _ERROR.fullmatch(line)
         if line not in _FINAL and failed is None:
             self._lines.append(line)
@@ -162,18 +165,18 @@ class GsmConversation:
         return reply
 
 
-# What replies say.
+# Contents of replies.
 
 
 class Sent(NamedTuple):
-    """How a message that was written at the prompt ended."""
+    """Result of a message that was written at the prompt."""
 
     outcome: Outcome
     reference: int | None = None
-    """By which a report names it: the mobile network has it."""
+    """Reference for a report, if the mobile network has the message."""
     reason: str = ""
     final: bool = False
-    """The same message is refused again."""
+    """True if the same message would be refused again."""
 
 
 _REFUSED_FOR_GOOD = {
@@ -210,11 +213,11 @@ _NOT_NOW = {
     332: "the network does not answer",
     512: "the modem could not send it",
 }
-"""+CMS ERROR by number (TS 27.005, 3.2.5; 24.011, E.2). 500 says nothing."""
+"""Texts of +CMS ERROR by number (TS 27.005, 3.2.5; 24.011, E.2). 500 has no meaning."""
 
 
 def judge(reply: GsmReply | None) -> Sent:
-    """Return how a submission ended by its reply; None is that none came in time."""
+    """Return the result of a submission. `reply` is None if there was no reply in time."""
     if reply is None:
         return Sent(Outcome.DOUBTFUL, reason="the modem answered nothing to an SMS that it had")
     if reply.ok:
@@ -237,14 +240,14 @@ class Stored(NamedTuple):
 
     place: int
     message: Submit | Deliver | StatusReport | None
-    """None where it cannot be read."""
+    """None if it cannot be read."""
     fault: str = ""
     text: str = ""
-    """What the modem shows in its stead."""
+    """Text that the modem shows for an unreadable message."""
 
 
 def listed(reply: GsmReply) -> list[Stored]:
-    """Return what +CMGL listed, in its order."""
+    """Return the messages that +CMGL listed, in order."""
     messages, lines = [], iter(reply.lines)
     for line in lines:
         head = _LISTED.fullmatch(line)
@@ -263,8 +266,9 @@ def _stored(place: int, text: str) -> Stored:
 
 
 def filled(reply: GsmReply) -> tuple[int, int] | None:
-    """Return how many places of the store are taken, and how many there are: one that is full
-    receives nothing more, and says nothing of it."""
+    """Return the numbers of used and of all places in the store. A full store receives nothing
+    more, without a report.
+    """
     for line in reply.lines:
         if match := _FILLED.match(line):
             return int(match[1]), int(match[2])
@@ -272,8 +276,9 @@ def filled(reply: GsmReply) -> tuple[int, int] | None:
 
 
 def locked(reply: GsmReply) -> str:
-    """Return what the SIM wants before it works, for people: empty where it wants nothing. Raises
-    RemoteProtocolError where the reply says nothing of it."""
+    """Return the unlock that the SIM needs, for people; empty if none. Raises RemoteProtocolError
+    if the reply does not contain it.
+    """
     for line in reply.lines:
         if match := _PIN.fullmatch(line):
             return "" if match[1] == "READY" else match[1]
@@ -290,20 +295,21 @@ _ME_SIM = {
     13: "the SIM failed",
     15: "the SIM is wrong",
 }
-"""+CME ERROR by number (TS 27.007, 9.2.1)."""
+"""Texts of +CME ERROR by number (TS 27.007, 9.2.1)."""
 SIM_BUSY = (14,)
-"""The same of a SIM that has not looked at what it was told."""
+"""+CME ERROR numbers of a SIM that has not checked the PIN."""
 
 
 def registered(reply: GsmReply) -> bool:
-    """Return whether a network takes SMS of this SIM: at home, roaming, or for SMS alone (TS
-    27.007, 7.2)."""
+    """Return True if a network accepts SMS from this SIM: at home, roaming, or for SMS only (TS
+    27.007, 7.2).
+    """
     match = next((each for line in reply.lines if (each := _NETWORK.fullmatch(line))), None)
     return match is not None and match[1] in ("1", "5", "6", "7")
 
 
 def bars(reply: GsmReply) -> int | None:
-    """Return the signal, 0 to 5 bars; None while the modem knows none (TS 27.007, 8.5)."""
+    """Return the signal, 0 to 5 bars; None while unknown (TS 27.007, 8.5)."""
     match = next((each for line in reply.lines if (each := _SIGNAL.fullmatch(line))), None)
     if match is None or int(match[1]) > 31:
         return None

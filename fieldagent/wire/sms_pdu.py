@@ -1,9 +1,9 @@
-"""Text messages as a GSM modem in PDU mode takes and gives them (3GPP TS 23.040, 9.2; 27.005, 4).
+"""Text messages in the form of a GSM modem in PDU mode (3GPP TS 23.040, 9.2; 27.005, 4).
 
-A PDU begins with the service centre's address (SCA) and goes on with the TPDU, of which there are
-three: SUBMIT goes to the network, DELIVER comes from it, and a STATUS-REPORT says what became of a
-SUBMIT. `encode` and `decode` turn each into bytes and back; `split` makes as many contents of one
-text or of data as it takes.
+A PDU begins with the service centre's address (SCA), followed by the TPDU, of which there are three
+kinds. SUBMIT goes to the network, DELIVER comes from it, and a STATUS-REPORT is the result of a
+SUBMIT. `encode` and `decode` convert each to bytes and back. `split` divides a text or data into
+the contents of one or more messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fieldagent.wire import sms_alphabet
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 
 OCTETS = 140
-"""Of user data in one message."""
+"""Maximum octets of user data in one message."""
 _NUMBER = re.compile(r"\+?[0-9*#]{1,20}", re.ASCII)
 _DIGITS = "0123456789*#abc"
 _DELIVER, _SUBMIT, _REPORT = 0, 1, 2
@@ -27,7 +27,7 @@ _INTERNATIONAL, _UNKNOWN, _ALPHANUMERIC = 0x91, 0x81, 0xD0
 
 
 class Coding(Enum):
-    """How user data is coded; the value is the data coding scheme that is sent (TS 23.038, 4)."""
+    """Encoding of user data. The value is the data coding scheme on the air (TS 23.038, 4)."""
 
     GSM7 = 0x00
     DATA = 0x04
@@ -35,13 +35,13 @@ class Coding(Enum):
 
 
 class Part(NamedTuple):
-    """Which of several messages one is (TS 23.040, 9.2.3.24.1)."""
+    """Position of a message among several (TS 23.040, 9.2.3.24.1)."""
 
     reference: int
-    """The same for all: 8 bits, or 16 as others may send."""
+    """Reference of all parts: 8 bits, or 16 from other senders."""
     total: int
     number: int
-    """From 1."""
+    """Number of the part, from 1."""
 
 
 class Content(NamedTuple):
@@ -49,12 +49,12 @@ class Content(NamedTuple):
 
     coding: Coding
     body: bytes
-    """Octets; of GSM7 one septet a byte, as its alphabet numbers them."""
+    """Octets; with GSM7, one septet per byte."""
     part: Part | None = None
 
     @property
     def text(self) -> str:
-        """Return the text of GSM7 or UCS2. A surrogate without its other half is replaced."""
+        """Return the text of GSM7 or UCS2. An incomplete surrogate pair is replaced."""
         if self.coding is Coding.GSM7:
             return sms_alphabet.text_of(self.body)
         return self.body.decode("utf-16-be", "replace")
@@ -62,10 +62,10 @@ class Content(NamedTuple):
 
 class Submit(NamedTuple):
     number: str
-    """Digits, with a plus sign ahead if they are international."""
+    """Telephone number in digits, with a plus sign if it is international."""
     content: Content
     report: bool = True
-    """Whether the network is to say what becomes of it."""
+    """True if the network must send a status report."""
     validity: int = 0xA7
     """TP-VP, relative: A7 is 24 hours, FF 63 weeks (TS 23.040, 9.2.3.12.1)."""
     reference: int = 0
@@ -74,7 +74,7 @@ class Submit(NamedTuple):
 
 class Deliver(NamedTuple):
     number: str
-    """Who it says it is from: digits, or a name in letters. Anybody can write that."""
+    """Claimed sender: digits, or a name. It can be forged."""
     content: Content
     at: float
     """Unix time at the service centre."""
@@ -82,18 +82,18 @@ class Deliver(NamedTuple):
 
 class StatusReport(NamedTuple):
     reference: int
-    """TP-MR of the SUBMIT: 8 bits, which come round again."""
+    """TP-MR of the SUBMIT: 8 bits, which repeat."""
     number: str
-    """To whom that went."""
+    """Receiver of the SUBMIT."""
     at: float
-    """When it reached the service centre, Unix time."""
+    """Unix time at which the SUBMIT reached the service centre."""
     ended: float
     status: int
     """TP-ST (TS 23.040, 9.2.3.15)."""
 
     @property
     def state(self) -> ReportState:
-        """Return what the status means for the message, by the ranges of TS 23.040, 9.2.3.15."""
+        """Return the state of the message by the ranges of TS 23.040, 9.2.3.15."""
         if self.status == 0:
             return ReportState.DELIVERED
         if self.status < 0x20:
@@ -105,7 +105,7 @@ class ReportState(Enum):
     DELIVERED = "delivered"
     """The other handset has it."""
     UNCONFIRMED = "unconfirmed"
-    """The service centre is done with it, and cannot say whether a handset has it."""
+    """The service centre has finished, and does not know if a handset has it."""
     TRYING = "trying"
     FAILED = "failed"
 
@@ -114,8 +114,9 @@ class ReportState(Enum):
 
 
 def split(content: str | bytes, reference: int) -> list[Content]:
-    """Return the messages that carry this text, or these octets, with `reference` (0 to 255) in
-    each part. Raises LocalProtocolError where it takes more than 255."""
+    """Return the contents of messages for this text or these octets, with `reference` (0 to 255) in
+    each part. Raises LocalProtocolError if more than 255 parts are needed.
+    """
     if isinstance(content, bytes):
         return _parts(Coding.DATA, [content[at : at + 1] for at in range(len(content))], reference)
     if sms_alphabet.alphabet_of(content) is sms_alphabet.Alphabet.GSM7:
@@ -125,11 +126,13 @@ def split(content: str | bytes, reference: int) -> list[Content]:
 
 
 _SIZES = {Coding.GSM7: (160, 153), Coding.DATA: (140, 134), Coding.UCS2: (140, 134)}
-"""Bytes of `Content.body` in one message, and in each part of several."""
+"""Maximum bytes of `Content.body` in one message, and in each part of several."""
 
 
 def _parts(coding: Coding, units: Sequence[bytes], reference: int) -> list[Content]:
-    """No unit is broken: an escape and what it leads to, both halves of a surrogate pair."""
+    """Distribute the units over parts. No unit is split: an escape with its character, or a
+    surrogate pair.
+    """
     whole, part = _SIZES[coding]
     if sum(map(len, units)) <= whole:
         return [Content(coding, b"".join(units))]
@@ -150,8 +153,9 @@ def _parts(coding: Coding, units: Sequence[bytes], reference: int) -> list[Conte
 
 
 def encode(message: Submit | Deliver | StatusReport) -> bytes:
-    """Return the PDU with an empty SCA: the modem knows its own. The length that AT+CMGS wants is
-    of what follows the first byte. Raises LocalProtocolError for what no message can hold."""
+    """Return the PDU with an empty SCA, because the modem knows its own. AT+CMGS needs the length
+    after the first byte. Raises LocalProtocolError if the message cannot be encoded.
+    """
     if isinstance(message, Submit):
         first = _SUBMIT | _RELATIVE | (_ASKS_REPORT if message.report else 0) | _header_bit(message)
         head = bytes((0, first, message.reference)) + _address(message.number)
@@ -171,7 +175,7 @@ def _header_bit(message: Submit | Deliver) -> int:
 
 
 def _address(number: str) -> bytes:
-    """Return its length in digits, its type, and its digits, two a byte, swapped (9.1.2.5)."""
+    """Return an address: number of digits, type, and digits, two per byte, swapped (9.1.2.5)."""
     if not _NUMBER.fullmatch(number):
         raise LocalProtocolError(f"{number!r} is no telephone number")
     digits = number.removeprefix("+")
@@ -182,7 +186,7 @@ def _address(number: str) -> bytes:
 
 
 def _moment(unix: float) -> bytes:
-    """Return it in UTC, two digits a byte, swapped (9.2.3.11)."""
+    """Return a time in UTC, two digits per byte, swapped (9.2.3.11)."""
     at = datetime.fromtimestamp(unix, UTC)
     parts = (at.year % 100, at.month, at.day, at.hour, at.minute, at.second, 0)
     return bytes(part // 10 | part % 10 << 4 for part in parts)
@@ -197,7 +201,7 @@ def _user_data(content: Content) -> bytes:
         if length > OCTETS:
             raise LocalProtocolError(f"{length} octets do not fit the {OCTETS} of a message")
         return bytes((length,)) + header + body
-    # The header fills whole septets, of which its last has a bit to spare.
+    # The header fills whole septets; one bit of its last septet is unused.
     skip = -(8 * len(header)) % 7
     length = (8 * len(header) + skip) // 7 + len(body)
     if length > 160:
@@ -206,8 +210,9 @@ def _user_data(content: Content) -> bytes:
 
 
 def decode(pdu: bytes, *, sent: bool = False) -> Submit | Deliver | StatusReport:
-    """Return what a modem has: DELIVER and STATUS-REPORT; with `sent`, the SUBMIT that it is given.
-    Raises RemoteProtocolError."""
+    """Decode a PDU from a modem, DELIVER or STATUS-REPORT; with `sent`, a SUBMIT for a modem.
+    Raises RemoteProtocolError.
+    """
     reader = _Reader(pdu)
     reader.take(reader.byte())  # SCA
     first = reader.byte()
@@ -269,7 +274,7 @@ class _Reader:
         return plus + "".join(_DIGITS[each] for each in nibbles)
 
     def moment(self) -> float:
-        """Return Unix time; the zone is in quarters of an hour, its sign in bit 3 (9.2.3.11)."""
+        """Return Unix time. The zone is in quarters of an hour, its sign in bit 3 (9.2.3.11)."""
         *fields, zone = self.take(7)
         try:
             year, month, day, hour, minute, second = map(_decimal, fields)
@@ -314,8 +319,9 @@ def _decimal(swapped: int) -> int:
 
 
 def _coding(scheme: int) -> Coding:
-    """Return what the data coding scheme names (TS 23.038, 4). Raises RemoteProtocolError for text
-    that is compressed."""
+    """Return the coding of a data coding scheme (TS 23.038, 4). Raises RemoteProtocolError if the
+    text is compressed.
+    """
     if scheme & 0xC0 == 0x00:
         if scheme & 0x20:
             raise RemoteProtocolError("its text is compressed")
@@ -328,7 +334,9 @@ def _coding(scheme: int) -> Coding:
 
 
 def _part(header: bytes) -> Part | None:
-    """Return which part it is, by the first element that says so; others are passed over."""
+    """Return the part by the first header element with that information; other elements are
+    skipped.
+    """
     while len(header) >= 2:
         kind, size = header[0], header[1]
         value, header = header[2 : 2 + size], header[2 + size :]
@@ -336,6 +344,6 @@ def _part(header: bytes) -> Part | None:
             raise RemoteProtocolError("an element of its header ends too soon")
         if (kind, size) in ((0, 3), (8, 4)):
             part = Part(int.from_bytes(value[:-2]), value[-2], value[-1])
-            # A count of 0, or a number beyond it, is as if the element were not there.
+            # A count of 0, or a number beyond it, means that the element is ignored.
             return part if 1 <= part.number <= part.total else None
     return None

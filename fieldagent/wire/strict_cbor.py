@@ -1,7 +1,8 @@
-"""CBOR (RFC 8949) as every format here uses it: definite lengths, 64-bit integers, and no tags.
+"""CBOR (RFC 8949) as all formats here use it: definite lengths, 64-bit integers, and no tags.
 
-A decoder makes whatever a tag asks for of a stranger's bytes: patterns, fractions, integers of
-500 000 bits, structures that hold themselves. What is not used here is refused before it decodes.
+A decoder builds everything that a tag in untrusted bytes asks for: patterns, fractions, integers of
+500 000 bits, structures that contain themselves. So all unused features are refused before
+decoding.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 DEPTH_MAX = 16
 ITEMS_MAX = 40_000
-"""A message of 64 KiB is full with 3 000 positions of 9 items each."""
+"""Maximum number of items. A message of 64 KiB can hold 3 000 positions of 9 items each."""
 
 _BYTES, _TEXT, _MAP = 2, 3, 5
 _EXTRA = {24: 1, 25: 2, 26: 4, 27: 8}
-"""Bytes behind an initial byte that hold the argument, by the five bits that say so."""
+"""Number of bytes of the argument after an initial byte, by the lowest five bits."""
 _SCALAR = {
     (major << 5) + info: 1 + _EXTRA.get(info, 0) for major in (0, 1) for info in range(28)
 } | {0xF4: 1, 0xF5: 1, 0xF6: 1, 0xF9: 3, 0xFA: 5, 0xFB: 9}
@@ -26,8 +27,9 @@ _SCALAR = {
 
 
 def loads(data: bytes) -> Any:
-    """Read the one item that `data` is. Raises RemoteProtocolError, also where bytes stand behind
-    it."""
+    """Decode the single item in `data`. Raises RemoteProtocolError, also if more bytes
+    follow it.
+    """
     item, end = item_at(data, 0)
     if end < len(data):
         raise RemoteProtocolError(f"not CBOR of ours: {len(data) - end} bytes behind the one item")
@@ -35,19 +37,20 @@ def loads(data: bytes) -> Any:
 
 
 def item_at(data: bytes, begin: int) -> tuple[Any, int]:
-    """Return the item that begins there, and where it ends. Raises RemoteProtocolError."""
+    """Return the item at `begin`, and the index after it. Raises RemoteProtocolError."""
     end = _end(data, begin)
     try:
         return cbor2.loads(data[begin:end]), end
     except Exception as error:
-        # cbor2 raises more than its own: of text that is no UTF-8, of maps with arrays as keys.
+        # cbor2 raises other errors, too: for text that is not UTF-8, and for maps with arrays as
+        # keys.
         raise RemoteProtocolError(f"not CBOR: {error}") from error
 
 
 def _end(data: bytes, at: int) -> int:
     items = 0
     missing = [1]
-    """Of each array that is open, the innermost last, how many items are still to come."""
+    """Number of items still missing in each open array, the innermost last."""
     while missing:
         if not missing[-1]:
             missing.pop()
@@ -75,7 +78,7 @@ def _end(data: bytes, at: int) -> int:
 
 
 def _head(data: bytes, at: int) -> tuple[int, int, int]:
-    """Major type and length of the item there, and where its content begins."""
+    """Return the major type and the length of an item, and the start of its content."""
     major, length = data[at] >> 5, data[at] & 0x1F
     if not _BYTES <= major <= _MAP or length > 27:
         raise RemoteProtocolError(f"not CBOR of ours: initial byte {data[at]:#04x}")

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 import cbor2
 
 TAG_BYTES = 8
-"""HMAC 256/64, RFC 9053 section 3.1."""
+"""Length of the tag: HMAC 256/64, RFC 9053 section 3.1."""
 
 
 def tag(plain: bytes, key: bytes) -> bytes:
-    """Return the tag, `TAG_BYTES` bytes, of all that stands before it."""
-    # The protected header says algorithm 4.
+    """Return the tag, `TAG_BYTES` bytes, of all bytes before it."""
+    # The protected header contains algorithm 4.
     structure = cbor2.dumps(["MAC0", b"\xa1\x01\x04", b"", plain])
     return hmac.digest(key, structure, hashlib.sha256)[:TAG_BYTES]
 
 
 def key_of(body: bytes, keys: Sequence[bytes]) -> int | None:
-    """Return which of the keys tagged it; None if none did."""
+    """Return the index of the key that matches the tag; None if no key does."""
     plain, suffix = body[:-TAG_BYTES], body[-TAG_BYTES:]
     matching = (at for at, key in enumerate(keys) if hmac.compare_digest(tag(plain, key), suffix))
     return next(matching, None)

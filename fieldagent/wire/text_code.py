@@ -1,8 +1,8 @@
 """Text in fewer bytes than UTF-8: static models of short messages, and an arithmetic coder.
 
-A few dozen bytes teach a general compressor nothing, so what is likely to follow what is known
-beforehand (`text_models`). A text begins in the Latin model, and changes to that of another script
-at a letter of it. Described in `docs/reference/on-air.md`.
+A general compressor cannot learn from a few dozen bytes, so the models contain the likely
+continuations in advance (`text_models`). A text begins in the Latin model, and changes to the model
+of another script at a letter of that script. Described in `docs/reference/on-air.md`.
 """
 
 from __future__ import annotations
@@ -24,55 +24,57 @@ from fieldagent.wire.text_models import (
 )
 
 PER_BYTE = 8
-"""Characters that a packed byte may stand for, at most: it bounds what a hostile one costs."""
+"""Maximum characters per packed byte, which limits the cost of hostile input."""
 LONGEST = 2_000
-"""Characters of a text that is packed; longer ones go as they are."""
+"""Maximum characters of a packed text; longer ones are not packed."""
 _CAPITALS = ((39, 1), (2, 30))
-"""A letter after one capital, and after two or more, is none; or is one."""
+"""Weights of a small letter and a capital, after one capital, and after two or more."""
 _TEN, BYTE = [1] * 10, [1] * 256
 PLANES = [16, 8] + [1] * 15
-"""Of Unicode. The second has the emoji."""
+"""Weights of Unicode planes. The second one contains the emoji."""
 NEAR, FAR, BLOCK, TABLE = range(4)
-"""What stands where a model does not know a character: this one alone, of the block of 256 code
-points that was named last, or of another; or another model for it and what follows, of a block, or
-of a script (TABLE is the first of those)."""
+"""Choices for a character that is not in the model. NEAR: this one, from the block of 256 code
+points that was named last. FAR: this one, from another block. BLOCK: change to the model of a
+block. TABLE and up: change to the model of a script."""
 _OTHERS = (8, 4, 2, 4, 4, 1, 2)
 _FIRST_BLOCK = 1
-"""Before one is named: it has the accented letters of Central Europe and of Turkish."""
+"""Block before the first one is named. It has the accented letters of Central Europe and of
+Turkish."""
 _SCRIPTS = tuple(SCRIPTS)
 _LETTERS = {letter: script for script, known in SCRIPTS.items() for letter in known.letters}
 _BETWEEN = frozenset(BETWEEN + DIGITS)
 _AHEAD = 16
-"""Characters that are looked at, at most, for whether a word of another script is alone."""
+"""Maximum characters to look ahead for a single word of another script."""
 assert len(_OTHERS) == TABLE + len(SCRIPTS)
 
 
 class CodedText:
-    """A text as far as it is coded, at either end. Both make the same steps: the encoder is given
-    each symbol and character, the decoder finds them."""
+    """A text, as far as it is coded, at either end. Both take the same steps: the encoder gets each
+    symbol and character, the decoder finds them.
+    """
 
     def __init__(self, coder: Coder) -> None:
         self._coder = coder
         self._model: Model = table(_SCRIPTS[0])
         self._own = TABLE
-        """What the model was chosen as: BLOCK, or TABLE and up."""
+        """Choice of the model: BLOCK, or TABLE and up."""
         self._before = [self._model.alphabet.end]
         self._block = _FIRST_BLOCK
         self.characters: list[str] = []
 
     @property
     def alphabet(self) -> TextAlphabet:
-        """Return the symbols of the model that is in use; they change with the script."""
+        """Return the symbols of the current model, which change with the script."""
         return self._model.alphabet
 
     def symbol(self, symbol: int = 0) -> int:
-        """Code the symbol that follows in the model, and return it."""
+        """Code the next symbol of the model, and return it."""
         next_symbol = self._model.code(self._coder, self._before, symbol)
         self._before.append(next_symbol)
         return next_symbol
 
     def known(self, symbol: int, character: str = "\0") -> None:
-        """Append the character of a symbol that is neither shift, other, nor the end."""
+        """Append the character of a symbol that is not *shift*, *other*, or the end."""
         known = self.alphabet
         if symbol == known.digit:
             self.characters.append(DIGITS[self._coder.choose(_TEN, DIGITS.find(character))])
@@ -91,15 +93,16 @@ class CodedText:
         return bool(self._coder.choose(_CAPITALS[capitals == [True, True]], int(upper)))
 
     def other(self, chosen: int = 0) -> int:
-        """Code what stands behind the symbol *other*, and return it: NEAR, FAR, BLOCK, or TABLE and
-        up."""
+        """Code the choice after the symbol *other*, and return it: NEAR, FAR, BLOCK, or TABLE and
+        up.
+        """
         weights = list(_OTHERS)
         if self._own != BLOCK:
             weights[self._own] = 0
         return self._coder.choose(weights, chosen)
 
     def alone(self, how: int, character: str = "\0") -> None:
-        """Append a character that the model does not know, NEAR or FAR."""
+        """Append a character that is not in the model, NEAR or FAR."""
         number = ord(character)
         if how == FAR:
             self._choose_block(number >> 8)
@@ -107,7 +110,7 @@ class CodedText:
         self.characters.append(chr(number))
 
     def change(self, to: int, block: int = 0) -> None:
-        """Go on in another model: BLOCK, or TABLE and up."""
+        """Change to another model: BLOCK, or TABLE and up."""
         if to == BLOCK:
             self._choose_block(block)
             self._model = Block(self._block)
@@ -139,8 +142,9 @@ class CodedText:
         self.known(symbol, character)
 
     def _how(self, text: str, at: int) -> int:
-        """Return what a character that the model does not know goes as. It goes alone where the
-        next letter is of the model: to change there and back costs more."""
+        """Return the choice for a character that is not in the model. It stays single if the next
+        letter is in the model, because two changes of the model cost more.
+        """
         character, number = text[at], ord(text[at])
         script = _LETTERS.get(FOLDED.get(character, character))
         follow = (each for each in text[at + 1 : at + _AHEAD] if each not in _BETWEEN)
@@ -153,10 +157,10 @@ class CodedText:
         return NEAR if number >> 8 == self._block else FAR
 
 
-# A text that waits is encoded again with each that may ride beside it.
+# A waiting text is encoded again for each message that may be combined with it.
 @lru_cache(maxsize=64)
 def pack(text: str) -> bytes | str:
-    """Return the text packed, or as it is where plain UTF-8 is as short."""
+    """Return the packed text, or the text itself if UTF-8 is not longer."""
     if len(text) > LONGEST:
         return text
     coder = Encoder()
@@ -170,7 +174,7 @@ def pack(text: str) -> bytes | str:
 
 
 def unpack(packed: bytes) -> str:
-    """Return the text. Raises RemoteProtocolError where it is damaged."""
+    """Return the text. Raises RemoteProtocolError if it is damaged."""
     coded = CodedText(Decoder(packed))
     owed = 0
     while len(coded.characters) <= min(LONGEST, PER_BYTE * len(packed)):
@@ -178,7 +182,8 @@ def unpack(packed: bytes) -> str:
         if symbol == known.end:
             return "".join(coded.characters)
         makes_none = {known.other: 1, known.shift: 2}.get(symbol, 0)
-        # Behind a change comes no other change, behind a shift neither: it would be without end.
+        # A change or a shift cannot follow a change, and a shift cannot follow a shift: else there
+        # would be no end.
         if 0 < makes_none <= owed:
             break
         owed = makes_none

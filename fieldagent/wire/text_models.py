@@ -1,11 +1,10 @@
-"""What is likely to follow what in a short text: a static model for each script, and a learning one
-for those without.
+"""Probabilities of the next character in a short text: a static model for each script, and a
+learning one for scripts without a table.
 
-A table (`text_table_latin.bin` and others, which `build/text_table.py` makes) holds what is known
-beforehand. It is prediction by partial matching (Cleary and Witten 1984): the longest context that
-the table knows tells what may follow, or that it is something else, which a shorter one then tells.
-Everything is integers, so that every machine reads the same. Described in
-`docs/reference/on-air.md`.
+A table (`text_table_latin.bin` and others, made by `build/text_table.py`) contains the
+probabilities. The method is prediction by partial matching (Cleary and Witten 1984). The longest
+context in the table has the possible next symbols, or an escape to a shorter context. All numbers
+are integers, so that all machines decode the same. Described in `docs/reference/on-air.md`.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from fieldagent.wire.arithmetic_code import Coder
 from fieldagent.wire.errors import RemoteProtocolError
 
 ORDER = 6
-"""Symbols of a context, at most."""
+"""Maximum symbols of a context."""
 WEIGHTS = tuple(max(1, (1 << 12) * 2**level // 3**level) for level in range(16))
-"""What a level in the table stands for: each is two thirds of the one before."""
+"""Weights of the levels in the table. Each is two thirds of the one before."""
 DIGITS = "0123456789"
 BETWEEN = " \n.,!?-:;()'\"/"
-"""What stands between the words of a script without a table."""
+"""Characters between the words of a script without a table."""
 _LEARNT = 16
-"""What a symbol gains in weight, each time that it is met."""
+"""Weight that a symbol gains each time it occurs."""
 
 
 class Script(NamedTuple):
-    """The characters that a table knows. A capital is known by its letter."""
+    """Characters of a table. A capital has the symbol of its letter."""
 
     letters: str
     capitals: str
-    """Those of the first letters; the last ones may have none."""
+    """Capitals of the first letters. The last letters may have no capital."""
     signs: str
 
     @property
@@ -69,8 +68,8 @@ SCRIPTS = {
         "\n.,!?-:;()'\"/+&%@#=*_<>€°$،؛؟۔٪«»",
     ),
 }
-"""Those with a table, in the order of their numbers on air."""
-# Not `str.lower`, which differs from one version of Unicode to the next.
+"""Scripts with a table, in the order of their numbers on air."""
+# Do not use `str.lower`, which differs between versions of Unicode.
 CAPITAL = {
     letter: capital
     for script in SCRIPTS.values()
@@ -80,8 +79,9 @@ FOLDED = {capital: letter for letter, capital in CAPITAL.items()}
 
 
 class TextAlphabet:
-    """Characters by their symbols. Behind those stand four more: any digit, that the letter behind
-    it is a capital, any other character, and the end."""
+    """Characters with their symbols. Four more symbols follow: any digit, *shift* (the next letter
+    is a capital), any other character, and the end.
+    """
 
     def __init__(self, characters: str) -> None:
         self.characters = characters
@@ -90,13 +90,16 @@ class TextAlphabet:
         self._symbol |= dict.fromkeys(DIGITS, self.digit)
 
     def symbol(self, character: str) -> int:
-        """Return a character's symbol, of a capital its letter's; `other` where it has none."""
+        """Return a character's symbol; for a capital, that of its letter. `other` if it
+        has none.
+        """
         direct = self._symbol.get(character)
         return self._symbol.get(FOLDED.get(character, ""), self.other) if direct is None else direct
 
     def symbols(self, text: Iterable[str], *, capitals: bool = False) -> Iterator[int]:
-        """Yield the symbols of a text, which stands behind a capital or not. A capital after a
-        capital has no shift ahead."""
+        """Yield the symbols of a text, which may follow a capital (`capitals`). A capital after a
+        capital needs no shift.
+        """
         for character in text:
             symbol = self.symbol(character)
             upper = character in FOLDED
@@ -106,7 +109,7 @@ class TextAlphabet:
             capitals = upper
 
     def capital(self, symbol: int) -> str | None:
-        """Return the capital that has the same symbol, or None."""
+        """Return the capital with the same symbol, or None."""
         capital = CAPITAL.get(self.characters[symbol])
         return None if capital in self._symbol else capital
 
@@ -115,15 +118,15 @@ class Model(Protocol):
     alphabet: TextAlphabet
 
     def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
-        """Code the symbol that follows, and return it; a decoder finds it."""
+        """Code the next symbol, and return it. A decoder finds it."""
 
 
 class Table:
-    """A table, as a tree of contexts: below one, those that are a symbol longer at its front.
+    """A table, as a tree of contexts. The children of a context have one more symbol at the front.
 
-    At its root, the empty context, every symbol may follow. The columns stand one after another,
-    the length of each in 4 bytes ahead: of each context how many are below it, their front symbols,
-    how many symbols may follow it, and the level of anything else; then those symbols, and their
+    The root is the empty context, after which every symbol is possible. The columns follow one
+    another, each after its length in 4 bytes. For each context: number of children, front symbol,
+    number of possible next symbols, and level of the escape. Then come the next symbols, and their
     levels.
     """
 
@@ -139,19 +142,19 @@ class Table:
         self._follow = array("H", accumulate(follow, initial=0))
 
     def contexts(self, before: list[int]) -> list[int]:
-        """Return those that end what stands before, the longest first."""
+        """Return the known contexts before the next symbol, the longest first."""
         nodes = [0]
         for symbol in before[: -ORDER - 1 : -1]:
             start, end = self._below[nodes[-1]], self._below[nodes[-1] + 1]
             child = self._fronts.find(symbol, start, end)
             if child < 0:
                 break
-            # The root is below none.
+            # Stop at the root, because no context has the root as a child.
             nodes.append(child + 1)
         return nodes[::-1]
 
     def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
-        """Code a symbol by the longest context that knows it. Raises RemoteProtocolError."""
+        """Code a symbol with the longest context that contains it. Raises RemoteProtocolError."""
         excluded: set[int] = set()
         for context in self.contexts(before):
             start, end = self._follow[context], self._follow[context + 1]
@@ -173,8 +176,9 @@ class Table:
 
 
 class Block:
-    """The letters of a script without a table, those of 256 code points, and what stands between
-    them. Each is the likelier the more often it was met."""
+    """Model of a script without a table: the letters of 256 code points, and the characters between
+    words. A symbol is more likely the more often it has occurred.
+    """
 
     def __init__(self, number: int) -> None:
         letters = "".join(map(chr, range(number << 8, (number + 1) << 8)))
@@ -182,7 +186,7 @@ class Block:
         self._weights = [48, *[4] * (len(BETWEEN) - 1), *[1] * 256, 8, 0, 4, 4]
 
     def code(self, coder: Coder, before: list[int], symbol: int = 0) -> int:
-        """Code a symbol, which is the likelier from here on."""
+        """Code a symbol, and make it more likely."""
         choice = coder.choose(self._weights, symbol)
         self._weights[choice] += _LEARNT
         return choice
@@ -190,11 +194,11 @@ class Block:
 
 @cache
 def alphabet(script: str) -> TextAlphabet:
-    """Return the symbols of a script of SCRIPTS, made once."""
+    """Return the symbols of a script of SCRIPTS, which are made once."""
     return TextAlphabet(SCRIPTS[script].characters)
 
 
 @cache
 def table(script: str) -> Table:
-    """Return a script's table, which is read for the first text that needs it."""
+    """Return a script's table, which is read when the first text needs it."""
     return Table(alphabet(script), read_data("fieldagent.wire", f"text_table_{script}.bin"))

@@ -1,11 +1,11 @@
-"""A trace: what went over a serial line, and when, as text that people read and tests replay.
+r"""A trace: the bytes on a serial line with their times, as text for people and for replays in
+tests.
 
-A line is `SECONDS > BYTES` of what the host sent, `SECONDS < BYTES` of what the device did, or
-`SECONDS ! TEXT` of what happened to the port. Bytes that are no printable ASCII are `\\xNN`, a
-backslash is two. Lines that begin with `#` are remarks.
+A line is `SECONDS > BYTES` from the host, `SECONDS < BYTES` from the device, or `SECONDS ! TEXT`
+for an event of the port. Bytes that are not printable ASCII are `\xNN`, and a backslash is doubled.
+Lines that begin with `#` are comments.
 
-`mask` takes the payloads out: what is left has the same length, and a sum that was right, or wrong,
-is so still.
+`mask` removes the payloads. The rest has the same length, and a checksum stays right or wrong.
 """
 
 from __future__ import annotations
@@ -23,36 +23,38 @@ from fieldagent.wire.errors import RemoteProtocolError
 SENT, CAME, HAPPENED = ">", "<", "!"
 HEAD = "# fieldagent trace 1"
 FRAME_SHOWN = 3
-"""Bytes of a radio's frame that are shown without payloads."""
+"""Number of bytes of a radio's frame that are shown without payloads."""
 LINK = "link"
-"""The kind of a trace of the IP link: each record is one of its messages."""
+"""Kind of a trace of the IP link, in which each record is one message."""
 RADIO = "radio"
 NO_REPLAY = (
     "# A radio's frames are shown by how they begin and how long they are. Addresses, numbers,\n"
     "# sums and tags stand in what is left out: nothing takes the rest for a frame. --payloads\n"
     "# shows all.\n"
 )
-"""What a trace says of itself that cannot be played again."""
+"""Head of a trace that cannot be replayed."""
 
 
 class TraceRecord(NamedTuple):
-    """What went over the line at one moment."""
+    """Bytes on the line at one moment."""
 
     at: float
-    """Seconds since the recorder began."""
+    """Seconds since the start of the recorder."""
     way: str
-    """`SENT`, `CAME` or `HAPPENED`."""
+    """One of `SENT`, `CAME`, `HAPPENED`."""
     data: bytes
-    """Of `HAPPENED`, text in ASCII."""
+    """Bytes; for `HAPPENED`, text in ASCII."""
 
 
 def write(records: Iterable[TraceRecord]) -> str:
-    """Return the lines of these records."""
+    """Return the records as lines."""
     return "".join(f"{each.at:.3f} {each.way} {_escaped(each.data)}\n" for each in records)
 
 
 def read(text: str) -> list[TraceRecord]:
-    """Return the records of a trace. Raises RemoteProtocolError with the line that is none."""
+    """Return the records of a trace. Raises RemoteProtocolError with the number of an
+    invalid line.
+    """
     records = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line or line.startswith("#"):
@@ -79,16 +81,18 @@ def _plain(text: str) -> bytes:
     return re.sub(r"\\\\|\\x([0-9a-f]{2})", byte, text).encode("latin-1")
 
 
-# What is left out.
+# Masks.
 
 
 def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
-    """Return them without payloads; `kind` is `sbd`, `imt`, `link` or `radio`."""
+    """Return the records without payloads. `kind` is `sbd`, `imt`, `link` or `radio`."""
     return _MASKS.get(kind, _mask_frames)(records)
 
 
 def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """By +SBDWB and +SBDRB. What stands before the first command may be of a payload."""
+    """Mask payloads of +SBDWB and +SBDRB. Bytes before the first command may belong to a
+    payload.
+    """
     copies: list[TraceRecord] = []
     left, known = 0, False
     for at, each in enumerate(records):
@@ -109,7 +113,7 @@ def _mask_sbd(records: Sequence[TraceRecord]) -> list[TraceRecord]:
 
 
 def _mask_read(records: Sequence[TraceRecord], at: int) -> bytes:
-    """Return what came in the record at this place, without its part of a message."""
+    """Return the received bytes of a record, without its part of a message."""
     first = at
     while first and records[first - 1].way == CAME:
         first -= 1
@@ -125,7 +129,7 @@ def _mask_read(records: Sequence[TraceRecord], at: int) -> bytes:
 
 
 def _message_zeroed(whole: bytes) -> bytes:
-    """Return the answer to +SBDRB without its message: echo and line ends stay, and the length."""
+    """Return the answer to +SBDRB without its message. Echo, line ends and length stay."""
     head = re.match(rb"(?:AT\+SBDRB)?[\r\n]*", whole)
     start = head.end() if head else 0
     if len(whole) < start + 2 or whole[start] >= 0x09:
@@ -137,20 +141,21 @@ def _message_zeroed(whole: bytes) -> bytes:
 
 
 def _zeroed(message: bytes) -> bytes:
-    """Return zeros in its place, and behind them a sum that is as right as the one there was."""
+    """Return zeros instead of the message, and a checksum that is right if the original one was."""
     body, guard = message[:-2], message[-2:]
     right = (sum(body) & 0xFFFF).to_bytes(2) == guard
     return bytes(len(body)) + (b"\0\0" if right else b"\x55\0")[: len(guard)]
 
 
 def _mask_imt(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """Segments as zeros, whose CRC is zero; base64 has `A` for them. A message to the host whose
-    CRC was wrong ends with a one instead."""
+    """Replace segments by zeros, whose CRC is zero; in base64 they are `A`. A message to the host
+    with a wrong CRC ends with a one instead.
+    """
     copies = list(records)
     for way in (SENT, CAME):
         places = [at for at, each in enumerate(records) if each.way == way]
         whole = b"".join(records[at].data for at in places)
-        # Of a line whose beginning is not there any more nobody knows what it was.
+        # The type of a line is unknown if its beginning is no longer in the trace.
         whole = re.sub(rb"\A(?!GET |PUT |[2-5][0-9]{2} )[^\r]*", _dotted, whole)
         shown = bytearray(re.sub(rb'("data":\s*")([A-Za-z0-9+/]*)', _base64_zeroed, whole))
         for end in _ends_of_garbled(whole) if way == CAME else ():
@@ -166,8 +171,8 @@ def _mask_imt(records: Sequence[TraceRecord]) -> list[TraceRecord]:
 
 
 def _ends_of_garbled(whole: bytes) -> list[int]:
-    """Return where the base64 ends, without its padding, of each message with a wrong CRC."""
-    # What talks to such a modem has them loaded; others do without.
+    """Return the end of the base64, without its padding, of each message with a wrong CRC."""
+    # Import here: only programs that use such a modem need it.
     from fieldagent.wire import imt, jspr
 
     positions, assembly = [], imt.MtAssembly()
@@ -209,7 +214,7 @@ def _base64_zeroed(match: re.Match[bytes]) -> bytes:
 
 
 def _mask_link(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """The body of a message as zeros; hello, numbers and acknowledgements stay."""
+    """Replace the body of a message by zeros. Hello, numbers and acknowledgements stay."""
     return [each if each.way == HAPPENED else _mask_message(each) for each in records]
 
 
@@ -224,13 +229,13 @@ def _mask_message(record: TraceRecord) -> TraceRecord:
 
 
 def head(kind: str, *, masked: bool) -> str:
-    """Return the lines that a trace begins with."""
+    """Return the first lines of a trace."""
     remark = NO_REPLAY if masked and kind == RADIO else ""
     return f"{HEAD} {kind}\n{remark}"
 
 
 def _mask_frames(records: Sequence[TraceRecord]) -> list[TraceRecord]:
-    """How long a frame is, and how it begins."""
+    """Replace a frame by its beginning and its length."""
     return [
         each
         if each.way == HAPPENED

@@ -1,9 +1,8 @@
 """Several positions in few bytes: differences, as Rice codes (Rice and Plaunt 1971).
 
-The numbers, the times, the latitudes and the longitudes stand as the steps from one fix to the
-next, or as what each step differs from the one before it; whichever takes fewer bits. So do the
-altitudes, the speeds and the courses of those fixes that have one.
-Described in `docs/reference/on-air.md`.
+Numbers, times, latitudes and longitudes are stored as steps from one fix to the next, or as changes
+of these steps, whichever takes fewer bits. The same applies to altitudes, speeds and courses, for
+the fixes that have them. Described in `docs/reference/on-air.md`.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.zigzag import unzigzag, zigzag
 
 UNIT = 100
-"""Of the 1e-7 degree that a position has otherwise: 1e-5 degree, at most 1.1 m."""
+"""Unit of a track in 1e-7 degree, the unit of other positions: 1e-5 degree, at most 1.1 m."""
 COUNT_MAX = 255
 LATITUDE_MAX, LONGITUDE_MAX = 9_000_000, 18_000_000
 _LATITUDE_BITS, _LONGITUDE_BITS, _PARAMETER_BITS, _COUNT_PARAMETER = 25, 26, 5, 4
 _MEMBER_BITS = 4
-"""Of the parameter of a column of altitudes, speeds or courses."""
+"""Bits of the parameter in a column of altitudes, speeds or courses."""
 _ORDERS = 8, 6, 9
-"""Of the exponential Golomb code of the first of them."""
+"""Orders of the exponential Golomb code for the first value of these columns."""
 Members: TypeAlias = "tuple[int | None, int | None, int | None]"
 
 
@@ -32,18 +31,20 @@ class TrackFix:
     sequence: int
     time: int
     latitude: int
-    """In 1e-5 degree."""
+    """Latitude in 1e-5 degree."""
     longitude: int
     altitude: int | None = None
-    """In metres."""
+    """Altitude in metres."""
     speed: int | None = None
-    """In 0.1 m/s."""
+    """Speed in 0.1 m/s."""
     course: int | None = None
-    """In degrees, from -180 to 179."""
+    """Course in degrees, from -180 to 179."""
 
 
 def write_track(fixes: Sequence[TrackFix]) -> bytes:
-    """Write all but the number and the time of the first, which stand beside it."""
+    """Encode a track, without the number and the time of its first fix, which the entry
+    contains.
+    """
     bits = Bits()
     bits.put_rice(len(fixes), _COUNT_PARAMETER)
     first = fixes[0]
@@ -68,7 +69,7 @@ def write_track(fixes: Sequence[TrackFix]) -> bytes:
 
 
 def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
-    """Read a track. Raises ValueError where it is damaged."""
+    """Decode a track. Raises ValueError if it is damaged."""
     bits = Bits(body)
     count = bits.take_rice(_COUNT_PARAMETER)
     if not 1 <= count <= COUNT_MAX:
@@ -90,8 +91,9 @@ def read_track(sequence: int, time: int, body: bytes) -> list[TrackFix]:
 
 
 def _write_who_has(bits: Bits, members: Sequence[Members]) -> None:
-    """Nobody has any of them; or each has all; or of each member whether nobody has it, everybody,
-    or who."""
+    """Write which fixes have which members: no fix has any; or all fixes have all; or for each
+    member, no fix, all fixes, or a list.
+    """
     some = any(each is not None for fix in members for each in fix)
     every = all(each is not None for fix in members for each in fix)
     bits.put(int(some), 1)
@@ -127,7 +129,7 @@ def _read_who_has(bits: Bits, count: int) -> list[list[bool]]:
 
 
 def _write_members(bits: Bits, column: Sequence[int], order: int) -> None:
-    """The first, and the column of all of them."""
+    """Write the first value, and the column of all values."""
     if column:
         bits.put_golomb(zigzag(column[0]), order)
     if len(column) > 1:
@@ -145,19 +147,20 @@ def _read_members(bits: Bits, has: Sequence[bool], order: int) -> list[int | Non
 
 
 def _unwound(courses: Sequence[int]) -> list[int]:
-    """Return them without a jump from west to east: each step turns the shorter way."""
+    """Return the courses without a jump from west to east: each step turns the shorter way."""
     turns = [_centred(later - before) for before, later in pairwise(courses)]
     return [*accumulate(turns, initial=courses[0])] if courses else []
 
 
 def _centred(angle: int) -> int:
-    """Return the same direction, from minus half a circle to less than half."""
+    """Return the same direction in the range from -180 to below 180 degrees."""
     return (angle + 180) % 360 - 180
 
 
 def _write_column(bits: Bits, column: Sequence[int], size: int = _PARAMETER_BITS) -> None:
-    """The steps from one to the next; or the first step, and what the others differ from the one
-    before them."""
+    """Write the steps from one value to the next; or the first step, and the change of each further
+    step.
+    """
     steps = [zigzag(after - before) for before, after in pairwise(column)]
     turns = [
         zigzag(later - 2 * before + earlier)
@@ -182,8 +185,8 @@ def _read_column(bits: Bits, first: int, count: int, size: int = _PARAMETER_BITS
 
 
 def _parameter(codes: Sequence[int], size: int) -> int:
-    """That of the Rice code in which they are shortest, in so many bits."""
-    # It is close to the bits of their mean.
+    """Return the parameter of the Rice code with the shortest result, in `size` bits."""
+    # The best parameter is close to the bit length of the mean.
     most = (1 << size) - 1
     guess = min((sum(codes) // max(1, len(codes))).bit_length(), most)
     return min(range(max(0, guess - 2), guess + 1), key=lambda each: _size(codes, each))
@@ -194,36 +197,40 @@ def _size(codes: Sequence[int], parameter: int) -> int:
 
 
 class Bits:
-    """A row of bits, the first the highest of its byte. Zeros fill up the last byte."""
+    """A sequence of bits, the highest bit of a byte first. Zeros fill the last byte."""
 
     def __init__(self, body: bytes = b"") -> None:
         self._bits = f"{int.from_bytes(body):0{8 * len(body)}b}" if body else ""
         self._at = 0
 
     def put(self, value: int, size: int) -> None:
-        """Append a number from 0 on in `size` bits; it must fit."""
+        """Append a non-negative number in `size` bits; it must fit."""
         self._bits += f"{value:0{size}b}" if size else ""
 
     def put_rice(self, code: int, parameter: int) -> None:
-        """Put as many ones as the code has times 2 to the parameter, a zero, and what is left."""
+        """Append a Rice code: `code` divided by 2 to the `parameter`, in unary, then a zero and the
+        remainder.
+        """
         self._bits += "1" * (code >> parameter) + "0"
         self.put(code & (1 << parameter) - 1, parameter)
 
     def put_golomb(self, code: int, order: int) -> None:
-        """Put the exponential Golomb code of that order: a zero for each bit behind the first of
-        one more than the code without its low bits, then that, then so many low bits."""
+        """Append an exponential Golomb code. Remove the low `order` bits of the code and add one.
+        Write a zero for each bit of this number after its first one, the number, and the low
+        bits.
+        """
         high = (code >> order) + 1
         self.put(0, high.bit_length() - 1)
         self.put(high, high.bit_length())
         self.put(code & (1 << order) - 1, order)
 
     def to_bytes(self) -> bytes:
-        """Return them as bytes. Raises ValueError where nothing was put."""
+        """Return the bits as bytes. Raises ValueError if there are none."""
         size = -(-len(self._bits) // 8)
         return int(self._bits.ljust(8 * size, "0"), 2).to_bytes(size)
 
     def take(self, size: int) -> int:
-        """Return the next `size` bits as a number. Raises ValueError where fewer are left."""
+        """Return the next `size` bits as a number. Raises ValueError if there are fewer."""
         bits = self._bits[self._at : self._at + size]
         if len(bits) < size:
             raise ValueError("track that ends before its last position")
@@ -231,8 +238,7 @@ class Bits:
         return int(bits, 2) if size else 0
 
     def take_golomb(self, order: int) -> int:
-        """Take one code of `put_golomb` and return it. Raises ValueError where the bits end
-        before."""
+        """Return the next code of `put_golomb`. Raises ValueError if bits are missing."""
         end = self._bits.find("1", self._at)
         if end < 0:
             raise ValueError("track that ends before its last position")
@@ -241,7 +247,7 @@ class Bits:
         return high << order | self.take(order)
 
     def take_rice(self, parameter: int) -> int:
-        """Take one code of `put_rice` and return it. Raises ValueError where bits are missing."""
+        """Return the next code of `put_rice`. Raises ValueError if bits are missing."""
         end = self._bits.find("0", self._at)
         if end < 0:
             raise ValueError("track that ends before its last position")

@@ -1,4 +1,4 @@
-"""Signed whole numbers as those from 0 on: 0, -1, 1, -2 as 0, 1, 2, 3."""
+"""Signed integers as non-negative ones: 0, -1, 1, -2 as 0, 1, 2, 3."""
 
 from __future__ import annotations
 
