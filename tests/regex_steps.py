@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from re import _constants as sre, _parser as parser  # type: ignore[attr-defined]  # isort: skip
+from re import _constants as sre, _parser as parser  # isort: skip
 
 Node = tuple[Any, Any]
 Rest = Callable[[int], bool]
@@ -212,13 +212,14 @@ def _example(node: Node) -> str:
     if kind is sre.LITERAL:
         return chr(value)
     if _is_single(kind):
-        return next(
+        found: str = next(
             each
             for each in "a1 -,:/\"'\n\r\\\xe9" + "".join(map(chr, range(256)))
             if kind is sre.ANY
             or (kind is sre.NOT_LITERAL and ord(each) != value)
             or (kind is sre.IN and _is_in(value, each))
         )
+        return found
     if kind in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
         return "".join(map(_example, value[2])) * max(1, value[0])
     inner = _inner(kind, value)

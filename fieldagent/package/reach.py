@@ -1,7 +1,5 @@
-"""How far a Package has come with one person: the stages of "who has it".
-
-The words are the same on every screen, and none says more than is known.
-"""
+"""Stages of a Package at one addressee, with the same words on every screen. No stage says more
+than is known."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from enum import IntEnum
 
 
 class Stage(IntEnum):
-    """By their number on air. A higher number is not always a later stage."""
+    """Stages by their number on air. A higher number is not always a later stage."""
 
     STORED = 0
     """The person's kit has it on its disk."""

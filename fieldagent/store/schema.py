@@ -11,8 +11,8 @@ WRITTEN_LATER = (
     "{} was written by a later version of fieldagent ({}), and is left as it is: install the later"
     " version again, or put back the copy from before the upgrade"
 )
-"""What people are told of it, and why, wherever it is. `docs/how-to/update.md` has the same words
-under Rollback; a test holds them together."""
+"""Text for people about a database of a later version. `docs/how-to/update.md` has the same text
+under Rollback; a test compares them."""
 
 
 WRITTEN_EARLIER = (
