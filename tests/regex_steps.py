@@ -221,7 +221,8 @@ def _example(node: Node) -> str:
         )
         return found
     if kind in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
-        return "".join(map(_example, value[2])) * max(1, value[0])
+        repeated = "".join(map(_example, value[2]))
+        return repeated * max(1, int(value[0]))
     inner = _inner(kind, value)
     return "".join(map(_example, inner[0])) if inner else ""
 
