@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -162,6 +163,7 @@ class Steps:
         line = b""
         while True:
             has_ended = process.poll() is not None
+            self._reap()
             if not select.select([output], [], [], 0 if has_ended else 0.1)[0]:
                 if has_ended:
                     return
@@ -172,6 +174,14 @@ class Steps:
             *lines, line = (line + data).split(b"\n")
             for each in lines:
                 self.counts += outcomes(each.decode(errors="replace"))
+
+    def _reap(self) -> None:
+        """Reap adopted processes that have ended. Programs such as Patroni wait until their orphans
+        are gone, and a zombie is not gone."""
+        own = {each.pid for each in self._running.values()}
+        for pid in set(_children()) - own:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
     def run_beside(self, name: str, *command: str) -> None:
         # Open until `end`.
