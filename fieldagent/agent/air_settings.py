@@ -24,21 +24,21 @@ KEYS = (
         "radio-region",
         _region,
         None,
-        "whose law says for how long this radio may be on the air at its frequency: EU868, EU433,"
-        " US915, AU915, or amateur, which has no limit (nobody counts)",
+        "rules that limit the air-time of this radio: EU868, EU433, US915, AU915, or amateur,"
+        " which has no limit (air-time is not limited)",
     ),
     Key(
         "radio-frequency",
         _megahertz,
         None,
-        "MHz, such as 869.525, of a radio that has no setting of its own for that",
+        "frequency in MHz, such as 869.525, for a radio without its own frequency setting",
     ),
     Key(
         "radio-bit-rate",
         whole(50, 10_000_000, "bits a second"),
         None,
-        "bits a second on the air, of a radio that does not count its air-time itself: 1200 of"
-        " AX.25 on VHF",
+        "bits per second on the air, for a radio that does not count its air-time, such as 1200"
+        " for AX.25 on VHF",
     ),
 )
 

@@ -23,7 +23,7 @@ KEYS = (
         "remote-commands",
         read_names,
         ALLOWED,
-        "commands that the hub may give this kit, of " + ", ".join(BY_NAME) + "; none for none"
+        "commands that the hub may send to this kit, from " + ", ".join(BY_NAME) + "; none for none"
         f" ({' '.join(ALLOWED)})",
     ),
 )

@@ -15,8 +15,8 @@ def _canned(value: str) -> tuple[str, ...]:
     fits = all(0 < len(each) <= CANNED_CHARACTERS for each in texts)
     if not fits or len(texts) > CANNED_MOST:
         raise WrongProperty(
-            f"must be none, or at most {CANNED_MOST} texts of 1 to {CANNED_CHARACTERS} characters,"
-            " with semicolons between them"
+            f"must be none, or at most {CANNED_MOST} texts of 1 to {CANNED_CHARACTERS}"
+            " characters, separated by semicolons"
         )
     return texts
 
@@ -26,29 +26,33 @@ KEYS = (
         "map-file",
         absolute_path,
         None,
-        "a PMTiles or MBTiles file that the page draws its map with, raster or vector"
-        " (docs/how-to/maps.md); coastlines and a grid otherwise",
+        "PMTiles or MBTiles file for the map of the page, raster or vector"
+        " (docs/how-to/maps.md); without it, coastlines and a grid",
     ),
     Key(
         "page-listen",
         networks,
         (),
-        "networks from which people may come to the page and the API, by TLS and with the pass"
-        " phrase that `fieldagent page --set` sets; none otherwise",
+        "networks that may open the page and use the API, with TLS and the passphrase of"
+        " `fieldagent page --set`; without it, only this machine",
     ),
-    Key("page-port", whole(1, 65535, "port"), PAGE_PORT, f"port of that ({PAGE_PORT})"),
+    Key(
+        "page-port",
+        whole(1, 65535, "port"),
+        PAGE_PORT,
+        f"port of the page for the network ({PAGE_PORT})",
+    ),
     Key(
         "page-portal-port",
         whole(1, 65535, "port"),
         None,
-        "port at which phones that join the kit's own network are told, over plain HTTP, where the"
-        " page is (docs/how-to/access-point.md); none otherwise",
+        "HTTP port that shows phones on the kit's own network the address of the page"
+        " (docs/how-to/access-point.md); without it, none",
     ),
     Key(
         "canned-messages",
         _canned,
         _canned(CANNED),
-        "texts that the page sends in two presses, with semicolons between them, or none"
-        f" ({CANNED})",
+        f"texts that the page sends with two presses, separated by semicolons, or none ({CANNED})",
     ),
 )

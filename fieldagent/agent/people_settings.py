@@ -71,13 +71,13 @@ def _people(value: str) -> Mapping[str, str]:
 
 def _code(value: str) -> str:
     if len(value) < 6 or " " in value:
-        raise WrongProperty("must be a word of six characters or more, without spaces")
+        raise WrongProperty("must be a code of at least six characters, without spaces")
     return value
 
 
 def _word(value: str) -> str:
     if not value or " " in value:
-        raise WrongProperty("must be one word, such as @hub")
+        raise WrongProperty("must be one word without spaces, such as @hub")
     return value
 
 
@@ -93,13 +93,13 @@ def _listed(value: str, form: str, such_as: str) -> Collection[str]:
     calls = [each.strip() for each in value.split(",") if each.strip()]
     for each in calls:
         if not re.fullmatch(form, each):
-            raise WrongProperty(f"must be calls such as {such_as}, not {each!r}")
+            raise WrongProperty(f"must be call signs such as {such_as}, not {each!r}")
     return frozenset(each.lower() for each in calls)
 
 
 def _callsign(value: str) -> str:
     if not re.fullmatch(_CALL, value):
-        raise WrongProperty(f"must be a call such as HB9ABC-7, not {value!r}")
+        raise WrongProperty(f"must be a call sign such as HB9ABC-7, not {value!r}")
     return value.upper()
 
 
@@ -115,69 +115,73 @@ KEYS = (
         "mesh-port",
         text,
         None,
-        "a radio by which people with handhelds write to this kit: a serial port, or tcp://host"
+        "radio for messages from people with handhelds: a serial port, or tcp://host"
         " (docs/how-to/handhelds.md)",
     ),
     Key(
         "mesh-protocol",
         _protocol,
         "auto",
-        "its firmware: meshtastic, meshcore (its companion role), aprs (a KISS TNC), auto"
-        " (whichever of the first two answers), or package.module:NAME of one of your own (auto)",
+        "firmware of that radio: meshtastic, meshcore (companion role), aprs (a KISS TNC), auto"
+        " (meshtastic or meshcore), or package.module:NAME of your own (auto)",
     ),
     Key(
         "mesh-people",
         _people,
         None,
-        "whom this kit knows beside those whom the hub names: `!a1b2c3d4 Ada, !0badf00d Ben`."
-        " Anybody else may raise an SOS and nothing more",
+        "people whom this kit knows in addition to those from the hub: `!a1b2c3d4 Ada,"
+        " !0badf00d Ben`. Unknown people can only raise an SOS",
     ),
     Key(
         "mesh-join-code",
         _code,
         None,
-        "who writes `join CODE` to the kit is known from then on (nobody is by that)",
+        "code with which a person joins: the kit knows a person who sends it `join CODE`"
+        " (joining is off)",
     ),
     Key(
         "mesh-word",
         _word,
         "@hub",
-        "what a text on a channel begins with that is for the kit: others are not taken (@hub)",
+        "first word of a text on a channel that is meant for the kit; other texts are ignored"
+        " (@hub)",
     ),
     Key(
         "mesh-credits-per-day",
         whole(0, 1_000_000, "credits"),
         None,
-        "most satellite credits a UTC day that one person's messages may cost, an SOS aside (20);"
-        " with aprs, that all of them may cost together, and what is sent by SMS (0)",
+        "most satellite credits per UTC day for the messages of one person, except an SOS (20);"
+        " with aprs, for all people together, SMS included (0)",
     ),
     Key(
         "mesh-positions",
         whole(0, 86_400, "seconds; 0 for never"),
         0,
-        "seconds after which the newest position of a known person goes to the hub; with an SOS it"
-        " always does (0: never). With aprs it is a tracker's there (docs/how-to/trackers.md)",
+        "seconds between two positions of a known person that are sent to the hub; positions"
+        " with an SOS are always sent (0: never). With aprs, the person is a tracker there"
+        " (docs/how-to/trackers.md)",
     ),
     Key(
         "mesh-callsign",
         _callsign,
         "",
-        "with aprs, this kit's own call, such as HB9ABC-7: without it the kit only listens, and"
-        " transmits nothing",
+        "with aprs, this kit's call sign, such as HB9ABC-7; without it the kit only listens",
     ),
-    Key("mesh-baud", whole(300, 921_600, "baud"), 9600, "with aprs, of a serial port (9600)"),
+    Key(
+        "mesh-baud", whole(300, 921_600, "baud"), 9600, "with aprs, speed of the serial port (9600)"
+    ),
     Key(
         "mesh-calls",
         _calls,
         (),
-        "with aprs, the stations that this kit takes in beside the people it knows: `hb9abc-9,"
-        " hb9xyz-*`, or `*` for everybody. All others are counted and dropped (none)",
+        "with aprs, stations that are accepted in addition to known people: `hb9abc-9,"
+        " hb9xyz-*`, or `*` for all. Other stations are counted and ignored (none)",
     ),
     Key(
         "mesh-sos",
         _certain_calls,
         (),
-        "with aprs, the stations whose SOS or Mic-E emergency becomes this kit's, although anybody"
-        " can send under any call: `hb9abc-9` (none)",
+        "with aprs, stations whose SOS or Mic-E emergency raises an SOS of this kit, although"
+        " anyone can send under any call sign: `hb9abc-9` (none)",
     ),
 )

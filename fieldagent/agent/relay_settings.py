@@ -20,19 +20,20 @@ KEYS = (
         "radio-relay",
         _relay,
         frozenset[Channel](),
-        "bring what neighbours ask for to the hub over these: cellular, satellite (none)",
+        "channels over which this kit relays items of neighbours to the hub: cellular,"
+        " satellite (none)",
     ),
     Key(
         "radio-relay-credits-per-day",
         whole(0, 1_000_000, "credits"),
         10,
-        "most satellite credits a UTC day that neighbours may cost; an SOS has 5 more (10)",
+        "most satellite credits per UTC day for neighbours; an SOS has 5 more (10)",
     ),
     Key(
         "radio-relay-down",
         one_of("off", "on"),
         "off",
-        "on: bring down by radio what the hub has for neighbours without a link (off)",
+        "on: send items from the hub to neighbours without a link by radio (off)",
     ),
 )
 

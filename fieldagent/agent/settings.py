@@ -143,17 +143,17 @@ def hub_address(value: str) -> str:
     """Read https://HOST, or http:// on loopback. Drops a final slash. Raises WrongProperty."""
     parts = urlsplit(url(value))
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
-        raise WrongProperty(f"must be https:// and a host, with a port perhaps, not {value!r}")
+        raise WrongProperty(f"must be https:// and a host, with an optional port, not {value!r}")
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
         raise WrongProperty(
-            f"must be https:// (http:// is for {', '.join(_LOOPBACK)}), not {value!r}"
+            f"must be https:// (http:// only for {', '.join(_LOOPBACK)}), not {value!r}"
         )
     return value.rstrip("/")
 
 
 def _token(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", value):
-        raise WrongProperty("must be the link token as the hub showed it, in one piece")
+        raise WrongProperty("must be the link token as the hub showed it, without blanks")
     return value
 
 
@@ -189,7 +189,7 @@ def _one_key(value: str) -> tuple[bytes, ...]:
 def _callsign(value: str) -> str:
     if not re.fullmatch(r"[A-Z0-9]{1,6}(-(?:[0-9]|1[0-5]))?", value):
         raise WrongProperty(
-            f"must be a call of up to 6 capitals and digits, as N0CALL-7, not {value!r}"
+            f"must be a call sign of up to 6 capitals and digits, such as N0CALL-7, not {value!r}"
         )
     return value
 
@@ -218,229 +218,234 @@ KEYS = (
         "inbound-hook",
         text,
         None,
-        "shell command run once for every inbound payload: JSON on standard input and in"
-        " AGENT_PAYLOAD",
+        "shell command that runs once for each inbound payload, with the JSON on standard input"
+        " and in AGENT_PAYLOAD",
     ),
-    Key("inbound-hook-deadline", whole(1, 3600, "seconds"), 60, "seconds it may take (60)"),
+    Key(
+        "inbound-hook-deadline",
+        whole(1, 3600, "seconds"),
+        60,
+        "most seconds that the hook may take (60)",
+    ),
     Key(
         "inbound-dead-letters",
         one_of("keep", "hook"),
         "keep",
-        "keep: what came and cannot be read is kept, for `fieldagent inbound list`; hook: it is"
-        " also handed over, as Data with its `source` (keep)",
+        "keep: store unreadable messages, for `fieldagent inbound list`; hook: also pass them"
+        " to the hook, as Data with their `source` (keep)",
     ),
-    Key("webhook-address", url, None, "URL that every inbound payload is posted to"),
+    Key("webhook-address", url, None, "URL to which each inbound payload is posted"),
     Key(
         "webhook-secret",
         read_secrets,
         (),
-        "signs those posts (Standard Webhooks, whsec_…); two, with a space, to rotate",
+        "secret that signs these posts (Standard Webhooks, whsec_…); two, with a space, to rotate",
     ),
     Key("satellite-port", text, None, "serial port of the satellite modem, such as /dev/ttyUSB0"),
     Key(
         "satellite-modem",
         _modem_name,
         "sbd",
-        "which modem: sbd (Iridium 9602, 9603, 9523), imt (9704), auto (whichever of them answers"
-        " at the port), or package.module:NAME of one of your own (sbd)",
+        "kind of modem: sbd (Iridium 9602, 9603, 9523), imt (9704), auto (the kind that answers"
+        " at the port), or package.module:NAME of your own (sbd)",
     ),
     Key(
         "satellite-baud",
         whole(1200, 921600, "baud"),
         None,
-        "its speed (sbd 19200, imt 230400, or another at which it answers)",
+        "speed of the serial port (sbd 19200, imt 230400, or another at which the modem answers)",
     ),
     Key(
         "satellite-credits-per-day",
         whole(0, 1_000_000, "credits of 50 bytes"),
         None,
-        "most credits of 50 bytes a UTC day may cost (no limit)",
+        "most credits of 50 bytes per UTC day (no limit)",
     ),
     Key(
         "satellite-bytes-per-day",
         whole(0, 100_000_000, "bytes"),
         None,
-        "most bytes a UTC day may cost with imt, whose accounts pay for bytes (no limit)",
+        "most bytes per UTC day with imt, whose accounts pay for bytes (no limit)",
     ),
     Key(
         "satellite-sos-reserve",
         whole(0, 1_000_000, "credits"),
         None,
-        "credits of these that only priority 100 and above may use, and the word that it is over;"
-        " half of them also to fetch the answer; with imt 50 bytes each (10, but half of the day's"
-        " at the most)",
+        "part of these credits that only an SOS may use, and the message that ends it; half of"
+        " the part may also fetch the answer; with imt, 50 bytes each (10, or half of the day's"
+        " credits if that is less)",
     ),
     Key(
         "satellite-credit-price",
         credit_price,
         None,
-        "what a credit costs, such as 0.12 EUR: shown beside the credits",
+        "price of a credit, such as 0.12 EUR, to show costs in money",
     ),
     Key(
         "satellite-mailbox-check",
         _hours,
         None,
-        "hours after which the mailbox is asked though no ring came; costs a credit (0: never)",
+        "hours after which the mailbox is checked without a ring; each check costs a credit (0:"
+        " never)",
     ),
     Key(
         "satellite-registration",
         one_of("auto", "session"),
         "auto",
-        "auto: the modem registers by itself where it was carried far, so that rings find it;"
-        " session: with each session alone, where the account pays for registrations (auto)",
+        "auto: the modem registers itself after a long move, so that rings reach it; session:"
+        " it registers only with each session, for accounts that pay for registrations (auto)",
     ),
     Key(
         "satellite-heal",
         read_steps,
         None,
-        "what is done to a modem that stays silent, in this order: dtr, gpio:LINE (its sleep pin),"
-        " rockblock:I_EN/I_BTD (of a 9704), usb (its port), command; or none (dtr, and the command"
-        " where there is one)",
+        "recovery steps for a silent modem, in this order: dtr, gpio:LINE (its sleep pin),"
+        " rockblock:I_EN/I_BTD (9704), usb (its port), command; or none (dtr, and the command"
+        " if it is set)",
     ),
     Key(
         "satellite-recovery-command",
         text,
         None,
-        "shell command that brings a silent modem back, such as `uhubctl --action cycle --ports 2`",
+        "shell command that restarts a silent modem, such as `uhubctl --action cycle --ports 2`",
     ),
     Key(
         "satellite-key",
         _keys,
         (),
-        "64 hex digits that authenticate messages both ways; two, with a space, to rotate",
+        "64 hexadecimal digits that authenticate messages in both directions; two, with a"
+        " space, to rotate",
     ),
     Key(
         "satellite-receipts",
         one_of("ride", "at-once"),
         "ride",
-        "ride: tell the hub what has come with the next message, where it costs nothing; at-once:"
-        " with one of its own, for a credit (ride). An SOS is told at once",
+        "ride: send receipts to the hub with the next message, without cost; at-once: send each"
+        " receipt separately, for a credit (ride). Receipts of an SOS are sent at once",
     ),
-    Key("imt-topic", text, "RAW", "name or number of the topic that imt messages go by (RAW)"),
+    Key("imt-topic", text, "RAW", "name or number of the topic for imt messages (RAW)"),
     Key(
         "imt-minimum-bytes",
         whole(0, 100_000, "bytes"),
         0,
-        "bytes that the account of an imt modem pays for each message at least (0)",
+        "fewest bytes that the account of an imt modem pays for each message (0)",
     ),
     Key(
         "hub-address",
         hub_address,
         None,
-        "the hub: https://host or https://host:port (http:// to this machine only)",
+        "address of the hub: https://host or https://host:port (http:// only on this machine)",
     ),
-    Key("hub-token", _token, None, "this kit's link token, as `fieldagent hub` shows it once"),
+    Key("hub-token", _token, None, "link token of this kit, which `fieldagent hub` shows once"),
     Key(
         "hub-ca-file",
         absolute_path,
         None,
-        "PEM file of the authority that signed a private hub's certificate, instead of the"
-        " system's",
+        "PEM file of a private hub's certificate authority, instead of the system's authorities",
     ),
     Key(
         "cellular-interface",
         _interface,
         None,
-        "network interface that the link takes, and no other, such as wwan0 (any)",
+        "the only network interface for the link, such as wwan0 (any)",
     ),
     Key(
         "cellular-ping",
         _ping,
         None,
-        "seconds of silence after which the link is tested, which takes about 170 bytes with all"
-        " overhead; 0 for never (45 at first, up to 300 as what is between bears it)",
+        "seconds of silence after which the link is tested with about 170 bytes; 0 for never"
+        " (45 at first, up to 300 if the network keeps idle connections)",
     ),
     Key(
         "cellular-heal",
         read_steps_of_link,
         None,
-        "what is done where the hub stays out of reach, in this order: gpio:LINE (the modem's"
-        " reset), usb:DEVICE (its port), command; or none (the command, where there is one)",
+        "recovery steps if the hub is unreachable, in this order: gpio:LINE (the modem's"
+        " reset), usb:DEVICE (its port), command; or none (the command, if it is set)",
     ),
     Key(
         "cellular-recovery-command",
         text,
         None,
-        "shell command for that, such as one that resets the modem",
+        "shell command that restarts the cellular modem",
     ),
     Key(
         "cellular-recovery-after",
         whole(60, 604_800, "seconds"),
         600,
-        "seconds out of reach before the first step, and between two (600)",
+        "seconds without the hub before the first step, and between two steps (600)",
     ),
     *sms_settings.KEYS,
     Key(
         "radio-port",
         text,
         None,
-        "where the radio is: a serial port such as /dev/ttyACM0, or what its kind takes instead",
+        "port of the radio: a serial port such as /dev/ttyACM0, or the address that its kind takes",
     ),
     Key(
         "radio-protocol",
         _radio_name,
         "node",
-        f"which radio: {', '.join(RADIOS)}, as described below, or package.module:NAME of one of"
-        " your own (node)",
+        f"kind of radio: {', '.join(RADIOS)} (see below), or package.module:NAME of your own"
+        " (node)",
     ),
-    Key("radio-baud", whole(1200, 921600, "baud"), 115200, "speed of its serial port (115200)"),
+    Key("radio-baud", whole(1200, 921600, "baud"), 115200, "speed of the serial port (115200)"),
     Key(
         "radio-heal",
         read_steps,
         None,
-        "what is done to a radio that stays silent, as satellite-heal (the command, where there is"
-        " one)",
+        "recovery steps for a silent radio, as satellite-heal (the command, if it is set)",
     ),
-    Key("radio-recovery-command", text, None, "shell command that brings a silent radio back"),
+    Key("radio-recovery-command", text, None, "shell command that restarts a silent radio"),
     Key(
         "radio-callsign",
         _callsign,
         "",
-        "this station's call, such as N0CALL-7: kiss needs it for each frame; of a node it is said"
-        " in plain text within ten minutes of whatever it transmits",
+        "call sign of this station, such as N0CALL-7; kiss needs it in each frame, and a node"
+        " sends it in plain text within ten minutes of each transmission",
     ),
     Key(
         "radio-packet-bytes",
         whole(50, 250, "bytes"),
         200,
-        "most bytes of a packet: as many as every radio of the group takes, the same on each (200)",
+        "most bytes of a packet, the same for each radio of the group (200)",
     ),
     Key(
         "radio-station",
         whole(1, 2**32 - 1, "the device's number"),
         None,
-        "this kit's number on the air, as the hub shows it for the device; no other kit in earshot"
-        " has the same",
+        "station number of this kit, as the hub shows it for the device; unique among kits in"
+        " range",
     ),
-    Key("radio-name", text, "", "what neighbours call this kit (its station)"),
+    Key("radio-name", text, "", "name of this kit for neighbours (the station number)"),
     Key(
         "radio-key",
         _keys,
         (),
-        "64 hex digits that all kits of a group share: others are not heard. While it is changed,"
-        " the new and the old, with a space (docs/how-to/radio.md). Check that your licence allows"
-        " authentication",
+        "64 hexadecimal digits that all kits of a group share; packets without it are ignored."
+        " During a change: the new key and the old key, with a space (docs/how-to/radio.md)."
+        " Check that your licence allows authentication",
     ),
     Key(
         "radio-key-next",
         _one_key,
         (),
-        "64 hex digits that take the place of radio-key soon: what bears their tag is heard"
-        " already, and nothing is sent with them (docs/how-to/radio.md)",
+        "64 hexadecimal digits of the next radio-key: packets with it are accepted, but none"
+        " are sent with it yet (docs/how-to/radio.md)",
     ),
     Key(
         "radio-seal",
         one_of("off", "on"),
         "off",
-        "on: nobody without radio-key can read what is sent (off). Check that your licence allows"
-        " encryption: on amateur bands it does not",
+        "on: encrypt packets with radio-key (off). Check that your licence allows encryption:"
+        " amateur bands do not",
     ),
     Key(
         "radio-hops",
         whole(1, 7, "transmissions"),
         3,
-        "transmissions that bring an SOS, or what asks for the hub, anywhere at most: 1 repeats"
-        " nobody's (3)",
+        "most transmissions of an SOS, or of an item for the hub, until it arrives; 1: this kit"
+        " relays nothing (3)",
     ),
     *relay_settings.KEYS,
     *air_settings.KEYS,
@@ -450,91 +455,89 @@ KEYS = (
         "fan-out",
         _fan_out,
         FanOut.EVERY,
-        "what the other channels do after the first success: every (they go on), first (what has"
-        " not left there is withdrawn), cheapest (as first, and each channel has a head start"
-        " before the next dearer one). With `every`, too, satellite is spared what the hub itself"
-        " has confirmed before its turn. An SOS takes all (every)",
+        "use of the other channels after the first success: every (continue), first (cancel),"
+        " cheapest (cancel, and give each cheaper channel a head start). Satellite never sends"
+        " an item that the hub has confirmed. An SOS uses all channels (every)",
     ),
     Key(
         "fan-out-until",
         one_of("hub", "heard"),
         "hub",
-        "when radio has succeeded, for `first` and `cheapest`: hub (once the hub has it, by a"
-        " neighbour that says so), heard (once another kit has it, also one that never reaches the"
-        " hub) (hub)",
+        "when radio counts as a success for `first` and `cheapest`: hub (the hub has the item),"
+        " heard (another kit has it, even one that never reaches the hub) (hub)",
     ),
     Key(
         "fan-out-head-start",
         whole(1, 86_400, "seconds"),
         120,
-        "seconds that `cheapest` gives cellular before radio, and radio before satellite, at the"
-        " most: a channel that has shown that it needs less gets less (120)",
+        "longest head start in seconds with `cheapest`, of cellular before radio and of radio"
+        " before satellite; shorter for a channel that has been faster (120)",
     ),
     Key(
         "sos-repeat",
         whole(0, 86_400, "seconds; 0 for never"),
         600,
-        "seconds after which an item of an open SOS goes again over each channel; 0: never (600)",
+        "seconds between two transmissions of an open SOS on each channel; 0: never (600)",
     ),
     Key(
         "sos-until",
         one_of("person", "hub"),
         "person",
-        "who ends the repeats of an SOS on the air: person (somebody has seen it) or hub (the hub"
-        " has it). Over satellite they end once the hub has it (person)",
+        "event that ends the repeats of an SOS by radio: person (a person has seen it) or hub"
+        " (the hub has it). Over satellite, they end once the hub has it (person)",
     ),
     Key(
         "sos-track",
         whole(0, 86_400, "seconds; 0 for never"),
         600,
-        "seconds after which an open SOS gets the position that gpsd has; over channels that cost"
-        " nothing each minute; 0 for never (600)",
+        "seconds between two positions from gpsd for an open SOS; every minute on channels"
+        " without cost; 0 for never (600)",
     ),
     Key(
         "package-time-to-live",
         whole(1, 2**31 - 1, "seconds"),
         86_400,
-        "seconds after which a waiting Package ends as Error, reason expired (86400). An SOS never"
-        " does",
+        "seconds after which a waiting Package ends as Error with the reason expired (86400)."
+        " An SOS never expires",
     ),
     Key(
         "state-directory",
         text,
         None,
-        "where the journal lives (~/.local/state/fieldagent; of the unit /var/lib/fieldagent)",
+        "folder of the journal (~/.local/state/fieldagent; /var/lib/fieldagent for the unit)",
     ),
     Key(
         "keep-ended-count",
         whole(0, 10_000_000, "Packages"),
         10_000,
-        "how many ended Packages keep their answers (10000)",
+        "most ended Packages whose answers are kept (10000)",
     ),
     Key(
         "keep-ended-days",
         whole(0, 36_500, "days"),
         7,
-        "days that ended Packages keep their answers (7)",
+        "days for which the answers of ended Packages are kept (7)",
     ),
     Key(
         "gpsd",
         _gpsd,
         ("127.0.0.1", 2947),
-        "HOST:PORT of a gpsd that is asked for the time while the system's clock is not trusted;"
-        " none for never (127.0.0.1:2947)",
+        "HOST:PORT of a gpsd that gives the time while the system clock is not trusted; none"
+        " for never (127.0.0.1:2947)",
     ),
     *command_settings.KEYS,
     Key(
         "update-address",
         url,
         None,
-        "where the program is that `sudo fieldagent update` takes if none is named; the signature"
-        " beside it is looked at each day, and `status` says when it brings no news for 60 days",
+        "URL of the program for `sudo fieldagent update`; its signature is checked each day,"
+        " and `status` reports 60 days without news",
     ),
     Key(
         "update-key",
         absolute_path,
         Path("/etc/fieldagent/update.pub"),
-        "public keys of minisign's that are trusted with that (/etc/fieldagent/update.pub)",
+        "file with trusted minisign public keys (/etc/fieldagent/update.pub)",
     ),
     *page_settings.KEYS,
     Key("api-port", whole(0, 65535, "port; 0 for any"), API_PORT, "port of the local API (9091)"),
@@ -684,7 +687,11 @@ def _incomplete(pairs: Mapping[str, str], values: Mapping[str, Any]) -> list[str
     faults += sms_settings.sms_faults(pairs)
     key, following = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")
     if following and len(key) > 1:
-        faults.append("radio-key-next beside two keys in radio-key: remove it, or the second key")
+        faults.append(
+            "radio-key-next and two keys in radio-key: remove radio-key-next, or the second key"
+        )
     if following and [following.strip().lower()] == [each.lower() for each in key]:
-        faults.append("radio-key-next is radio-key: set the new key there, or remove it")
+        faults.append(
+            "radio-key-next is the same as radio-key: set the new key there, or remove it"
+        )
     return faults

@@ -54,7 +54,9 @@ def dispatch(words: Sequence[str]) -> int:
     except ModuleNotFoundError as missing:
         if not (missing.name or "").startswith("fieldagent."):
             raise
-        arguments.parser.error("this is a kit's program, without it: fieldagent.pyz has it")
+        arguments.parser.error(
+            "this kit's program does not have that command; fieldagent.pyz has it"
+        )
     carry_out: Callable[[argparse.Namespace], int] = getattr(implementation, function)
     return carry_out(arguments)
 
@@ -67,7 +69,7 @@ def build_parser(words: Sequence[str] | None = None) -> CommandParser:
     """
     parser = CommandParser(
         prog="fieldagent",
-        description="Links people and assets in the field with systems elsewhere.",
+        description="Send messages, positions and SOS calls by satellite, radio or cellular.",
         epilog=MEANINGS,
     )
     parser.add_argument("--version", action="version", version=f"fieldagent {__version__}")
@@ -85,7 +87,7 @@ def build_parser(words: Sequence[str] | None = None) -> CommandParser:
 
 
 ELSEWHERE = {
-    "hub": "the cloud side: run it, and say who is who",
+    "hub": "run and manage the hub (server)",
     "push": "push an item to the field through a hub",
 }
 
@@ -124,22 +126,26 @@ def _add_send(commands: Subparsers) -> None:
 
 def _send_kind(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(kinds, name, ("cli.kit.send", name), summary)
-    parser.add_argument("--id", type=int, help="Package id; the agent chooses a free one otherwise")
+    parser.add_argument("--id", type=int, help="Package id (a free one)")
     parser.add_argument("--channel", action="append", **CHANNEL, dest="channels")
     parser.add_argument("--priority", type=int)
-    parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
+    parser.add_argument(
+        "--collapse-key", type=int, help="replace a waiting Package with the same key"
+    )
     parser.add_argument("--time-to-live", type=int, metavar="SECONDS")
-    parser.add_argument("--by", type=int, metavar="SECONDS", help="wait so long for a cheaper way")
+    parser.add_argument(
+        "--by", type=int, metavar="SECONDS", help="longest wait for a cheaper channel"
+    )
     parser.add_argument(
         "--to",
         metavar="WHO",
-        help="a user, a group, a kit, an e-mail address or a telephone number; everybody otherwise",
+        help="a user, a group, a kit, an e-mail address or a telephone number (everyone)",
     )
     parser.add_argument(
         "--receipt",
         action="store_const",
         const="read",
-        help="ask to be told when a person has read it; `show` says so",
+        help="request a read receipt; `show` prints it",
     )
     # Before or behind the kind: what is not said there must not undo what was said before.
     _add_dry_run(parser, default=argparse.SUPPRESS)
@@ -152,7 +158,7 @@ def _add_dry_run(parser: CommandParser, default: Any) -> None:
         "--dry-run",
         action="store_true",
         default=default,
-        help="tell what it would cost; send none",
+        help="show the cost; send nothing",
     )
 
 
@@ -162,37 +168,39 @@ def _add_waiting(parser: CommandParser) -> None:
 
 
 def _add_sos(commands: Subparsers) -> None:
-    summary = "send an SOS: before everything else, repeated until answered"
+    summary = "send an SOS, before all other Packages, until someone answers"
     sos = command(commands, "sos", ("cli.kit.sos", "sos"), summary)
     sos.add_argument("content", nargs="?", help="the text (SOS)")
     sos.add_argument(
         "--position",
         nargs="+",
         metavar="PLACE",
-        help="where: 47.3769 8.5417, or 32T MT 65000 47000 (the last one posted)",
+        help="position: 47.3769 8.5417, or 32T MT 65000 47000 (the last posted position)",
     )
     what = sos.add_mutually_exclusive_group()
-    what.add_argument("--cancel", action="store_true", help="call it off, and say so")
+    what.add_argument("--cancel", action="store_true", help="cancel the SOS and notify the others")
     what.add_argument(
         "--take",
         nargs=2,
         metavar=("KIT", "NUMBER"),
-        help="say that you have another kit's SOS (`fieldagent status` lists them)",
+        help="take another kit's SOS (`fieldagent status` lists them)",
     )
     what.add_argument("--until-seen", action="store_true", help="wait until a person has seen it")
     what.add_argument(
-        "--answer", action="store_true", help="add the text to the open SOS, and raise none"
+        "--answer", action="store_true", help="add the text to the open SOS; do not raise a new one"
     )
     what.add_argument(
-        "--words", action="store_true", help="list the words that take one or two bytes on the air"
+        "--words",
+        action="store_true",
+        help="list the words that take one or two bytes by radio or satellite",
     )
-    sos.add_argument("--by", metavar="NAME", help="with --take: who has it")
+    sos.add_argument("--by", metavar="NAME", help="with --take: name of the person who takes it")
     sos.add_argument("--yes", action="store_true", help="do not ask before sending")
     _add_waiting(sos)
 
 
 def _add_check_in(commands: Subparsers) -> None:
-    summary = "ask the hub to raise the alarm where nothing comes from this kit"
+    summary = "have the hub raise an alarm if nothing arrives from this kit"
     check_in = command(commands, "checkin", ("cli.kit.check_in", "check_in"), summary)
     what = check_in.add_mutually_exclusive_group(required=True)
     what.add_argument(
@@ -200,9 +208,9 @@ def _add_check_in(commands: Subparsers) -> None:
         dest="within",
         type=duration,
         metavar="4h",
-        help="for so long, after whatever the hub got from it last",
+        help="longest time between two messages at the hub",
     )
-    what.add_argument("--done", action="store_true", help="nothing is expected any more")
+    what.add_argument("--done", action="store_true", help="stop the check-in")
     _add_waiting(check_in)
 
 
@@ -215,20 +223,25 @@ def _add_track(commands: Subparsers) -> None:
     )
     for name, unless, what in (
         ("interval", 1800.0, "seconds between two positions at rest"),
-        ("moving-interval", 300.0, "seconds between two in motion"),
-        ("distance", 500.0, "metres after which another is due"),
-        ("satellite-factor", 4.0, "how many times coarser while only satellite is up"),
+        ("moving-interval", 300.0, "seconds between two positions in motion"),
+        ("distance", 500.0, "metres after which the next position is due"),
+        ("satellite-factor", 4.0, "factor for these intervals while only satellite is available"),
     ):
         track.add_argument(f"--{name}", type=positive, default=unless, help=f"{what} ({unless:g})")
     track.add_argument(
-        "--collapse-key", type=int, default=2947, help="a newer position replaces (2947)"
+        "--collapse-key",
+        type=int,
+        default=2947,
+        help="key with which a newer position replaces an older one (2947)",
     )
     track.add_argument(
         "--batch",
         type=count,
         metavar="SECONDS",
-        help="keep every position, to 1.1 m; over satellite they wait so long to share a message,"
-        " and --collapse-key and --satellite-factor do not count",
+        help=(
+            "keep every position, to 1.1 m; over satellite positions wait up to this time to"
+            " share a message, and --collapse-key and --satellite-factor have no effect"
+        ),
     )
     track.add_argument("--channel", action="append", **CHANNEL, dest="channels")
     track.add_argument("--time-to-live", type=int, metavar="SECONDS")
@@ -236,37 +249,44 @@ def _add_track(commands: Subparsers) -> None:
 
 
 def _add_watching(commands: Subparsers) -> None:
-    cancel = command(commands, "cancel", ("cli.kit.watch", "cancel"), "cancel a Package that waits")
+    cancel = command(commands, "cancel", ("cli.kit.watch", "cancel"), "cancel a waiting Package")
     cancel.add_argument("id", type=int)
     cancel.add_argument("--channel", **CHANNEL, help="on this channel only")
     _add_local(cancel)
     shown = command(
-        commands, "show", ("cli.kit.watch", "show_package"), "tell the story of a Package"
+        commands, "show", ("cli.kit.watch", "show_package"), "show the history of a Package"
     )
     shown.add_argument("id", type=int)
     _add_local(shown)
-    sent = command(commands, "sent", ("cli.kit.sent", "sent"), "list what was sent, newest first")
+    sent = command(commands, "sent", ("cli.kit.sent", "sent"), "list sent Packages, newest first")
     sent.add_argument(
         "--state",
         choices=("waiting", "Delivered", "Error", "Collapsed", "Canceled"),
-        help="only what stands so",
+        help="only Packages with this status",
     )
     sent.add_argument("--kind", choices=("message", "location", "waypoint", "data"))
-    sent.add_argument("--limit", type=count, default=100, help="how many at most (100)")
+    sent.add_argument("--limit", type=count, default=100, help="most Packages to list (100)")
     _add_local(sent)
-    queue = command(commands, "queue", ("cli.kit.watch", "queue"), "show or clear what waits")
+    queue = command(commands, "queue", ("cli.kit.watch", "queue"), "show or clear waiting Packages")
     queue.add_argument("--channel", **CHANNEL)
-    queue.add_argument("--clear", action="store_true", help="cancel all of it but an open SOS")
+    queue.add_argument(
+        "--clear", action="store_true", help="cancel all waiting Packages except an open SOS"
+    )
     _add_local(queue)
     _add_local(
-        command(commands, "status", ("cli.kit.watch", "status"), "show how the agent is doing")
+        command(
+            commands,
+            "status",
+            ("cli.kit.watch", "status"),
+            "show the state of the agent and its channels",
+        )
     )
     _add_local(
         command(
             commands,
             "people",
             ("cli.kit.people", "people"),
-            "list whom a Package may be for: users, groups and kits",
+            "list possible addressees: users, groups and kits",
         )
     )
     _add_local(
@@ -274,7 +294,7 @@ def _add_watching(commands: Subparsers) -> None:
             commands,
             "neighbours",
             ("cli.kit.neighbours", "neighbours"),
-            "list the stations heard by radio: when, how well, and which reaches the hub",
+            "list stations heard by radio: time, signal, and routes to the hub",
         )
     )
     _add_local(
@@ -282,40 +302,40 @@ def _add_watching(commands: Subparsers) -> None:
             commands,
             "commands",
             ("cli.kit.commands", "commands"),
-            "list what the hub has told this kit to do, and what it answered",
+            "list commands from the hub and the answers of this kit",
         )
     )
 
 
 def _add_inbound(commands: Subparsers) -> None:
-    inbound = command(commands, "inbound", None, "what came in, and what became of it")
+    inbound = command(commands, "inbound", None, "show inbound payloads and their results")
     actions = inbound.add_subparsers(metavar="ACTION", title="actions")
     listing = command(actions, "list", ("cli.kit.watch", "inbound_list"), "list inbound payloads")
     listing.add_argument("--state", choices=("waiting", "handed", "dead"))
     _add_local(listing)
     read = command(
-        actions, "read", ("cli.kit.watch", "inbound_read"), "tell the sender that you have read it"
+        actions, "read", ("cli.kit.watch", "inbound_read"), "send a read receipt to the sender"
     )
     read.add_argument("request_id", metavar="REQUEST_ID")
-    read.add_argument("--by", default="", metavar="NAME", help="who has read it")
+    read.add_argument("--by", default="", metavar="NAME", help="name of the reader")
     _add_local(read)
     replay = command(
-        actions, "replay", ("cli.kit.watch", "inbound_replay"), "hand payloads over again"
+        actions, "replay", ("cli.kit.watch", "inbound_replay"), "pass payloads to the hooks again"
     )
     replay.add_argument("request_id", nargs="*", metavar="REQUEST_ID")
-    replay.add_argument("--dead", action="store_true", help="all that no hook would take")
+    replay.add_argument("--dead", action="store_true", help="all payloads that hooks refused")
     _add_local(replay)
 
 
 def _add_satellite(commands: Subparsers) -> None:
-    satellite = command(commands, "satellite", None, "the satellite modem")
+    satellite = command(commands, "satellite", None, "control the satellite modem")
     actions = satellite.add_subparsers(metavar="ACTION", title="actions")
-    summary = "try now what waits: you see the sky"
+    summary = "try waiting messages now, with the antenna under the open sky"
     _add_local(command(actions, "retry", ("cli.kit.satellite", "retry"), summary))
-    summary = "print what went over the serial line last, for who looks for a fault"
+    summary = "print the last traffic on the serial line, to find a fault"
     traced = command(actions, "trace", ("cli.kit.satellite", "trace"), summary)
-    traced.add_argument("--payloads", action="store_true", help="with what messages hold")
-    traced.add_argument("--channel", **CHANNEL, default="Satellite", help="of this (Satellite)")
+    traced.add_argument("--payloads", action="store_true", help="include the content of messages")
+    traced.add_argument("--channel", **CHANNEL, default="Satellite", help="channel (Satellite)")
     _add_local(traced)
 
 
@@ -324,89 +344,100 @@ def _add_check(commands: Subparsers) -> None:
         commands,
         "check",
         ("cli.kit.check", "check"),
-        "check settings and ports, and say what to mend",
+        "check settings and ports, and show what to fix",
     )
     _add_config(check)
     check.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_page(commands: Subparsers) -> None:
-    summary = "tell where people of the camp find the kit's page, or set the pass phrase for it"
+    summary = "show the address of the kit's page, or set its passphrase"
     page = command(commands, "page", ("cli.kit.page", "page"), summary)
     _add_config(page)
     page.add_argument(
-        "--set", action="store_true", help="set the pass phrase: asked for, or a line of input"
+        "--set",
+        action="store_true",
+        help="set the passphrase: asks for it, or reads a line from standard input",
     )
-    page.add_argument("--qr", action="store_true", help="show the address as a QR code too")
+    page.add_argument("--qr", action="store_true", help="show the address as a QR code, too")
     page.add_argument(
         "--wifi",
         nargs="?",
         type=Path,
         const=Path("/etc/hostapd/hostapd.conf"),
         metavar="FILE",
-        help="show how phones join the kit's own network, as a QR code (/etc/hostapd/hostapd.conf)",
+        help=(
+            "show a QR code with which phones join the kit's own network"
+            " (/etc/hostapd/hostapd.conf)"
+        ),
     )
     page.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_provision(commands: Subparsers) -> None:
-    summary = "take the settings that wait on the card's boot partition"
+    summary = "read the settings from the card's boot partition"
     provision = command(commands, "provision", ("cli.kit.provision", "provision"), summary)
     provision.add_argument(
-        "--card", type=Path, metavar="FOLDER", help="where they wait (/boot/firmware, /boot)"
+        "--card",
+        type=Path,
+        metavar="FOLDER",
+        help="folder with the new settings (/boot/firmware, /boot)",
     )
     provision.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help="where they go (/etc/fieldagent/agent.properties)",
+        help="settings file to write (/etc/agent.properties)",
     )
     provision.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_update(commands: Subparsers) -> None:
-    summary = "put a signed program in this one's place, and back where it does not work"
+    summary = "install a signed update, and roll back if it fails"
     update = command(commands, "update", ("cli.kit.update", "update"), summary)
     update.add_argument(
         "what",
         nargs="?",
         metavar="FILE|URL|VERSION",
-        help="the program, its signature beside it; of Debian packages one of apt's versions"
-        " (the newest that apt knows)",
+        help=(
+            "the program, with its signature beside it; with Debian packages, a version that"
+            " apt has (the newest)"
+        ),
     )
-    update.add_argument("--older", action="store_true", help="also one that is no newer")
-    update.add_argument("--last", action="store_true", help="how the last update ended")
-    update.add_argument("--json", action="store_true", help="print how it ended as JSON")
+    update.add_argument(
+        "--older", action="store_true", help="install an older or the same version, too"
+    )
+    update.add_argument("--last", action="store_true", help="show the result of the last update")
+    update.add_argument("--json", action="store_true", help="print the result as JSON")
     update.add_argument(
         "--offered",
         dest="carry_out",
         action="store_const",
         const=("cli.kit.update", "take_offer"),
-        help="for the unit: take what the hub has offered",
+        help="for the systemd unit: install the update that the hub offered",
     )
-    _add_place(update, "--program", "/usr/lib/fieldagent/fieldagent.pyz", "the program to replace")
+    _add_place(update, "--program", "/usr/lib/fieldagent/fieldagent.pyz", "program to replace")
     _add_trial(update)
 
 
 def _add_clock(commands: Subparsers) -> None:
     summary = (
-        "set the system's clock by what the agent was told of the time, where nobody else sets it"
-        " (root's unit does)"
+        "set the system clock to the agent's time, if no other service does (for the systemd unit)"
     )
     clock = command(commands, "clock", ("cli.kit.clock", "clock"), summary)
-    _add_place(clock, "--config", "/etc/fieldagent/agent.properties", "the agent's settings")
-    clock.add_argument("--json", action="store_true", help="print what was done as JSON")
+    _add_place(clock, "--config", "/etc/fieldagent/agent.properties", "settings file of the agent")
+    clock.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def _add_reboot(commands: Subparsers) -> None:
-    summary = "start the machine anew, where the hub has told the agent so (root's unit does)"
+    summary = "reboot the machine if the hub sent that command (for the systemd unit)"
     reboot = command(commands, "reboot", ("cli.kit.reboot", "reboot"), summary)
-    _add_place(reboot, "--config", "/etc/fieldagent/agent.properties", "the agent's settings")
-    reboot.add_argument("--json", action="store_true", help="print nothing more: it has no answer")
+    _add_place(reboot, "--config", "/etc/fieldagent/agent.properties", "settings file of the agent")
+    reboot.add_argument("--json", action="store_true", help="print nothing")
 
 
 def _add_settings(commands: Subparsers) -> None:
-    summary = "tell what became of the settings that the hub has brought last"
+    summary = "show the result of the last settings that the hub sent"
     settings = command(commands, "settings", ("cli.kit.settings", "settings"), summary)
     settings.add_argument("--json", action="store_true", help="print JSON")
     _add_trial(settings)
@@ -414,18 +445,26 @@ def _add_settings(commands: Subparsers) -> None:
 
 def _add_trial(parser: CommandParser) -> None:
     """What is changed as root, tried, and taken back where it does not do."""
-    keys = "public keys of minisign's that are trusted"
+    keys = "file with trusted minisign public keys"
     _add_place(parser, "--key", "/etc/fieldagent/update.pub", keys)
-    _add_place(parser, "--config", "/etc/fieldagent/agent.properties", "settings of the agent")
-    _add_place(parser, "--state", "/var/lib/fieldagent-update", "folder of what is tried")
+    _add_place(parser, "--config", "/etc/fieldagent/agent.properties", "settings file of the agent")
+    _add_place(parser, "--state", "/var/lib/fieldagent-update", "folder for the trial")
     parser.add_argument(
-        "--within", type=positive, default=15, metavar="MINUTES", help="for all to work again (15)"
+        "--within",
+        type=positive,
+        default=15,
+        metavar="MINUTES",
+        help="minutes until everything must work again (15)",
     )
     parser.add_argument(
-        "--steady", type=seconds, default=30, metavar="SECONDS", help="to run in one piece (30)"
+        "--steady",
+        type=seconds,
+        default=30,
+        metavar="SECONDS",
+        help="seconds that the program must run without a restart (30)",
     )
     parser.add_argument(
-        "--go-on", action="store_true", help="for the unit: take what steps are left"
+        "--go-on", action="store_true", help="for the systemd unit: continue the trial"
     )
 
 
@@ -439,26 +478,26 @@ def _add_radio(commands: Subparsers) -> None:
         commands,
         "radio",
         ("cli.kit.radio", "radio"),
-        "show which radio is at a port, how it is set, and what is wrong",
+        "show the radio at a port, its configuration and its faults",
     )
     radio.add_argument("place", metavar="PORT", help="a serial port, or tcp://host")
     radio.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_setup(commands: Subparsers) -> None:
-    summary = "look which devices are plugged in, and write the settings for them"
+    summary = "find connected devices and write settings for them"
     setup = command(commands, "setup", ("cli.kit.setup", "setup"), summary)
     setup.add_argument(
         "places",
         nargs="*",
         metavar="PORT",
-        help="a serial port, or tcp://host (all serial ports of this machine)",
+        help="a serial port, or tcp://host (all serial ports)",
     )
     setup.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help="settings file (of root /etc/fieldagent/agent.properties)",
+        help="settings file (/etc/agent.properties for root)",
     )
     setup.add_argument(
         "--set",
@@ -466,29 +505,29 @@ def _add_setup(commands: Subparsers) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what a device needs and cannot tell, such as radio-station=7",
+        help="a setting that the device cannot report, such as radio-station=7",
     )
-    setup.add_argument("--yes", action="store_true", help="write without asking")
-    setup.add_argument("--dry-run", action="store_true", help="show it; write nothing")
+    setup.add_argument("--yes", action="store_true", help="write without asking first")
+    setup.add_argument("--dry-run", action="store_true", help="show the settings; write nothing")
     setup.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals or not value:
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting: NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a setting; use NAME=VALUE")
     return name, value
 
 
 def _add_help(commands: Subparsers) -> None:
     """Listed with the others; `dispatch` reads it as the --help of what it names."""
-    asked = command(commands, "help", None, "explain a command, as its --help does")
+    asked = command(commands, "help", None, "show the help of a command")
     asked.add_argument("command", nargs="*", metavar="COMMAND", help="such as send message")
     completion = command(
         commands,
         "completion",
         ("cli.completion", "completion"),
-        "print what completes our commands",
+        "print the shell completion of this command",
     )
     completion.add_argument(
         "shell",

@@ -138,7 +138,9 @@ def _addresses(value: str) -> tuple[str, ...]:
         try:
             ipaddress.ip_address(each)
         except ValueError:
-            text = f"must be IP addresses with spaces between, not {each!r}; `port` is the port"
+            text = (
+                f"must be IP addresses, separated by spaces, not {each!r}; set the port with `port`"
+            )
             raise WrongProperty(text) from None
     return tuple(value.split())
 
@@ -156,7 +158,7 @@ def _own_contacts(value: str) -> tuple[str, ...]:
 
 
 def _price_key(kind: OperatorKind) -> Key:
-    about = f"the same with {kind.title} (satellite-credit-price)"
+    about = f"price of a credit with {kind.title} (satellite-credit-price)"
     return Key(f"{kind.name}-credit-price", credit_price, None, about)
 
 
@@ -175,122 +177,125 @@ KEYS = (
         "database-password-file",
         absolute_path,
         None,
-        "file whose first line is PostgreSQL's password, instead of one in the address",
+        "file with PostgreSQL's password in its first line, instead of a password in the address",
     ),
     Key(
         "database-pooler",
         one_of("none", "transaction"),
         "none",
-        "transaction: the address leads to PgBouncer with pool_mode=transaction (none)",
+        "transaction: the address is a PgBouncer with pool_mode=transaction (none)",
     ),
     Key(
         "database-direct",
         text,
         None,
-        "postgresql://… around the pooler, to hear of news at once; without it in up to 3 s",
+        "postgresql://… without the pooler, for notifications at once; without it, news takes"
+        " up to 3 s",
     ),
     Key("listen", _addresses, ("127.0.0.1", "::1"), "addresses to listen on (127.0.0.1 ::1)"),
     Key("port", whole(0, 65535, "port; 0 for any"), PORT, f"port of the hub ({PORT})"),
     Key("tls-certificate", absolute_path, None, "PEM file with the certificate chain"),
-    Key("tls-key", absolute_path, None, "PEM file with its key"),
+    Key("tls-key", absolute_path, None, "PEM file with the key of the certificate"),
     Key(
         "console-address",
         tls_address,
         None,
-        "https://NAME of the console, as browsers reach it: people may sign in with passkeys there"
-        " (extra `passkeys`)",
+        "https://NAME of the console for browsers: people can sign in with passkeys there"
+        " (needs webauthn)",
     ),
     Key(
         "socket-listen",
         absolute_path,
         None,
-        "Unix socket for a proxy on this machine: plain HTTP, and its X-Forwarded-For is believed",
+        "Unix socket for a proxy on this machine, over plain HTTP; its X-Forwarded-For is trusted",
     ),
     Key(
         "proxy-listen",
         endpoint,
         None,
-        "HOST:PORT for trusted-proxies that speak the PROXY protocol, version 2",
+        "HOST:PORT for trusted-proxies that use the PROXY protocol, version 2",
     ),
     Key(
         "admin-listen",
         endpoint,
         None,
-        "HOST:PORT of a listener for /metrics, /healthz and /livez; /metrics is there alone then",
+        "HOST:PORT of a separate listener for /metrics, /healthz and /livez; then /metrics is"
+        " only there",
     ),
     Key(
         "trusted-proxies",
         networks,
         (),
-        "networks whose X-Forwarded-For is believed, such as 127.0.0.1/32",
+        "networks whose X-Forwarded-For is trusted, such as 127.0.0.1/32",
     ),
     Key(
         "access-log",
         one_of("log", "json", "none"),
         "log",
-        "a line for each push, link, post to a webhook and refusal: log, json (an object a line on"
-        " standard output) or none (log)",
+        "access log with a line for each push, link, webhook post and refusal: log, json (one"
+        " object per line on standard output) or none (log)",
     ),
     Key(
         "map-file",
         absolute_path,
         None,
-        "a PMTiles or MBTiles file that the console draws its map with, raster or vector"
-        " (docs/how-to/maps.md); coasts and borders otherwise",
+        "PMTiles or MBTiles file for the console's map, raster or vector (docs/how-to/maps.md);"
+        " without it, coasts and borders",
     ),
     Key(
         "map-tiles",
         tile_address,
         None,
-        "in its place the address of a server of tiles, which the console's browsers then ask, and"
-        " which so learns where you look: https://tiles.example.org/{z}/{x}/{y}.png",
+        "instead of map-file, a tile server, which learns from the browsers where you look:"
+        " https://tiles.example.org/{z}/{x}/{y}.png",
     ),
-    Key("map-attribution", text, None, "whose that map is, as its licence wants it told"),
+    Key("map-attribution", text, None, "attribution of that map, as its licence requires"),
     Key(
         "satellite-grace",
         whole(0, 86_400, "seconds"),
         60,
-        "seconds the IP link has before a satellite message is paid for (60)",
+        "seconds that the IP link has before a satellite message is sent for credits (60)",
     ),
     Key(
         "satellite-credit-price",
         credit_price,
         None,
-        "what a credit costs, such as 0.12 EUR: `fieldagent hub usage` and the console tell money",
+        "price of a credit, such as 0.12 EUR, for costs in `fieldagent hub usage` and the console",
     ),
     *_PRICE_KEYS,
     Key(
         "item-time-to-live",
         whole(1, 2**31 - 1, "seconds"),
         604_800,
-        "seconds after which an item that could not leave expires (604800)",
+        "seconds after which an undelivered item expires (604800)",
     ),
-    Key("keep-days", whole(1, 36_500, "days"), 30, "days that ended items are kept (30)"),
+    Key("keep-days", whole(1, 36_500, "days"), 30, "days for which ended items are kept (30)"),
     Key(
         "keep-audit-days",
         whole(1, 36_500, "days"),
         400,
-        "days that the lines of `fieldagent hub audit` are kept (400)",
+        "days for which the audit log is kept (400)",
     ),
     Key(
         "drain-seconds",
         whole(0, 60, "seconds"),
         0,
-        "seconds from SIGTERM, when /healthz turns to 503, until links and listeners close (0)",
+        "seconds between SIGTERM, when /healthz answers 503, and the end of links and listeners"
+        " (0)",
     ),
     Key(
         "synthetic-item",
         way_of_items,
         "off",
-        "on: the hub sends an item of its own once a minute through push, store and webhook, and"
-        " /metrics tells the age of the last one that went the whole way; https://NAME, as others"
-        " reach the hub: it is pushed there, through the proxy and by TLS (off)",
+        "on: the hub sends an item to itself each minute through push, store and webhook, and"
+        " /metrics has the age of the last complete one; https://NAME of the hub: it is pushed"
+        " there, through the proxy and TLS (off)",
     ),
     Key(
         "operators",
         _own_operators,
         (),
-        "satellite operators of your own, package.module:NAME with spaces between"
+        "third-party satellite operators, package.module:NAME, separated by spaces"
         " (docs/how-to/add-an-operator.md)",
     ),
     *_OWN_KEYS,
@@ -298,21 +303,21 @@ KEYS = (
         "webhook-allow",
         networks,
         (),
-        "private networks that webhooks may be in: 10.1.0.0/16 (none)",
+        "private networks in which webhooks may be, such as 10.1.0.0/16 (none)",
     ),
     Key(
         "contacts",
         _own_contacts,
         (),
-        "kinds of contact of your own, package.module:NAME with spaces between"
+        "third-party kinds of contact, package.module:NAME, separated by spaces"
         " (docs/how-to/add-an-operator.md)",
     ),
     Key(
         "kit-sms-per-day",
         whole(0, 100_000, "SMS"),
         100,
-        "most SMS a UTC day that one kit is sent, which writes by SMS itself: that the hub has what"
-        " it sent, and what waits for it (100)",
+        "most SMS per UTC day to one kit that sends SMS itself, for confirmations and waiting"
+        " items (100)",
     ),
     *_CONTACT_KEYS,
     *_BRIDGE_KEYS,
@@ -455,7 +460,7 @@ def _contradictions(values: Mapping[str, Any], pairs: Mapping[str, Any]) -> list
             "console-address needs tls-certificate: set that too, or remove console-address"
         )
     if values["map_file"] and values["map_tiles"]:
-        faults.append("map-file and map-tiles: set the one or the other")
+        faults.append("map-file and map-tiles cannot both be set: remove one of them")
     return faults
 
 

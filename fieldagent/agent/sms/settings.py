@@ -64,45 +64,45 @@ KEYS = (
         "sms-port",
         text,
         None,
-        "serial port of a GSM modem, or mmcli (mmcli:N) for one that ModemManager has: what is for"
-        " the hub goes there by SMS while the IP link is away (docs/how-to/sms.md)",
+        "serial port of a GSM modem, or mmcli (mmcli:N) for a modem of ModemManager: items for"
+        " the hub are sent by SMS while the IP link is down (docs/how-to/sms.md)",
     ),
-    Key("sms-baud", whole(1200, 921_600, "baud"), 115_200, "its speed (115200)"),
-    Key("sms-hub-number", _number, "", "number at which the hub takes SMS, such as +41791234567"),
+    Key("sms-baud", whole(1200, 921_600, "baud"), 115_200, "speed of the serial port (115200)"),
+    Key("sms-hub-number", _number, "", "telephone number of the hub for SMS, such as +41791234567"),
     Key(
         "sms-allow",
         _numbers,
         (),
-        "further numbers that the hub sends from; an SMS of any other is deleted (none)",
+        "other numbers from which the hub sends; SMS from unknown numbers are deleted (none)",
     ),
-    Key("sms-pin", _pin, "", "the SIM's PIN, where it wants one: a wrong one is tried once"),
+    Key("sms-pin", _pin, "", "PIN of the SIM, if it has one; a wrong PIN is tried once"),
     Key(
         "sms-per-day",
         whole(0, 100_000, "SMS"),
         PER_DAY,
-        "most SMS a UTC day, a tenth of them kept for an SOS (100)",
+        "most SMS per UTC day; a tenth of them only for an SOS (100)",
     ),
     Key(
         "sms-after",
         whole(1, 86_400, "seconds"),
         120,
-        "seconds without the IP link before SMS are sent; an SOS waits 20 at most (120)",
+        "seconds without the IP link before SMS are sent; at most 20 for an SOS (120)",
     ),
     Key(
         "sms-answer-within",
         whole(10, 86_400, "seconds"),
         600,
-        "seconds without the hub's answer after which an SMS is doubtful and goes again, the same;"
-        " that of an SOS after a third (600)",
+        "seconds without the hub's confirmation after which the same SMS is sent again; a third"
+        " of that for an SOS (600)",
     ),
     Key(
         "sms-heal",
         read_steps,
         None,
-        "what is done to this modem if it stays silent, as satellite-heal (dtr, and the command"
-        " where there is one)",
+        "recovery steps for a silent GSM modem, as satellite-heal (dtr, and the command if it"
+        " is set)",
     ),
-    Key("sms-recovery-command", text, None, "shell command that brings a silent GSM modem back"),
+    Key("sms-recovery-command", text, None, "shell command that restarts a silent GSM modem"),
 )
 
 NEEDS = {
@@ -121,7 +121,7 @@ def sms_faults(pairs: Mapping[str, str]) -> list[str]:
     if not MANAGED.fullmatch(port):
         return []
     faults = [
-        f"{name} is not for sms-port={port}: ModemManager sees to that; remove {name}"
+        f"{name} cannot be used with sms-port={port}, because ModemManager does that: remove {name}"
         for name in _OF_A_LINE
         if name in pairs
     ]

@@ -45,43 +45,48 @@ def _add_run(actions: Subparsers) -> None:
 
 def _add_init(actions: Subparsers) -> None:
     init = command(
-        actions, "init", ("cli.hub.directory", "init"), "make the database and a first workspace"
+        actions,
+        "init",
+        ("cli.hub.directory", "init"),
+        "create the database and the first workspace",
     )
-    init.add_argument("name", help="of the workspace")
+    init.add_argument("name", help="name of the workspace")
     add_listing(init)
 
 
 def _add_kits(actions: Subparsers) -> None:
-    summary = "show how all kits are, those that are unlike the others first"
+    summary = "show the state of all kits, unusual ones first"
     action(actions, "fleet", ("cli.hub.fleet", "fleet"), summary)
 
 
 def _add_database(actions: Subparsers) -> None:
-    summary = "say that the database was put back from a copy: no number is given twice"
+    summary = "report that the database was restored from a backup, so that no number is used twice"
     restored = command(actions, "restored", ("cli.hub.database", "restored"), summary)
     restored.add_argument(
-        "--post", action="store_true", help="give webhooks what kits have brought back since"
+        "--post",
+        action="store_true",
+        help="post the items that kits have returned since then to webhooks, too",
     )
     add_listing(restored)
-    summary = "copy the database to FILE, whether a hub runs or not"
+    summary = "copy the database to FILE, also while a hub runs"
     backup = command(actions, "backup", ("cli.hub.database", "backup"), summary)
     backup.add_argument("file", type=Path, metavar="FILE")
     add_listing(backup)
-    summary = "write all that is there of a workspace into a new folder, as JSON lines and files"
+    summary = "export all data of a workspace into a new folder, as JSON lines and files"
     export = command(actions, "export", ("cli.hub.export", "write"), summary)
-    export.add_argument("--workspace", default="", help="number or name, where there are several")
+    export.add_argument("--workspace", default="", help="number or name, if there are several")
     _add_exporting(export, "workspace")
     add_listing(export)
-    summary = "make the tables in PostgreSQL, or bring them to this version"
+    summary = "create the tables in PostgreSQL, or upgrade them to this version"
     add_listing(command(actions, "migrate", ("cli.hub.database", "migrate"), summary))
 
 
 def _add_audit(actions: Subparsers) -> None:
     log = command(
-        actions, "audit", ("cli.hub.directory", "audit_list"), "show who did what, the latest first"
+        actions, "audit", ("cli.hub.directory", "audit_list"), "show the audit log, newest first"
     )
     log.add_argument("--limit", type=count, default=100)
-    log.add_argument("--workspace", default="", help="of that one alone, by number or name")
+    log.add_argument("--workspace", default="", help="only of this workspace, by number or name")
     add_listing(log)
 
 
@@ -101,16 +106,18 @@ def _add_workspace(actions: Subparsers) -> None:
 
 
 def _add_group(actions: Subparsers) -> None:
-    group = command(actions, "group", None, "groups of users").add_subparsers(metavar="ACTION")
-    add = action(group, "add", ("cli.hub.people", "group_add"), "make a group")
+    group = command(actions, "group", None, "manage groups of users").add_subparsers(
+        metavar="ACTION"
+    )
+    add = action(group, "add", ("cli.hub.people", "group_add"), "add a group")
     add.add_argument("name")
     add.add_argument("users", nargs="*", metavar="USER")
     _add_over_satellite(add)
-    for verb, summary in (("join", "put users into a group"), ("leave", "take users out of one")):
+    for verb, summary in (("join", "add users to a group"), ("leave", "remove users from a group")):
         change = action(group, verb, ("cli.hub.people", f"group_{verb}"), summary)
         change.add_argument("name")
         change.add_argument("users", nargs="+", metavar="USER")
-    summary = "say whether what kits send to a group reaches it over satellite too"
+    summary = "set whether items from kits reach a group over satellite, too"
     rule = action(group, "satellite", ("cli.hub.people", "group_satellite"), summary)
     rule.add_argument("name")
     rule.add_argument("rule", choices=("on", "off"))
@@ -120,24 +127,26 @@ def _add_group(actions: Subparsers) -> None:
 
 
 def _add_user(actions: Subparsers) -> None:
-    user = command(actions, "user", None, "users, integrations, resources").add_subparsers(
-        metavar="ACTION"
-    )
+    user = command(
+        actions, "user", None, "manage users, integrations and resources"
+    ).add_subparsers(metavar="ACTION")
     add = action(user, "add", ("cli.hub.directory", "user_add"), "add a user")
     add.add_argument("name")
     add.add_argument("--type", choices=TYPES, default="User")
     add.add_argument("--email", default="")
     add.add_argument(
-        "--password", action="store_true", help="ask for one (for Basic), or read a line of it"
+        "--password",
+        action="store_true",
+        help="ask for a password (for Basic), or read a line from standard input",
     )
     _add_over_satellite(add)
     join = action(
-        user, "join", ("cli.hub.directory", "user_join"), "put a user into a further workspace"
+        user, "join", ("cli.hub.directory", "user_join"), "add a user to another workspace"
     )
     join.add_argument("user", type=number)
     _add_over_satellite(join)
     leave = action(
-        user, "leave", ("cli.hub.directory", "user_leave"), "take a user out of a workspace"
+        user, "leave", ("cli.hub.directory", "user_leave"), "remove a user from a workspace"
     )
     leave.add_argument("user")
     password = action(
@@ -145,25 +154,28 @@ def _add_user(actions: Subparsers) -> None:
     )
     password.add_argument("user")
     role = action(
-        user, "role", ("cli.hub.directory", "user_role"), "say what a user may do in the workspace"
+        user, "role", ("cli.hub.directory", "user_role"), "set the role of a user in the workspace"
     )
     role.add_argument("user")
     role.add_argument(
         "role",
         choices=("member", "observer", "dispatcher", "administrator"),
-        help="an observer sees all, a dispatcher answers, an administrator says who is who",
+        help=(
+            "an observer reads everything, a dispatcher also answers, an administrator also"
+            " manages users and devices"
+        ),
     )
     radio = action(
-        user, "radio", ("cli.hub.people", "user_radio"), "name the radios that a user carries"
+        user, "radio", ("cli.hub.people", "user_radio"), "set the handheld radios of a user"
     )
     radio.add_argument("user")
     radio.add_argument(
-        "radios", nargs="*", metavar="RADIO", help="such as !a1b2c3d4; none takes all away"
+        "radios", nargs="*", metavar="RADIO", help="such as !a1b2c3d4; without one, all are removed"
     )
     _add_of_extensions("user", user)
     _add_disabling(user, "member", "user")
     _add_deletion(user, "user")
-    summary = "write all that is there of a user into a new folder, as JSON lines and files"
+    summary = "export all data of a user into a new folder, as JSON lines and files"
     export = action(user, "export", ("cli.hub.export", "write"), summary)
     export.add_argument("named", metavar="USER")
     _add_exporting(export, "user")
@@ -181,7 +193,7 @@ def _add_over_satellite(parser: CommandParser) -> None:
     parser.add_argument(
         "--over-satellite",
         action="store_true",
-        help="what others' agents send reaches this user over satellite too",
+        help="items from other kits reach this user over satellite, too",
     )
 
 
@@ -193,11 +205,11 @@ def _add_disabling(actions: Subparsers, what: str, named: str) -> None:
 
 
 def _add_exporting(parser: CommandParser, what: str) -> None:
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="which is made")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder to create")
     parser.set_defaults(what=what)
 
 
-_DELETES = "delete a {} for good; without --yes, say what goes and what stays"
+_DELETES = "delete a {} for good; without --yes, list what is deleted and what is kept"
 
 
 def _add_deletion(actions: Subparsers, what: str) -> None:
@@ -207,48 +219,55 @@ def _add_deletion(actions: Subparsers, what: str) -> None:
 
 def _add_deleting(parser: CommandParser, what: str) -> None:
     parser.add_argument("named", metavar=what.upper())
-    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.add_argument("--yes", action="store_true", help="delete")
     parser.set_defaults(what=what)
 
 
 def _add_device(actions: Subparsers) -> None:
-    device = command(actions, "device", None, "agents in the field").add_subparsers(
+    device = command(actions, "device", None, "manage agents in the field").add_subparsers(
         metavar="ACTION"
     )
     add = action(
         device, "add", ("cli.hub.device", "device_add"), "add a device; its token is shown once"
     )
     add.add_argument("name")
-    add.add_argument("--user", required=True, help="whose it is")
-    add.add_argument("--imei", help="15 digits of its satellite modem")
-    add.add_argument("--operator", metavar="NAME", help="who carries its satellite messages")
-    add.add_argument("--thing", metavar="ID", help="what Cloudloop calls it; learned otherwise")
-    add.add_argument("--tagged", action="store_true", help="authenticate satellite messages")
-    add.add_argument("--relay", action="store_true", help="it may bring what others sent")
-    add.add_argument("--credits-per-day", type=credit_count, help="most credits to it on a UTC day")
+    add.add_argument("--user", required=True, help="user of the device")
+    add.add_argument("--imei", help="IMEI of its satellite modem, 15 digits")
+    add.add_argument("--operator", metavar="NAME", help="satellite operator")
     add.add_argument(
-        "--sos-reserve", type=credit_count, default=0, help="of these, for an SOS alone (0)"
+        "--thing", metavar="ID", help="its id at Cloudloop (learned from the first message)"
+    )
+    add.add_argument("--tagged", action="store_true", help="authenticate satellite messages")
+    add.add_argument(
+        "--relay", action="store_true", help="the device may relay items of other kits"
+    )
+    add.add_argument(
+        "--credits-per-day", type=credit_count, help="most credits for messages to it on a UTC day"
+    )
+    add.add_argument(
+        "--sos-reserve",
+        type=credit_count,
+        default=0,
+        help="part of them that only an SOS may use (0)",
     )
     add.add_argument(
         "--card",
         type=Path,
         metavar="FOLDER",
-        help="a card's boot partition: the kit's settings too",
+        help="boot partition of a card; writes the kit's settings there, too",
     )
     add.add_argument(
-        "--qr", action="store_true", help="show the kit's settings as a QR code, its secrets too"
+        "--qr", action="store_true", help="show the kit's settings, with secrets, as a QR code"
     )
-    address = "with --card and --qr: where the kit finds the hub"
+    address = "with --card and --qr: address of the hub for the kit"
     add.add_argument("--address", metavar="URL", help=address)
     add_card(add)
     _add_of_extensions("device", device)
     token = action(
-        device, "token", ("cli.hub.device", "device_token"), "give a device a new link token"
+        device, "token", ("cli.hub.device", "device_token"), "replace the link token of a device"
     )
     token.add_argument("device")
-    rename = action(
-        device, "rename", ("cli.hub.device", "device_rename"), "give a device another name"
-    )
+    rename = action(device, "rename", ("cli.hub.device", "device_rename"), "rename a device")
     rename.add_argument("device")
     rename.add_argument("name")
     _add_satellite(device)
@@ -256,17 +275,17 @@ def _add_device(actions: Subparsers) -> None:
         device,
         "relay",
         ("cli.hub.device", "device_relay"),
-        "let a device bring what others sent, in their name",
+        "let a device relay items of other kits in their name",
     )
     relay.add_argument("device")
-    relay.add_argument("--off", action="store_true", help="it may not any more, but an SOS")
-    summary = "raise the alarm if nothing comes from a device"
+    relay.add_argument("--off", action="store_true", help="stop relaying, except for an SOS")
+    summary = "raise an alarm if nothing arrives from a device"
     check_in = action(device, "checkin", ("cli.hub.sos", "device_checkin"), summary)
     check_in.add_argument("device")
     rule = check_in.add_mutually_exclusive_group(required=True)
-    rule.add_argument("--every", type=duration, metavar="12h", help="after its last item")
-    rule.add_argument("--by", type=minute, metavar="18:00", help="of each day, in UTC")
-    rule.add_argument("--off", action="store_true", help="nothing is expected of it any more")
+    rule.add_argument("--every", type=duration, metavar="12h", help="time after its last item")
+    rule.add_argument("--by", type=minute, metavar="18:00", help="time of each day, in UTC")
+    rule.add_argument("--off", action="store_true", help="stop the check-in of the device")
     _add_setting(device)
     _add_disabling(device, "device", "device")
     _add_revocation(device)
@@ -275,14 +294,14 @@ def _add_device(actions: Subparsers) -> None:
 
 
 def _add_revocation(device: Subparsers) -> None:
-    summary = "take a stolen or lost kit out: nothing that it sends is its user's word any more"
+    summary = "revoke a stolen or lost kit: its items no longer count as its user's"
     revoke = action(device, "revoke", ("cli.hub.device", "device_revoke"), summary)
     revoke.add_argument("device")
-    revoke.add_argument("--why", default="", metavar="TEXT", help="for those who administer")
-    summary = "and give all others another radio-key, as `hub radio-key change` does"
+    revoke.add_argument("--why", default="", metavar="TEXT", help="reason, for administrators")
+    summary = "and change the radio-key of all other kits, as `hub radio-key change` does"
     revoke.add_argument("--new-radio-key", action="store_true", help=summary)
     add_key_change(revoke)
-    summary = "take a revoked kit back into use, with what it sent meanwhile"
+    summary = "restore a revoked kit, with the items that it sent in the meantime"
     restore = action(device, "restore", ("cli.hub.device", "device_restore"), summary)
     restore.add_argument("device")
 
@@ -290,45 +309,58 @@ def _add_revocation(device: Subparsers) -> None:
 def _add_satellite(device: Subparsers) -> None:
     imei = action(device, "imei", ("cli.hub.device", "device_imei"), "correct the IMEI of a device")
     imei.add_argument("device")
-    imei.add_argument("imei", help="15 digits of its satellite modem")
-    imei.add_argument("--take", action="store_true", help="from the device that has it now")
-    action(device, "contested", ("cli.hub.device", "device_contested"), "list IMEIs that two claim")
-    summary = "try at once what waits to go to a device over satellite"
+    imei.add_argument("imei", help="IMEI of its satellite modem, 15 digits")
+    imei.add_argument(
+        "--take", action="store_true", help="move the IMEI from the device that has it now"
+    )
+    action(
+        device,
+        "contested",
+        ("cli.hub.device", "device_contested"),
+        "list IMEIs that two devices claim",
+    )
+    summary = "retry messages that wait for a device over satellite now"
     again = action(device, "retry", ("cli.hub.device", "device_retry"), summary)
     again.add_argument("device")
     key = action(
         device,
         "key",
         ("cli.hub.device", "device_key"),
-        "give a device a new satellite-key; shown once",
+        "replace the satellite-key of a device; it is shown once",
     )
     key.add_argument("device")
     which = key.add_mutually_exclusive_group()
     which.add_argument(
-        "--given", action="store_true", help="ask for the one that the kit has, or read a line"
+        "--given",
+        action="store_true",
+        help="ask for the key that the kit has, or read a line from standard input",
     )
-    which.add_argument("--remove", action="store_true", help="its messages bear no tag any more")
+    which.add_argument(
+        "--remove",
+        action="store_true",
+        help="remove the key; messages of the device are no longer authenticated",
+    )
 
 
 def _add_setting(device: Subparsers) -> None:
-    summary = "send settings to a kit over its link, which their operator has signed"
+    summary = "send settings, signed by their operator, to a kit over its link"
     change = action(device, "set", ("cli.hub.settings", "device_set"), summary)
     change.add_argument("device")
     change.add_argument(
-        "settings", nargs="*", metavar="NAME=VALUE", help="NAME= takes the setting away"
+        "settings", nargs="*", metavar="NAME=VALUE", help="NAME= removes the setting"
     )
     change.add_argument(
         "--file",
         type=Path,
-        help="where the text to be signed is written, or lies signed (device-NUMBER.settings)",
+        help="file for the text to sign, or with the signed text (device-NUMBER.settings)",
     )
     change.add_argument(
-        "--secret-key", type=Path, metavar="FILE", help="sign it here, with this key of minisign's"
+        "--secret-key", type=Path, metavar="FILE", help="sign it here with this minisign key"
     )
 
 
 def _add_command(actions: Subparsers) -> None:
-    summary = "tell a kit what to do, and show what it answered"
+    summary = "send a command to a kit, and show its answer"
     order = action(actions, "command", ("cli.hub.command", "command"), summary)
     order.add_argument("device", metavar="KIT")
     order.add_argument(
@@ -336,45 +368,56 @@ def _add_command(actions: Subparsers) -> None:
         nargs="*",
         metavar="COMMAND",
         help="; ".join(f"{f'{each.name} {each.takes}'.strip()}: {each.means}" for each in VERBS)
-        + "; left out: those that were given are listed",
+        + "; without a command, list the commands that were sent",
     )
     order.add_argument(
-        "--by", choices=("ip", "satellite"), help="that way alone (the link, else satellite)"
+        "--by",
+        choices=("ip", "satellite"),
+        help="use only this bearer (the link, otherwise satellite)",
     )
     order.add_argument(
-        "--secret-key", type=Path, metavar="FILE", help="of minisign's, which signs what set sets"
+        "--secret-key",
+        type=Path,
+        metavar="FILE",
+        help="minisign key that signs the settings of `set`",
     )
-    order.add_argument("--yes", action="store_true", help="agree to what it costs over satellite")
+    order.add_argument("--yes", action="store_true", help="accept the satellite cost")
     order.add_argument(
-        "--wait", type=seconds, default=0.0, metavar="SECONDS", help="for the answer (0)"
+        "--wait",
+        type=seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="seconds to wait for the answer (0)",
     )
-    order.add_argument("--limit", type=count, default=20, help="of those that are listed (20)")
+    order.add_argument("--limit", type=count, default=20, help="most commands to list (20)")
 
 
 def _add_update(actions: Subparsers) -> None:
-    summary = "a new program for the kits, in waves"
+    summary = "update the program of kits, in waves"
     update = command(actions, "update", None, summary).add_subparsers(metavar="ACTION")
-    summary = "offer a signed program, which stops where a kit falls back"
+    summary = "offer a signed program; the offer stops if a kit rolls back"
     offer = _update_action(update, "offer", summary)
     offer.add_argument("version")
-    offer.add_argument("url", help="where it is; its signature is beside it, as URL.minisig")
+    offer.add_argument("url", help="URL of the program; URL.minisig is its signature")
     offer.add_argument(
-        "--devices", required=True, metavar="KITS", help="kit-a,kit-b in that order, or all"
+        "--devices", required=True, metavar="KITS", help="kit-a,kit-b in this order, or all"
     )
-    offer.add_argument("--waves", type=_waves, default="1,10,all", help="kits in each (1,10,all)")
+    offer.add_argument(
+        "--waves", type=_waves, default="1,10,all", help="number of kits in each wave (1,10,all)"
+    )
     offer.add_argument(
         "--within",
         type=minutes,
         default=120,
         metavar="MINUTES",
-        help="for a kit that has begun to be back (120)",
+        help="minutes until an updating kit must be back (120)",
     )
-    listed = _update_action(update, "list", "list what was offered, the last first")
+    listed = _update_action(update, "list", "list offers, newest first")
     listed.add_argument("--limit", type=count, default=20)
-    one = _update_action(update, "show", "show what became of one at each kit")
-    one.add_argument("number", nargs="?", type=number, help="of the offer (the last)")
+    one = _update_action(update, "show", "show the result of an offer at each kit")
+    one.add_argument("number", nargs="?", type=number, help="number of the offer (the newest)")
     one.set_defaults(carry_out=("cli.hub.update", "show_kits"))
-    _update_action(update, "stop", "tell no more kits of it; those that have begun go on")
+    _update_action(update, "stop", "stop an offer; kits that have begun continue")
 
 
 def _update_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
@@ -392,17 +435,23 @@ _waves.__name__ = "list of numbers such as 1,10,all"
 
 def _add_dead_letter(actions: Subparsers) -> None:
     letter = command(
-        actions, "dead-letter", None, "what came from the field and could not be used"
+        actions,
+        "dead-letter",
+        None,
+        "manage dead letters: messages from the field that could not be used",
     ).add_subparsers(metavar="ACTION")
-    summary = "list them, by IMEI, with the reason"
+    summary = "list dead letters by IMEI, with the reason"
     add_listing(command(letter, "list", ("cli.hub.dead_letters", "dead_letter_list"), summary))
-    summary = "take in what can be used by now"
+    summary = "process dead letters that can be used now"
     add_listing(command(letter, "replay", ("cli.hub.dead_letters", "dead_letter_replay"), summary))
-    summary = "give a device what its IMEI sent before it was its own"
+    summary = "assign the dead letters of an IMEI to a device"
     assign = action(letter, "assign", ("cli.hub.dead_letters", "dead_letter_assign"), summary)
     assign.add_argument("device")
     remove = command(
-        letter, "remove", ("cli.hub.dead_letters", "dead_letter_remove"), "remove one for good"
+        letter,
+        "remove",
+        ("cli.hub.dead_letters", "dead_letter_remove"),
+        "delete a dead letter for good",
     )
     remove.add_argument("id", type=number)
     add_listing(remove)
@@ -410,26 +459,28 @@ def _add_dead_letter(actions: Subparsers) -> None:
 
 def _add_usage(actions: Subparsers) -> None:
     usage = command(
-        actions, "usage", None, "what satellite messages cost, beside the operator's count"
+        actions, "usage", None, "compare satellite costs with the operator's bill"
     ).add_subparsers(metavar="ACTION")
-    summary = "list kits and days, ours beside theirs, with what differs"
+    summary = "list our count and the operator's for each kit and day"
     listed = action(usage, "list", ("cli.hub.usage", "usage_list"), summary)
-    listed.add_argument("--device", help="of this one alone")
-    listed.add_argument("--since", type=_day, metavar="DAY", help="such as 2026-09-01 (31 days)")
-    listed.add_argument("--until", type=_day, metavar="DAY", help="the last day (today)")
-    summary = "import what an operator counted: a CSV file that holds whole days"
+    listed.add_argument("--device", help="only this device")
+    listed.add_argument(
+        "--since", type=_day, metavar="DAY", help="first day, such as 2026-09-01 (31 days ago)"
+    )
+    listed.add_argument("--until", type=_day, metavar="DAY", help="last day (today)")
+    summary = "import an operator's count: a CSV file with whole days"
     taken = command(usage, "import", ("cli.hub.usage", "usage_import"), summary)
     taken.add_argument("file", type=Path, metavar="FILE")
-    taken.add_argument("--operator", required=True, metavar="NAME", help="whose file it is")
+    taken.add_argument("--operator", required=True, metavar="NAME", help="operator of the file")
     taken.add_argument(
         "--columns",
         type=_pairs,
         default=(),
         metavar="WHAT=NAME,…",
-        help="what columns are called, of imei, date, credits, bytes, reference",
+        help="names of the columns for imei, date, credits, bytes, reference",
     )
     taken.add_argument(
-        "--date-format", metavar="FORMAT", help="how dates are written, such as %%d/%%m/%%Y"
+        "--date-format", metavar="FORMAT", help="format of dates, such as %%d/%%m/%%Y"
     )
     add_listing(taken)
 
@@ -450,57 +501,57 @@ _pairs.__name__ = "list such as imei=Device,credits=Used"
 
 
 def _add_webhook(actions: Subparsers) -> None:
-    webhook = command(actions, "webhook", None, "where what agents send is posted to")
+    webhook = command(actions, "webhook", None, "manage webhooks, which get the items from agents")
     kinds = webhook.add_subparsers(metavar="ACTION")
-    add = _webhook_action(kinds, "add", "try a webhook and add it")
+    add = _webhook_action(kinds, "add", "test a webhook and add it")
     add.add_argument("url")
-    add.add_argument(
-        "--secret", action="append", default=[], help="whsec_…; one is made where none is given"
-    )
+    add.add_argument("--secret", action="append", default=[], help="whsec_… (a new secret)")
     add.add_argument("--unsigned", action="store_true", help="post without a signature")
-    add.add_argument("--username", help="for Basic; the password is asked for, or read")
+    add.add_argument("--username", help="user for Basic; asks for the password, or reads a line")
     add.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
     add.add_argument(
         "--after",
         type=minutes,
         default=0,
         metavar="MINUTES",
-        help="tell it of an SOS alone, where nobody has answered for so long",
+        help="post only an SOS that has had no answer for this time",
     )
     add.add_argument(
         "--batch",
         type=batch,
         default=0,
         metavar="ITEMS",
-        help="post an array of as many as wait of one sender, ITEMS at most",
+        help="post waiting items of one sender as an array of at most ITEMS",
     )
     add.add_argument(
-        "--steps", action="store_true", help="tell it how far each item comes, too, pushes as well"
+        "--steps", action="store_true", help="post the progress of each item, too, also of pushes"
     )
-    add.add_argument("--untried", action="store_true", help="add it without a test call")
+    add.add_argument("--untried", action="store_true", help="add it without a test post")
     _webhook_action(kinds, "list", "list webhooks")
     for name, summary in (
         ("test", "post a test message"),
-        ("enable", "go on with one that was disabled"),
-        ("remove", "remove it with all that waits for it"),
+        ("enable", "enable a disabled webhook"),
+        ("remove", "remove a webhook and everything that waits for it"),
     ):
         _webhook_action(kinds, name, summary).add_argument("id", type=number)
-    renewed = _webhook_action(kinds, "secret", "sign with another secret, and print it")
-    renewed.add_argument("id", type=number)
-    renewed.add_argument(
-        "--secret", action="append", default=[], help="whsec_…; one is made where none is given"
+    renewed = _webhook_action(
+        kinds, "secret", "replace the secret of a webhook, and print the new one"
     )
+    renewed.add_argument("id", type=number)
+    renewed.add_argument("--secret", action="append", default=[], help="whsec_… (a new secret)")
     renewed.add_argument(
-        "--only", action="store_true", help="not with the one before beside it until the next"
+        "--only", action="store_true", help="stop signing with the old secret at once"
     )
     _webhook_action(kinds, "dead", "list dead letters")
     replay = _webhook_action(kinds, "replay", "post dead letters again")
-    replay.add_argument("request_id", nargs="?", metavar="REQUEST_ID", help="all otherwise")
+    replay.add_argument(
+        "request_id", nargs="?", metavar="REQUEST_ID", help="numbers of dead letters (all)"
+    )
 
 
 def _webhook_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(kinds, name, ("cli.hub.webhook", name), summary)
-    parser.add_argument("--workspace", default="", help="number or name, where there are several")
+    parser.add_argument("--workspace", default="", help="number or name, if there are several")
     add_listing(parser)
     return parser
 
@@ -514,29 +565,31 @@ def add_push(push: CommandParser) -> None:
 def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
     parser = command(kinds, kind, ("cli.hub.push", kind), summary)
     parser.add_argument("--hub", required=True, metavar="URL", help="such as https://hub.example")
-    parser.add_argument("--workspace", required=True, help="its number")
-    parser.add_argument("--source", required=True, help="the number of the user who sends")
-    whom = "the number of the user who gets it"
+    parser.add_argument("--workspace", required=True, help="number of the workspace")
+    parser.add_argument("--source", required=True, help="number of the sending user")
+    whom = "number of the receiving user"
     message = kind == "message"
     target = parser.add_mutually_exclusive_group(required=message)
     target.add_argument("--target", help=whom if message else f"{whom} (the whole workspace)")
-    target.add_argument("--group", help="the number or name of the group that gets it")
+    target.add_argument("--group", help="number or name of the receiving group")
     parser.add_argument(
         "--receipt",
         action="store_const",
         const="read",
-        help="ask to be told when a person has read it",
+        help="request a read receipt",
     )
     parser.add_argument("--priority", type=int)
-    parser.add_argument("--collapse-key", type=int, help="replace what waits with the same key")
+    parser.add_argument("--collapse-key", type=int, help="replace a waiting item with the same key")
     parser.add_argument("--time-to-live", type=int, metavar="SECONDS")
-    parser.add_argument("--username", help="for Basic; FIELDAGENT_TOKEN holds the password then")
+    parser.add_argument("--username", help="user for Basic; FIELDAGENT_TOKEN has the password")
     parser.add_argument("--ca-file", type=Path, help="PEM file of a private authority")
     parser.add_argument(
-        "--patience", type=seconds, default=300.0, help="seconds to try again for, at most (300)"
+        "--patience", type=seconds, default=300.0, help="longest time for retries, in seconds (300)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.epilog = "FIELDAGENT_API_KEY and FIELDAGENT_TOKEN hold what proves who calls."
+    parser.epilog = (
+        "The environment variables FIELDAGENT_API_KEY and FIELDAGENT_TOKEN contain the credentials."
+    )
     return parser
 
 

@@ -16,66 +16,77 @@ def add_callers(actions: Subparsers) -> None:
 
 
 def _add_key(actions: Subparsers) -> None:
-    key = command(actions, "key", None, "keys of the push API").add_subparsers(metavar="ACTION")
+    key = command(actions, "key", None, "manage keys of the push API").add_subparsers(
+        metavar="ACTION"
+    )
     add = action(key, "add", ("cli.hub.credentials", "key_add"), "add a key; it is shown once")
     add.add_argument("name")
     add.add_argument(
-        "--kind", action="append", choices=KINDS, help="what it may push (all, unless it may read)"
+        "--kind",
+        action="append",
+        choices=KINDS,
+        help="what the key may push (everything, unless it may read)",
     )
-    add.add_argument("--read", action="store_true", help="it may read items, devices, positions")
     add.add_argument(
-        "--acknowledge", action="store_true", help="a dispatcher may acknowledge an SOS with it"
+        "--read", action="store_true", help="the key may read items, devices and positions"
     )
     add.add_argument(
-        "--administer", action="store_true", help="an administrator may say who is who with it"
+        "--acknowledge", action="store_true", help="dispatchers may acknowledge an SOS with the key"
     )
-    add.add_argument("--per-minute", type=count, default=60, help="calls a minute (60)")
-    add.add_argument("--burst", type=count, default=60, help="calls at once (60)")
-    add.add_argument("--days", type=days, help="days until it expires (never)")
+    add.add_argument(
+        "--administer",
+        action="store_true",
+        help="administrators may manage users and devices with the key",
+    )
+    add.add_argument("--per-minute", type=count, default=60, help="calls per minute (60)")
+    add.add_argument("--burst", type=count, default=60, help="most calls in a burst (60)")
+    add.add_argument("--days", type=days, help="days until the key expires (never)")
     rate = action(
-        key, "rate", ("cli.hub.credentials", "key_rate"), "change how often a key may be used"
+        key, "rate", ("cli.hub.credentials", "key_rate"), "change the rate limit of a key"
     )
     rate.add_argument("id", type=number)
-    rate.add_argument("--per-minute", type=count, help="calls a minute")
-    rate.add_argument("--burst", type=count, help="calls at once")
+    rate.add_argument("--per-minute", type=count, help="calls per minute")
+    rate.add_argument("--burst", type=count, help="most calls in a burst")
     _add_credential(key, "key")
 
 
 def _add_token(actions: Subparsers) -> None:
-    token = command(actions, "token", None, "Bearer tokens of users").add_subparsers(
+    token = command(actions, "token", None, "manage Bearer tokens of users").add_subparsers(
         metavar="ACTION"
     )
     add = action(
         token, "add", ("cli.hub.credentials", "token_add"), "add a token; it is shown once"
     )
     add.add_argument("name")
-    add.add_argument("--user", required=True, help="whom it speaks for")
-    add.add_argument("--days", type=days, help="days until it expires (never)")
+    add.add_argument("--user", required=True, help="user of the token")
+    add.add_argument("--days", type=days, help="days until the token expires (never)")
     _add_credential(token, "token")
 
 
 def _add_source(actions: Subparsers) -> None:
-    summary = "addresses to which trackers of others report"
+    summary = "manage addresses to which third-party trackers report"
     source = command(actions, "source", None, summary).add_subparsers(metavar="ACTION")
     summary = "add an address; it is shown once"
     add = action(source, "add", ("cli.hub.tracker", "source_add"), summary)
-    add.add_argument("name", help="for people: whose trackers report there")
+    add.add_argument("name", help="name for people, such as the owner of the trackers")
     _add_credential(source, "source")
 
 
 def _add_tracker(actions: Subparsers) -> None:
-    summary = "trackers of others: positions and alarms of who carries no kit"
+    summary = "manage third-party trackers: positions and alarms of people without a kit"
     tracker = command(actions, "tracker", None, summary).add_subparsers(metavar="ACTION")
     add = action(tracker, "add", ("cli.hub.tracker", "add"), "add a tracker of a user")
-    add.add_argument("name", help="for people")
-    add.add_argument("--id", required=True, help="what it calls itself: an IMEI, USER/DEVICE, …")
-    add.add_argument("--user", required=True, help="who carries it")
+    add.add_argument("name", help="name for people")
+    add.add_argument(
+        "--id", required=True, help="id that the tracker sends: an IMEI, USER/DEVICE, …"
+    )
+    add.add_argument("--user", required=True, help="user who carries it")
     add.add_argument(
         "--every",
         type=wait,
         default=60,
         metavar="1m",
-        help="people are told of one position in so long (1m); the map has each",
+        help="shortest time between two positions in the conversation (1m); the map shows all",
     )
     action(tracker, "list", ("cli.hub.tracker", "listing"), "list trackers")
 

@@ -17,79 +17,90 @@ def add_places(actions: Subparsers) -> None:
     _add_fence(actions)
     _add_route(actions)
     _add_quiet(actions)
-    summary = "write what a kit did in a week: where it was, messages, incidents, cost"
+    summary = "write a report of a kit's week: places, messages, incidents, cost"
     report = action(actions, "report", ("cli.hub.report", "write"), summary)
-    report.add_argument("--kit", required=True, metavar="NAME", help="its name, number or IMEI")
-    report.add_argument("--week", metavar="2026-W47", help="in UTC, from Monday (this week)")
+    report.add_argument(
+        "--kit", required=True, metavar="NAME", help="name, number or IMEI of the kit"
+    )
+    report.add_argument("--week", metavar="2026-W47", help="week in UTC, from Monday (this week)")
     report.add_argument(
         "--format",
         choices=FORMATS,
         default="html",
-        help="a table, the track, or a page to print or save as PDF by a browser (html)",
+        help="csv: a table; gpx: the track; html: a page to print or save as PDF",
     )
 
 
 def _add_fence(actions: Subparsers) -> None:
-    summary = "fences on the map: an alarm where a kit comes in or goes out"
+    summary = "manage fences: an alarm if a kit enters or leaves an area"
     fence = command(actions, "fence", None, summary).add_subparsers(metavar="ACTION")
     add = action(fence, "add", ("cli.hub.fence", "add"), "add a fence")
-    add.add_argument("name", help="such as 'North face'")
+    add.add_argument("name", help="name, such as 'North face'")
     drawn = add.add_mutually_exclusive_group(required=True)
-    drawn.add_argument("--circle", metavar="LAT,LON,METRES", help="such as 45.91,7.61,500")
+    drawn.add_argument("--circle", metavar="LAT,LON,METRES", help="circle, such as 45.91,7.61,500")
     drawn.add_argument(
         "--polygon",
         type=Path,
         metavar="FILE.geojson",
-        help="a GeoJSON Polygon of 500 points at most",
+        help="a GeoJSON Polygon of at most 500 points",
     )
-    add.add_argument("--tells", choices=TELLS, default="both", help="what is an alarm (both)")
+    add.add_argument(
+        "--tells", choices=TELLS, default="both", help="crossing that raises an alarm (both)"
+    )
     add.add_argument(
         "--kit",
         action="append",
         default=[],
         metavar="NAME",
-        help="for this kit alone; may be given again (all kits)",
+        help="only for this kit; can be repeated (all kits)",
     )
-    add.add_argument("--group", default="", help="for kits of this group's users alone")
+    add.add_argument("--group", default="", help="only for kits of this group's users")
     action(fence, "list", ("cli.hub.fence", "list"), "list fences")
     remove = action(fence, "remove", ("cli.hub.fence", "remove"), "remove a fence")
     remove.add_argument("id", type=number)
 
 
 def _add_route(actions: Subparsers) -> None:
-    summary = "where a kit is to be, and by when: an alarm where it is not"
+    summary = "manage routes: an alarm if a kit is not at a place by a time"
     route = command(actions, "route", None, summary).add_subparsers(metavar="ACTION")
     add = action(route, "add", ("cli.hub.route", "add"), "expect a kit at a place by a time")
-    add.add_argument("--kit", required=True, metavar="NAME", help="its name, number or IMEI")
+    add.add_argument("--kit", required=True, metavar="NAME", help="name, number or IMEI of the kit")
     add.add_argument(
-        "--to", required=True, metavar="LAT,LON,METRES", help="the place, such as 45.91,7.61,300"
+        "--to", required=True, metavar="LAT,LON,METRES", help="place, such as 45.91,7.61,300"
     )
     add.add_argument(
         "--by", required=True, metavar="TIME", help="18:00 (UTC), or 2026-11-26T18:00+01:00"
     )
     add.add_argument(
-        "--margin", type=wait, default=1800, metavar="30m", help="it is overdue after that (30m)"
+        "--margin",
+        type=wait,
+        default=1800,
+        metavar="30m",
+        help="time after that until the kit is overdue (30m)",
     )
-    add.add_argument("--name", default="", help="of the place, for people")
-    action(route, "list", ("cli.hub.route", "list"), "list routes, the newest first")
-    end = action(route, "end", ("cli.hub.route", "end"), "end one that nobody has to wait for")
+    add.add_argument("--name", default="", help="name of the place, for people")
+    action(route, "list", ("cli.hub.route", "list"), "list routes, newest first")
+    end = action(route, "end", ("cli.hub.route", "end"), "end a route")
     end.add_argument("id", type=number)
     end.add_argument("why", metavar="WHY")
-    end.add_argument("--by", required=True, metavar="USER", help="who ends it")
+    end.add_argument("--by", required=True, metavar="USER", help="user who ends it")
 
 
 def _add_quiet(actions: Subparsers) -> None:
-    summary = "hours in which alarms wait until the morning; an SOS, or who is overdue, never waits"
+    summary = (
+        "manage quiet hours, in which alarms wait until the end; an SOS or an overdue kit never"
+        " waits"
+    )
     quiet = command(actions, "quiet", None, summary).add_subparsers(metavar="ACTION")
     hours = action(quiet, "set", ("cli.hub.quiet", "set"), "set quiet hours")
     hours.add_argument(
         "hours",
         metavar="22:00-06:00|none",
-        help="local times: an SOS, or who is overdue, is told at once all the same",
+        help="local times; an SOS or an overdue kit notifies at once all the same",
     )
-    hours.add_argument("--zone", default="UTC", help="such as Europe/Zurich (UTC)")
-    hours.add_argument("--contact", type=number, help="of that one alone (the workspace's)")
-    summary = "let a contact have its workspace's again"
+    hours.add_argument("--zone", default="UTC", help="time zone, such as Europe/Zurich (UTC)")
+    hours.add_argument("--contact", type=number, help="only for this contact (the whole workspace)")
+    summary = "let a contact use the workspace's quiet hours again"
     inherit = action(quiet, "inherit", ("cli.hub.quiet", "inherit"), summary)
     inherit.add_argument("contact", type=number)
     action(quiet, "list", ("cli.hub.quiet", "list"), "list quiet hours")

@@ -15,48 +15,52 @@ def add_demo(commands: Subparsers) -> None:
         commands,
         "demo",
         ("extensions.lab.demo", "demo"),
-        "simulated modem, agent and a printing hook in one",
+        "run a simulated modem, the agent and a hook that prints incoming messages",
     )
     demo.add_argument("--port", type=port, default=9091, help="port of the agent (9091)")
-    demo.add_argument("--hub", action="store_true", help="a hub with a console, too")
+    demo.add_argument("--hub", action="store_true", help="run a hub with a console, too")
     demo.add_argument(
-        "--team", type=_team, metavar="N", help="2 to 8 kits that hear each other, instead"
+        "--team", type=_team, metavar="N", help="run 2 to 8 kits that hear each other instead"
     )
     demo.add_argument(
-        "--loss", type=whole(0, 99), default=10, help="of a team: per cent of packets (10)"
+        "--loss", type=whole(0, 99), default=10, help="with --team: lost packets, per cent (10)"
     )
-    demo.add_argument("--hub-port", type=port, default=9443, help="its port (9443)")
-    demo.add_argument("--latency", type=seconds, default=2.0, help="seconds a session takes (2)")
+    demo.add_argument("--hub-port", type=port, default=9443, help="port of the hub (9443)")
+    demo.add_argument(
+        "--latency", type=seconds, default=2.0, help="seconds that a session takes (2)"
+    )
     demo.add_argument("-v", "--verbose", action="store_true", help="log every step")
 
 
 def _team(text: str) -> int:
     if text not in map(str, range(2, 9)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no team: 2 to 8 kits")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a team size; use 2 to 8")
     return int(text)
 
 
 def add_to_device(device: Subparsers) -> None:
     """Add the verb `make` to `fieldagent hub device`."""
-    summary = "make test kits for `fieldagent simulate fleet`, in a workspace of their own"
+    summary = "add test kits for `fieldagent simulate fleet`, in a workspace of their own"
     make = command(device, "make", ("extensions.lab.test_kits", "device_make"), summary)
-    make.add_argument("kits", type=count, metavar="N", help="how many")
-    make.add_argument("--workspace", required=True, metavar="NAME", help="a new one")
+    make.add_argument("kits", type=count, metavar="N", help="number of kits")
     make.add_argument(
-        "--tokens", required=True, type=Path, metavar="FILE", help="where their tokens are written"
+        "--workspace", required=True, metavar="NAME", help="name of the new workspace"
+    )
+    make.add_argument(
+        "--tokens", required=True, type=Path, metavar="FILE", help="file for their tokens"
     )
     add_listing(make)
 
 
 def add_simulate(commands: Subparsers) -> None:
     """Add `fieldagent simulate`, with each kind of hardware and a fleet of kits below it."""
-    simulate = command(commands, "simulate", None, "stand-ins for hardware")
+    simulate = command(commands, "simulate", None, "simulate hardware")
     kinds = simulate.add_subparsers(metavar="WHAT", title="what")
     satellite = command(
         kinds,
         "satellite",
         ("extensions.lab.simulate", "satellite"),
-        "an Iridium modem on a pty with the operator's gateway behind it",
+        "simulate an Iridium modem on a pty, with the operator's gateway",
     )
     satellite.add_argument(
         "--kind",

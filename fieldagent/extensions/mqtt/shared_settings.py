@@ -16,11 +16,11 @@ def broker_address(value: str) -> str:
     parts = url_parts(value, *PORTS)
     if parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise WrongProperty(
-            "must be mqtts:// and a host, or mqtt:// without TLS, with a port perhaps, not"
+            "must be mqtts:// and a host, or mqtt:// without TLS, with an optional port, not"
             f" {value!r}"
         )
     if parts.username is not None:
-        raise WrongProperty("holds a user: user and password have settings of their own")
+        raise WrongProperty("must not contain a user: use the settings for user and password")
     return value.rstrip("/")
 
 
@@ -68,13 +68,14 @@ CA_FILE = Key(
     "mqtt-ca-file",
     absolute_path,
     None,
-    "PEM file of the authority that signed a private broker's certificate, instead of the system's",
+    "PEM file of a private broker's certificate authority, instead of the system's authorities",
 )
-PREFIX = Key("mqtt-prefix", levels, "fieldagent", "what its topics begin with (fieldagent)")
+PREFIX = Key("mqtt-prefix", levels, "fieldagent", "first levels of the topics (fieldagent)")
 DISCOVERY = Key(
     "mqtt-discovery",
     discovery_prefix,
     "homeassistant",
-    "prefix under which Home Assistant looks for devices; none: it is told nothing (homeassistant)",
+    "prefix under which Home Assistant looks for devices; none: nothing is announced"
+    " (homeassistant)",
 )
 """Settings with the same meaning in both programs. The other ones differ."""

@@ -99,10 +99,10 @@ async def _run(inward: Inward) -> None:
         except Exception as error:
             if not _is_of_the_server(error):
                 raise
-            trouble = f"answers by mail: {inward.host.own['imap-host']}: {reason_of(error)}"
+            trouble = f"mailbox for answers: {inward.host.own['imap-host']}: {reason_of(error)}"
         if trouble != last_trouble:
             (log.warning if trouble else log.info)(
-                "%s", trouble or "answers by mail are read again"
+                "%s", trouble or "mailbox connection restored; reading e-mail replies"
             )
         last_trouble = trouble
         await waits.sleep(inward.host.own["imap-seconds"])

@@ -135,47 +135,48 @@ KEYS = (
         "smtp-host",
         text,
         None,
-        "mail relay by which contacts are told of an SOS: smtp.example.org",
+        "mail relay for e-mail to contacts: smtp.example.org",
     ),
-    Key("smtp-port", whole(1, 65535, "port"), 587, "its port (587)"),
+    Key("smtp-port", whole(1, 65535, "port"), 587, "port of the mail relay (587)"),
     Key(
         "smtp-tls",
         one_of("starttls", "tls", "none"),
         "starttls",
-        "starttls, tls from the first byte (port 465), or none, for a relay on this machine"
-        " (starttls)",
+        "starttls, tls (TLS from the first byte, port 465), or none, for a relay on this"
+        " machine (starttls)",
     ),
     Key("smtp-user", text, None, "account at the relay"),
     Key(
         "smtp-password-file",
         absolute_path,
         None,
-        "file whose first line is that account's password",
+        "file with the password of that account in its first line",
     ),
-    Key("mail-from", mail_address, None, "address that the hub's mail is from: sos@example.org"),
-    Key("imap-host", text, None, "mail server where answers to the hub's mail arrive, by IMAP"),
-    Key("imap-port", whole(1, 65535, "port"), 993, "its port (993)"),
+    Key("mail-from", mail_address, None, "sender address of the hub's mail: sos@example.org"),
+    Key("imap-host", text, None, "IMAP server for answers to the hub's mail"),
+    Key("imap-port", whole(1, 65535, "port"), 993, "port of the IMAP server (993)"),
     Key(
         "imap-tls",
         one_of("tls", "starttls", "none"),
         "tls",
-        "tls from the first byte, starttls (port 143), or none, for a server on this machine (tls)",
+        "tls (TLS from the first byte), starttls (port 143), or none, for a server on this"
+        " machine (tls)",
     ),
-    Key("imap-user", text, None, "account whose mail is read"),
+    Key("imap-user", text, None, "account at the IMAP server"),
     Key(
         "imap-password-file",
         absolute_path,
         None,
-        "file whose first line is that account's password",
+        "file with the password of that account in its first line",
     ),
-    Key("imap-folder", text, "INBOX", "folder that is read (INBOX)"),
-    Key("imap-seconds", whole(5, 3_600, "seconds"), 30, "seconds between two looks (30)"),
+    Key("imap-folder", text, "INBOX", "folder with the answers (INBOX)"),
+    Key("imap-seconds", whole(5, 3_600, "seconds"), 30, "seconds between two checks (30)"),
     Key(
         "imap-address",
         mail_address,
         None,
-        "address that answers go to, with +TOKEN before the @ (mail-from): a server of your own"
-        " brings all of these to one folder",
+        "address for answers, to which +TOKEN before the @ is added; your mail server must put"
+        " all of these in one folder (mail-from)",
     ),
 )
 

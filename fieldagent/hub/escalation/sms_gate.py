@@ -130,17 +130,16 @@ KIND = ContactKind(
             "sms-gate-address",
             url,
             None,
-            "URL of an Android telephone with SMS Gateway (sms-gate.app) that sends SMS to"
-            " contacts, or of its cloud: http://192.168.1.20:8080",
+            "URL of an Android telephone with SMS Gateway (sms-gate.app), or of its cloud, that"
+            " sends SMS to contacts: http://192.168.1.20:8080",
         ),
-        Key("sms-gate-user", text, None, "account at it"),
-        Key("sms-gate-password", text, None, "its password"),
+        Key("sms-gate-user", text, None, "user name at that gateway"),
+        Key("sms-gate-password", text, None, "password at that gateway"),
         Key(
             "sms-gate-key",
             text,
             None,
-            "its signing key: SMS that it receives, and what became of those it sent, are taken at"
-            f" {PATH}",
+            f"signing key of that gateway, which posts received SMS and delivery reports to {PATH}",
         ),
     ),
     examples={"sms-gate-address": "http://192.168.1.20:8080", "sms-gate-user": "sms"},

@@ -101,20 +101,20 @@ KIND = ContactKind(
             "sms-webhook",
             url,
             None,
-            "URL of a program of yours that sends SMS to contacts: http://127.0.0.1:8090/send",
+            "URL of your own program that sends SMS to contacts: http://127.0.0.1:8090/send",
         ),
         Key(
             "sms-webhook-secret",
             signature.read_secrets,
             (),
-            "signs what is posted there, as Standard Webhooks say; two with a space between while"
-            " one is replaced (none)",
+            "secret that signs the posts to that program (Standard Webhooks); two, with a"
+            " space, to rotate (none)",
         ),
         Key(
             "sms-webhook-token",
             text,
             None,
-            f"token by which that program posts SMS that came to {PATH}, as Bearer",
+            f"Bearer token with which that program posts received SMS to {PATH}",
         ),
     ),
     examples={"sms-webhook": "http://127.0.0.1:8090/send"},

@@ -141,11 +141,13 @@ KIND = ContactKind(
             "twilio-address",
             url,
             "https://api.twilio.com/2010-04-01",
-            "URL of Twilio's API, or of a service that has the same (Twilio's own)",
+            "URL of Twilio's API, or of a compatible service (Twilio)",
         ),
-        Key("twilio-account", text, None, "account at Twilio that sends SMS to contacts: AC…"),
-        Key("twilio-token", text, None, "its token, which also signs what Twilio brings"),
-        Key("twilio-from", text, None, "number that it sends from: +41791234567"),
+        Key("twilio-account", text, None, "Twilio account that sends SMS to contacts: AC…"),
+        Key(
+            "twilio-token", text, None, "token of that account, which also signs Twilio's requests"
+        ),
+        Key("twilio-from", text, None, "sender number: +41791234567"),
     ),
     examples={"twilio-account": "AC0123456789", "twilio-from": "+41791234567"},
     together=(("twilio-account", "twilio-token"), ("twilio-account", "twilio-from")),

@@ -380,8 +380,8 @@ def _secrets(value: str) -> tuple[str, ...]:
     fits = all(re.fullmatch(rf"[A-Za-z0-9_-]{{{SECRET_LEAST},128}}", each) for each in secrets)
     if not 1 <= len(secrets) <= 2 or not fits:
         raise WrongProperty(
-            f"must be {SECRET_LEAST} or more letters and digits of chance, as `openssl rand -hex`"
-            " 16 makes them; two, with a space, to rotate"
+            f"must be at least {SECRET_LEAST} random letters and digits, such as `openssl rand"
+            " -hex 16` prints; two, with a space, to rotate"
         )
     return secrets
 
@@ -421,31 +421,31 @@ KIND = OperatorKind(
             "cloudloop-secret",
             _secrets,
             (),
-            "secret end of the path that Cloudloop posts Lingo JSON to,"
+            "secret end of the URL to which Cloudloop posts Lingo JSON,"
             " https://…/operator/cloudloop/SECRET; two, with a space, to rotate",
         ),
         Key(
             "cloudloop-token",
             absolute_path,
             None,
-            "file with the token of its Data API, which takes MT messages and tells what came",
+            "file with the token of the Data API, for MT messages and missed MO messages",
         ),
         Key(
             "cloudloop-poll",
             whole(0, 86_400, "seconds; 0 for the webhook alone"),
             0,
-            "seconds between two questions for MO messages, where no webhook reaches the hub; 0:"
-            " every 900, for what the webhook did not bring (0)",
+            "seconds between two polls for MO messages, if no webhook reaches the hub; 0: every"
+            " 900 s, for messages that the webhook missed (0)",
         ),
         Key(
             "cloudloop-balance-below",
             whole(0, 10**9, "in the plan's own unit; 0 asks for no balance"),
             0,
-            "raise an alarm where less than so much is left of a plan this month, in the plan's own"
-            " unit; asked each hour (0: never)",
+            "balance of a plan, in its own unit, below which an alarm is raised; checked each"
+            " hour (0: never)",
         ),
-        Key("cloudloop-topic", text, "RAW", "topic of IMT that the kits' messages go by (RAW)"),
-        Key("cloudloop-address", url, "https://api.cloudloop.com", "URL of its API"),
+        Key("cloudloop-topic", text, "RAW", "IMT topic of the kits' messages (RAW)"),
+        Key("cloudloop-address", url, "https://api.cloudloop.com", "URL of the Data API"),
     ),
     caller=_api,
     failures=CLOUDLOOP,

@@ -343,8 +343,8 @@ def _faults(own: Own) -> list[str]:
     if is_in(host, LOOPBACK_NETWORKS):
         return []
     return [
-        f"directip-listen is {host}, where anybody may bring MO messages in any device's name: set"
-        " directip-allow to the addresses of the operator's gateways"
+        f"directip-listen is {host}, where anyone can send MO messages in the name of any"
+        " device: set directip-allow to the addresses of the operator's gateways"
     ]
 
 
@@ -353,15 +353,24 @@ KIND = OperatorKind(
     "DirectIP",
     "Iridium's own gateway, by SBD DirectIP",
     keys=(
-        Key("directip-listen", endpoint, None, "HOST:PORT where the operator's gateway brings MO"),
+        Key(
+            "directip-listen",
+            endpoint,
+            None,
+            "HOST:PORT to which the operator's gateway sends MO messages",
+        ),
         Key(
             "directip-allow",
             networks,
             (),
-            "networks that it may come from, as the operator names them: 192.0.2.0/28 (this"
-            " machine)",
+            "networks of the operator's gateways, such as 192.0.2.0/28 (this machine)",
         ),
-        Key("directip-gateway", endpoint, None, "HOST:PORT of the operator's gateway, for MT"),
+        Key(
+            "directip-gateway",
+            endpoint,
+            None,
+            "HOST:PORT of the operator's gateway for MT messages",
+        ),
     ),
     caller=_caller,
     failures=DIRECTIP,

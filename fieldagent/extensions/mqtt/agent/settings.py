@@ -62,40 +62,41 @@ KEYS = (
         "mqtt-address",
         broker_address,
         None,
-        "an MQTT broker that other programs take messages and state from, and send by, such as"
-        " mqtt://127.0.0.1 or mqtts://host:8883 (docs/how-to/mqtt.md)",
+        "MQTT broker that gets messages and state from this kit and through which other"
+        " programs send, such as mqtt://127.0.0.1 or mqtts://host:8883 (docs/how-to/mqtt.md)",
     ),
-    Key("mqtt-user", text, None, "the name that this kit has at the broker"),
-    Key("mqtt-password", text, None, "its password there"),
+    Key("mqtt-user", text, None, "user name of this kit at the broker"),
+    Key("mqtt-password", text, None, "password of this kit at the broker"),
     CA_FILE,
-    Key("mqtt-name", one_level, "kit", "what this kit is called in topics: no two the same (kit)"),
+    Key("mqtt-name", one_level, "kit", "name of this kit in topics, unique at the broker (kit)"),
     PREFIX,
     DISCOVERY,
     Key(
         "mqtt-senders",
         senders,
         frozenset[str](),
-        "who may use what costs, name people, and raise an SOS where mqtt-sos lets them: the names"
-        " behind send/ in the topic, which the broker's own rules must keep for them (nobody)",
+        "senders that may use paid channels and name people, and raise an SOS if mqtt-sos is"
+        " on: the name after send/ in the topic, which the broker's access rules must protect"
+        " (none)",
     ),
     Key(
         "mqtt-credits-per-day",
         whole(0, 1_000_000, "credits"),
         0,
-        "most satellite credits, and SMS, a UTC day that these together may cost, an SOS aside (0:"
-        " none)",
+        "most satellite credits, and most SMS, per UTC day for all these senders, except an SOS"
+        " (0: none)",
     ),
     Key(
         "mqtt-commands-per-hour",
         whole(1, 100_000, "commands"),
         60,
-        "most that is taken in an hour; what is beyond is dropped and counted (60)",
+        "most commands per hour; more are dropped and counted (60)",
     ),
     Key(
         "mqtt-sos",
         one_of("off", "on"),
         "off",
-        "on: mqtt-senders may raise an SOS; an automation that errs raises one, too (off)",
+        "on: mqtt-senders may raise an SOS. A faulty automation can do so too (off)",
     ),
 )
 EXAMPLES = {

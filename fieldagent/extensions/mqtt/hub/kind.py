@@ -27,49 +27,54 @@ KEYS = (
         "mqtt-address",
         broker_address,
         None,
-        "an MQTT broker that other programs learn there of kits by, and send to them by, such as"
-        " mqtts://host:8883, or mqtt://127.0.0.1 without TLS (docs/how-to/mqtt.md)",
+        "MQTT broker that gets news of the kits and through which other programs send to them,"
+        " such as mqtts://host:8883, or mqtt://127.0.0.1 without TLS (docs/how-to/mqtt.md)",
     ),
-    Key("mqtt-workspace", text, None, "number or name of the workspace that it is for"),
-    Key("mqtt-user", text, None, "the name that this hub has at the broker"),
-    Key("mqtt-password-file", absolute_path, None, "file whose first line is its password there"),
+    Key("mqtt-workspace", text, None, "number or name of the workspace for the broker"),
+    Key("mqtt-user", text, None, "user name of this hub at the broker"),
+    Key(
+        "mqtt-password-file",
+        absolute_path,
+        None,
+        "file with the password at the broker in its first line",
+    ),
     CA_FILE,
-    Key("mqtt-name", one_level, "hub", "what this hub is called in topics: no two the same (hub)"),
+    Key("mqtt-name", one_level, "hub", "name of this hub in topics, unique at the broker (hub)"),
     PREFIX,
     DISCOVERY,
     Key(
         "mqtt-shares",
         some_of(*SHARES),
         ("positions", "incidents", "messages", "waypoints", "data"),
-        "what is published: some of positions, incidents, messages, waypoints, data, and private"
-        " (of those also what is for one person or a group); or none (positions incidents messages"
+        "published kinds: some of positions, incidents, messages, waypoints, data, and private"
+        " (also those for one person or a group); or none (positions incidents messages"
         " waypoints data)",
     ),
     Key(
         "mqtt-senders",
         senders,
         frozenset[str](),
-        "who may use what costs, satellite and SMS: the names behind send/ in the topic, which the"
-        " broker's own rules must keep for them (nobody)",
+        "senders that may use paid channels, satellite and SMS: the name after send/ in the"
+        " topic, which the broker's access rules must protect (none)",
     ),
     Key(
         "mqtt-credits-per-day",
         whole(0, 1_000_000, "credits"),
         0,
-        "most satellite credits, and SMS, a UTC day that these together may cost (0: none)",
+        "most satellite credits, and most SMS, per UTC day for all these senders (0: none)",
     ),
     Key(
         "mqtt-commands-per-hour",
         whole(1, 100_000, "commands"),
         600,
-        "most that is taken in an hour; what is beyond is dropped and counted (600)",
+        "most commands per hour; more are dropped and counted (600)",
     ),
     Key(
         "mqtt-acknowledge",
         one_of("off", "on"),
         "off",
-        "on: mqtt-senders may answer an incident, and it rings nobody any more; an automation that"
-        " errs does, too (off)",
+        "on: mqtt-senders can acknowledge an SOS, which stops its alarm. A faulty automation"
+        " can do so too (off)",
     ),
 )
 EXAMPLES = {

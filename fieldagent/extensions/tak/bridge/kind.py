@@ -38,7 +38,8 @@ def _address(value: str) -> TakAddress:
     parts = url_parts(value, *PORTS)
     if parts is None or parts.path not in ("", "/") or parts.query or parts.username is not None:
         raise WrongProperty(
-            f"must be tls:// and a host, or tcp:// without TLS, with a port perhaps, not {value!r}"
+            "must be tls:// and a host, or tcp:// without TLS, with an optional port, not"
+            f" {value!r}"
         )
     return TakAddress(
         parts.scheme == "tls", urlsplit(value).hostname or "", parts.port or PORTS[parts.scheme]
@@ -48,7 +49,9 @@ def _address(value: str) -> TakAddress:
 def _callsigns(value: str) -> frozenset[str]:
     callsigns = frozenset(filter(None, (each.strip() for each in re.split(",", value))))
     if not callsigns:
-        raise WrongProperty("names nobody: remove the line, or write callsigns with commas between")
+        raise WrongProperty(
+            "must be callsigns, separated by commas; to allow none, remove the line"
+        )
     return callsigns
 
 
@@ -57,50 +60,56 @@ KEYS = (
         "tak-server",
         _address,
         None,
-        "a team's TAK server, tls://HOST:8089 or, where you trust the network, tcp://HOST:8087:"
-        " kits are on its map, and people there and at kits write to each other"
+        "a team's TAK server, tls://HOST:8089, or tcp://HOST:8087 in a trusted network: its map"
+        " shows the kits, and its people and the kits can write to each other"
         " (docs/how-to/tak.md)",
     ),
-    Key("tak-workspace", text, None, "number or name of the workspace that it is for"),
-    Key("tak-certificate", absolute_path, None, "PEM file with this hub's certificate for it"),
-    Key("tak-key", absolute_path, None, "PEM file with its key, without a password"),
+    Key("tak-workspace", text, None, "number or name of the workspace for the server"),
+    Key("tak-certificate", absolute_path, None, "PEM file with this hub's client certificate"),
+    Key(
+        "tak-key",
+        absolute_path,
+        None,
+        "PEM file with the key of that certificate, without a password",
+    ),
     Key(
         "tak-ca-file",
         absolute_path,
         None,
-        "PEM file of the authority that signed the server's certificate, instead of the system's",
+        "PEM file of the server's certificate authority, instead of the system's authorities",
     ),
     Key(
         "tak-server-name",
         text,
         None,
-        "the name in the server's certificate, where that is another than HOST",
+        "name in the server's certificate, if it is not HOST",
     ),
     Key(
         "tak-shares",
         some_of(*SHARES),
         ("positions", "sos", "messages"),
-        "what everybody at the server is shown: some of positions, sos, messages (those to"
-        " everybody) and waypoints, which are then also taken; or none (positions sos messages)",
+        "kinds that everyone at the server sees: some of positions, sos, messages (those to"
+        " everyone) and waypoints, which are also accepted from there; or none (positions sos"
+        " messages)",
     ),
     Key(
         "tak-people",
         whole(1, 200, "people"),
         40,
-        "most users with kits that are on its map; each takes a connection of its own (40)",
+        "most users with kits on its map; each uses a connection (40)",
     ),
     Key(
         "tak-allow",
         _callsigns,
         frozenset[str](),
-        "callsigns, with commas between, of those at the server who may use what costs: satellite"
-        " and SMS (nobody)",
+        "callsigns at the server, separated by commas, that may use paid channels: satellite"
+        " and SMS (none)",
     ),
     Key(
         "tak-credits-per-day",
         whole(0, 1_000_000, "credits"),
         0,
-        "most satellite credits, and SMS, a UTC day that these together may cost (0: none)",
+        "most satellite credits, and most SMS, per UTC day for all these callsigns (0: none)",
     ),
 )
 EXAMPLES = {

@@ -44,7 +44,9 @@ def _name(value: str) -> str:
 def _callsigns(value: str) -> frozenset[str]:
     callsigns = frozenset(filter(None, (each.strip() for each in value.split(","))))
     if not callsigns:
-        raise WrongProperty("names nobody: remove the line, or write callsigns with commas between")
+        raise WrongProperty(
+            "must be callsigns, separated by commas; to allow none, remove the line"
+        )
     return callsigns
 
 
@@ -53,29 +55,33 @@ KEYS = (
         "tak-lan",
         _address,
         None,
-        "this kit's IPv4 address in a network where phones with ATAK and the like are: they are"
-        " shown there where everybody is, what comes in and each SOS, by multicast, and may write"
-        " by the kit (docs/how-to/tak.md)",
+        "IPv4 address of this kit in a network with phones that run ATAK or similar apps: the"
+        " kit shows them all positions, messages and SOS by multicast, and they can write to it"
+        " (docs/how-to/tak.md)",
     ),
-    Key("tak-lan-name", _name, "kit", "what this kit is called there: no two the same (kit)"),
+    Key(
+        "tak-lan-name",
+        _name,
+        "kit",
+        "name of this kit for those phones, unique in the network (kit)",
+    ),
     Key(
         "tak-lan-allow",
         _callsigns,
         frozenset[str](),
-        "callsigns, with commas between, of those there who may use what costs: satellite and SMS"
-        " (nobody)",
+        "callsigns, separated by commas, that may use paid channels: satellite and SMS (none)",
     ),
     Key(
         "tak-lan-credits-per-day",
         whole(0, 1_000_000, "credits"),
         0,
-        "most satellite credits, and SMS, a UTC day that these together may cost (0: none)",
+        "most satellite credits, and most SMS, per UTC day for all these callsigns (0: none)",
     ),
     Key(
         "tak-lan-messages-per-hour",
         whole(1, 100_000, "messages"),
         60,
-        "most messages from phones there that are taken in an hour (60)",
+        "most messages per hour from phones on the network (60)",
     ),
 )
 EXAMPLES = {"tak-lan": "192.168.4.1", "tak-lan-allow": "LEAD 1, COOK"}

@@ -20,31 +20,37 @@ KEYS = (
         "tak-listen",
         endpoint,
         None,
-        "HOST:PORT where users' phones come by ATAK and the like, such as 0.0.0.0:8089: the hub"
-        " is a TAK server itself then (docs/how-to/tak-server.md)",
+        "HOST:PORT of the hub's own TAK server for users' phones, such as 0.0.0.0:8089"
+        " (docs/how-to/tak-server.md)",
     ),
     Key(
         "tak-address",
         endpoint,
         None,
-        "HOST:PORT by which phones reach that: it is in their data packages, and HOST in the"
-        " server's certificate",
+        "HOST:PORT of that server for phones: data packages contain it, and the server's"
+        " certificate contains HOST",
     ),
     Key(
         "tak-enroll-listen",
         endpoint,
         None,
-        "HOST:8446 where phones that scan the code of `fieldagent hub user tak NAME --qr` fetch"
-        " their certificates: every TAK app asks at that port",
+        "HOST:8446 from which phones fetch their certificates after they scanned the code of"
+        " `fieldagent hub user tak NAME --qr`; all TAK apps use that port",
     ),
     Key(
         "tak-enroll-certificate",
         absolute_path,
         None,
-        "PEM file with a certificate for the host of tak-address that phones trust already, and"
-        " its chain; read again each hour. Without it phones need the hub's own authority first",
+        "PEM file with a certificate for the host of tak-address that phones already trust, and"
+        " its chain; read again each hour. Without it, phones need the hub's own authority"
+        " first",
     ),
-    Key("tak-enroll-key", absolute_path, None, "PEM file with its key, without a password"),
+    Key(
+        "tak-enroll-key",
+        absolute_path,
+        None,
+        "PEM file with the key of that certificate, without a password",
+    ),
 )
 EXAMPLES = {
     "tak-listen": "0.0.0.0:8089",
@@ -64,7 +70,7 @@ def _faults(own: Own) -> list[str]:
     if own["tak-listen"] is None:
         return faults
     if own["tak-server"] is not None:
-        faults.append("tak-server and tak-listen: set the one or the other")
+        faults.append("tak-server and tak-listen cannot both be set: remove one of them")
     if own["tak-workspace"] is None:
         faults.append("tak-listen needs tak-workspace: set that too, or remove tak-listen")
     return faults
