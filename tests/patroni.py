@@ -172,6 +172,8 @@ class Cluster:
     def is_whole(self) -> bool:
         """Whether the primary has two standbys, and Patroni knows of the one that confirms commits
         what PostgreSQL knows. A node that is just back may tell how things were before."""
+        # Patroni starts PostgreSQL again only once the server before is gone.
+        leftovers.reap("postgres")
         try:
             here, *standbys = self.query(_STANDBYS).split()
         except subprocess.CalledProcessError:
