@@ -14,6 +14,8 @@ import pytest
 from fieldagent.extensions import NAMES, SETTINGS
 
 ROOT = Path(__file__).parents[2]
+SEVERAL = ("tests/extensions/", "tests/soak/", "tests/bench/")
+"""Tests that may use several extensions. Core tests use only simulated hardware, from `lab`."""
 LIST = "fieldagent/extensions/__init__.py"
 CORE = (
     *("tests/agent/test_agent.py", "tests/agent/test_settings.py", "tests/agent/test_rest.py"),
@@ -30,9 +32,27 @@ def tree_without(extension: str, target: Path) -> Path:
     (target / ".venv").symlink_to(ROOT / ".venv")
     for home in ("fieldagent", "tests"):
         shutil.rmtree(target / home / "extensions" / extension)
+    for path in users_of(extension, target):
+        path.unlink()
     names = target / LIST
     names.write_text(re.sub(rf'^    "{extension}",\n', "", names.read_text(), flags=re.MULTILINE))
     return target
+
+
+def users_of(extension: str, tree: Path) -> set[Path]:
+    """Return the tests that use the extension, directly or through another test's module."""
+    sources = {path: path.read_text() for path in (tree / "tests").rglob("*.py")}
+    found: set[Path] = set()
+    wanted = {rf"\b(fieldagent|tests)\.extensions\.{extension}\b"}
+    while wanted:
+        pattern = re.compile("|".join(wanted))
+        new = {path for path, text in sources.items() if pattern.search(text)} - found
+        found |= new
+        wanted = {
+            re.escape(".".join(path.relative_to(tree).with_suffix("").parts)) + r"\b"
+            for path in new
+        }
+    return found
 
 
 def run(tree: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -54,6 +74,8 @@ def test_check_names_the_extension_of_a_setting(extension: str, tmp_path: Path) 
 @pytest.mark.parametrize("extension", NAMES)
 def test_the_rest_passes_its_tests(extension: str, tmp_path: Path) -> None:
     tree = tree_without(extension, tmp_path / "tree")
+    gone = {str(path.relative_to(ROOT)) for path in users_of(extension, ROOT)}
+    assert extension == "lab" or all(path.startswith(SEVERAL) for path in gone), gone
     layers = run(tree, sys.executable, "-m", "tests.layers")
     assert layers.returncode == 0, layers.stdout
     quiet = ("-q", "-p", "no:cacheprovider")
