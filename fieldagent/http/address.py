@@ -1,4 +1,4 @@
-"""Addresses of peers, and the networks that they are in."""
+"""Addresses of peers, and their networks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ LOOPBACK_NETWORKS: tuple[Network, ...] = (
 )
 
 _SOURCE_CHARACTERS = 64
-"""A proxy may say what it likes."""
+"""Maximum length of an address, because a proxy may send any text."""
 
 
 def source_of(address: str) -> str:
-    """Return under what somebody at this address is counted: for IPv6 it is the /64, of which
-    everybody has all addresses for the asking (RFC 6177)."""
+    """Return the source under which an address is counted. For IPv6 this is the /64, because any
+    user can get all of its addresses (RFC 6177).
+    """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -31,7 +32,9 @@ def source_of(address: str) -> str:
 
 
 def is_in(address: str, networks: Sequence[Network]) -> bool:
-    """Return whether an address is in one of the networks; one that is no IP address is in none."""
+    """Return True if an address is in one of the networks. A text that is not an IP address is in
+    none.
+    """
     try:
         return any(ipaddress.ip_address(address) in network for network in networks)
     except ValueError:

@@ -1,6 +1,8 @@
-"""How many bytes of bodies a server holds at one moment: from the head of a request to its answer.
+"""Budget for the bytes of bodies that a server holds at the same time, from a request's head to its
+answer.
 
-A share is taken before a body is asked for, so that many large ones at once are refused, not kept.
+A share is reserved before a body is read, so that many large bodies at once are refused instead of
+stored.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from fieldagent.http.problem import Problem
 
 
 class Share:
-    """Room for a body, until the end of the block."""
+    """Reserved bytes for a body, until the end of the `with` block."""
 
     def __init__(self, budget: BodyBudget, size: int) -> None:
         self._budget = budget
@@ -25,7 +27,7 @@ class Share:
         self.resize(0)
 
     def resize(self, size: int) -> None:
-        """Hold so many bytes from here on; whether the budget has them is not asked."""
+        """Change the reserved size, without a check of the budget."""
         self._budget.held += size - self._size
         self._size = size
 
@@ -36,7 +38,7 @@ class BodyBudget:
         self._most = most
 
     def share(self, size: int) -> Share:
-        """Return room for a body of that many bytes. Raises Problem 503."""
+        """Reserve space for a body of `size` bytes. Raises Problem 503."""
         if size and self.held + size > self._most:
             again = (("Retry-After", "1"),)
             raise Problem(503, "too many large bodies are under way; try again", headers=again)

@@ -1,7 +1,8 @@
-"""A server's certificate, read again when its files have changed: a renewal needs no restart.
+"""A server's certificate, which is reloaded when its files change, so that a renewal needs no
+restart.
 
-New connections get the new one; those that are open keep theirs. A pair that does not fit, as while
-only one of the files has been written, is told once and tried again; the old one goes on.
+New connections use the new certificate, open ones keep theirs. If the pair does not match, for
+example while only one file is written, the fault is logged once and the old pair stays in use.
 """
 
 from __future__ import annotations
@@ -15,28 +16,31 @@ import trio
 log = logging.getLogger(__name__)
 
 LOOK = 60.0
-"""Seconds between two looks at the files."""
+"""Seconds between two checks of the files."""
 
 _State = tuple[tuple[int, int, int], ...]
 
 
 class Certificate:
-    """`context` is what the server uses. Raises OSError, of which ssl.SSLError is one."""
+    """Certificate with its `context` for the server. Raises OSError, of which ssl.SSLError is a
+    subclass.
+    """
 
     def __init__(self, chain: Path, key: Path) -> None:
         self._files = (chain, key)
         self._state = self._look()
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # 509 bytes of each new link: an agent goes on with no session of before.
+        # No TLS session tickets: agents never resume a session, and tickets add 509 bytes to each
+        # link.
         self.context.num_tickets = 0
         self.context.load_cert_chain(chain, key)
 
     def read_again(self) -> None:
-        """Read the certificate again. Raises nothing: where it cannot be used, the one that is in
-        use stays."""
+        """Reload the certificate. Raises nothing: if it cannot be used, the current one stays."""
         try:
             self._state = self._look()
-            # What is loaded halfway would be of no use: a pair is tried elsewhere first.
+            # Try the pair in a separate context first, because a half-loaded pair would be
+            # unusable.
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files)
             self.context.load_cert_chain(*self._files)
         except OSError as error:
@@ -47,7 +51,7 @@ class Certificate:
             log.info("%s was read again", self._files[0])
 
     async def watch(self) -> None:
-        """Read the certificate again whenever its files change, until cancelled."""
+        """Reload the certificate whenever its files change, until cancelled."""
         while True:
             await trio.sleep(LOOK)
             if self._state != self._look():

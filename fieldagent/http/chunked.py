@@ -1,4 +1,4 @@
-"""The chunked transfer coding of a request, RFC 9112 section 7.1, read strictly."""
+"""The chunked transfer coding of a request (RFC 9112 section 7.1), parsed strictly."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ _BEGUN_TRAILERS = re.compile(rb"(?:%b\r\n)*(?:%b\r?|%b|\r)?" % (_TRAILER, _TRAIL
 
 
 class ChunkedBody:
-    """Collects a body's content; sizes are refused when declared, however little has come."""
+    """Collects the content of a chunked body. A chunk that is too large is refused at its size
+    line.
+    """
 
     def __init__(self, limits: Limits, most: int) -> None:
-        """`most` bytes of content are taken."""
+        """`most` is the maximum content in bytes."""
         self.content = bytearray()
         self._limits = limits
         self.most = most
@@ -30,7 +32,9 @@ class ChunkedBody:
         self._last_seen = False
 
     def take(self, data: bytearray) -> bool:
-        """Take what is whole off the front of `data`; whether the body ends there."""
+        """Remove the complete parts from the front of `data`. Returns True if the body is
+        complete.
+        """
         while not self._last_seen:
             end = data.find(b"\r\n")
             if end < 0:
@@ -39,7 +43,7 @@ class ChunkedBody:
             size = _size(data, end)
             if size == 0:
                 self._last_seen = True
-                del data[:end]  # its line end stays, for trailers begin with one or the empty line
+                del data[:end]
             elif not self._take_chunk(data, end + 2, size):
                 return False
         return self._take_trailers(data)
@@ -60,7 +64,7 @@ class ChunkedBody:
         return True
 
     def _take_trailers(self, data: bytearray) -> bool:
-        """They are checked and dropped: nothing here has a use for them."""
+        """Check and drop the trailers, which are not used. Returns True if they are complete."""
         end = data.find(b"\r\n\r\n")
         if (len(data) if end < 0 else end) > self._limits.head:
             raise Problem(431, f"the trailers are larger than {self._limits.head} bytes")

@@ -1,7 +1,7 @@
-"""One HTTP/1.1 request to a webhook: h11 on trio, a total deadline, and failures told in words.
+"""One HTTP/1.1 request to a webhook: h11 on trio, with a total deadline and readable errors.
 
-Redirects are not followed. A connection is closed behind the answer unless the caller keeps them
-(`KeptConnections`): most call now and then.
+Redirects are not followed. A connection is closed after the answer, unless the caller keeps
+connections (`KeptConnections`), because most callers call rarely.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PORTS = {"http": 80, "https": 443}
 _SAFE = "/%:@!$&'()*+,;=~-._?"
 _READ_SIZE = 16_384
 _INTERIM_MOST = 32
-"""Of status 100 to 199 before the answer itself (RFC 9110 15.2)."""
+"""Maximum number of responses with status 100 to 199 before the answer (RFC 9110 15.2)."""
 
 
 Opener = Callable[[str, int], Awaitable[trio.SocketStream]]
@@ -40,13 +40,13 @@ Opener = Callable[[str, int], Awaitable[trio.SocketStream]]
 class Reply(NamedTuple):
     status: int
     headers: dict[str, str]
-    """Lower-case names; lines of one name are joined with commas."""
+    """Headers with lower-case names. Lines of the same name are joined with commas."""
     body: bytes
-    """Cut off after `max_body` bytes."""
+    """Body, cut off after `max_body` bytes."""
 
 
 class RequestFailed(Exception):
-    """There was no answer. `reason` tells people why: `connection refused`."""
+    """There was no answer. `reason` is for people: `connection refused`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -54,7 +54,7 @@ class RequestFailed(Exception):
 
 
 class NotReached(RequestFailed):
-    """No connection came about: nothing of the request has left."""
+    """The connection failed, so no part of the request was sent."""
 
 
 async def request(
@@ -69,15 +69,15 @@ async def request(
     open_stream: Opener = trio.open_tcp_stream,
     kept: KeptConnections | None = None,
 ) -> Reply:
-    """Send it and read the answer, of any status, within `deadline` seconds in all.
+    """Send a request and return its answer, of any status, within `deadline` seconds in total.
 
-    `user:password@` in the URL becomes Basic authentication. https is verified against the
-    system's certificates unless `ssl_context` says otherwise. `open_stream` connects to a host name
-    and port; it may refuse by RequestFailed. Raises RequestFailed.
+    `user:password@` in the URL becomes Basic authentication. https is verified with the system's
+    certificates, or with `ssl_context`. `open_stream` connects to a host name and port; it may
+    raise RequestFailed. Raises RequestFailed.
 
-    With `kept`, a connection of an earlier request is used, and this one is kept for the next.
-    Where the other side closes it instead of an answer, the request goes once more, over a new one:
-    whether the other side has read it nobody knows, so it must do no harm twice.
+    With `kept`, the connection of an earlier request is reused, and this one is kept for the next.
+    If the other side closes it instead of an answer, the request is sent again over a new
+    connection. The other side may have read the first one, so a repeat must be harmless.
     """
     where = _split(url)
     try:
@@ -103,7 +103,7 @@ async def request(
 
 
 class _NothingCame(RequestFailed):
-    """The other side closed the connection, and has answered nothing on it."""
+    """The other side closed the connection without any answer."""
 
 
 _BROKEN_OFF = "the connection was broken off before the answer"
@@ -113,21 +113,22 @@ _BROKEN_OFF = "the connection was broken off before the answer"
 class _ClientConnection:
     transport: trio.SocketStream
     stream: trio.abc.Stream
-    """The same, or TLS over it."""
+    """The transport itself, or TLS over it."""
     protocol: h11.Connection = field(default_factory=lambda: h11.Connection(h11.CLIENT))
     used: bool = False
-    """Whether a request was answered on it."""
+    """True if a request was already answered on this connection."""
     idle_since: float = 0.0
 
     def is_alive(self) -> bool:
-        """Return whether it may be used again. Where there is something to read, the other side has
-        closed it, or talks without being asked."""
+        """Return True if the connection can be reused. If it is readable, the other side has closed
+        it, or sends without a request.
+        """
         look = select.poll()
         look.register(self.transport.socket.fileno(), select.POLLIN)
         return not look.poll(0)
 
     def drop(self) -> None:
-        """Close it without a word."""
+        """Close the connection without a TLS goodbye."""
         self.transport.socket.close()
 
 
@@ -137,12 +138,14 @@ Server = tuple[str, str, int]
 
 @dataclass(slots=True)
 class KeptConnections:
-    """Those that wait for the next request to the same server. `close` when all is over."""
+    """Open connections for the next request to the same server. Call `close` at the end."""
 
     _idle: dict[Server, list[_ClientConnection]] = field(default_factory=dict)
 
     def take(self, server: Server) -> _ClientConnection | None:
-        """Take the connection that was used last, if one is alive; it is the caller's now."""
+        """Remove and return the connection that was used last and is alive; None if there
+        is none.
+        """
         waiting = self._idle.get(server, [])
         connection: _ClientConnection | None = None
         while waiting and connection is None:
@@ -154,7 +157,7 @@ class KeptConnections:
         return connection
 
     def give(self, server: Server, connection: _ClientConnection) -> None:
-        """Keep it, until it has waited for IDLE seconds."""
+        """Keep a connection for at most IDLE seconds."""
         now = connection.idle_since = trio.current_time()
         self._idle.setdefault(server, []).append(connection)
         for other, waiting in [*self._idle.items()]:
@@ -164,7 +167,7 @@ class KeptConnections:
                 del self._idle[other]
 
     def close(self) -> None:
-        """Close all that wait, without a word to their servers."""
+        """Close all kept connections without a TLS goodbye."""
         for waiting in self._idle.values():
             for each in waiting:
                 each.drop()
@@ -172,9 +175,9 @@ class KeptConnections:
 
 
 IDLE = 30.0
-"""Seconds for which a connection is kept that nobody uses."""
+"""Seconds for which an unused connection is kept."""
 _REST_MOST, _REST_WAIT = 65_536, 1.0
-"""Bytes of an answer that nobody asked for, and seconds, that are read to keep its connection."""
+"""Maximum bytes and seconds to read the unwanted rest of an answer, to keep its connection."""
 
 
 def _server(where: SplitResult) -> Server:
@@ -197,7 +200,7 @@ def _target(where: SplitResult) -> str:
 
 
 def _host(where: SplitResult) -> str:
-    """The host name as it goes over the wire (RFC 3490)."""
+    """Return the host name in its encoded form (RFC 3490)."""
     try:
         return (where.hostname or "").encode("idna").decode("ascii")
     except UnicodeError:
@@ -232,7 +235,9 @@ async def _connect(
 
 @cache
 def _system_trust() -> ssl.SSLContext:
-    """Reading the certificates takes time and memory: not before https is used, and once."""
+    """Return the system's trust, loaded once and only for https, because it costs time and
+    memory.
+    """
     return tls.trust(None)
 
 
@@ -244,12 +249,14 @@ async def _exchange(
     where: SplitResult,
     kept: KeptConnections | None,
 ) -> Reply:
-    """Raises _NothingCame where the other side closed it instead of an answer."""
+    """Send the request and return its answer. Raises _NothingCame if the other side closed the
+    connection instead.
+    """
     stream, protocol, keeps = connection.stream, connection.protocol, False
     try:
         data = (protocol.send(head) or b"") + (protocol.send(h11.Data(data=body)) or b"")
         protocol.send(h11.EndOfMessage())
-        with suppress(trio.BrokenResourceError):  # refused half-way: there may be an answer yet
+        with suppress(trio.BrokenResourceError):
             await stream.send_all(data)
         reply = await _read_reply(connection, max_body)
         keeps = kept is not None and await _is_read_whole(stream, protocol)
@@ -267,8 +274,8 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
     stream, protocol = connection.stream, connection.protocol
     status, headers, body, interim = 0, {}, bytearray(), 0
     silent = True
-    # Who asks for no body has the answer with its head: what a receiver does after its word changes
-    # nothing about that.
+    # If no body is wanted, the answer is complete with its head. Later errors of the receiver do
+    # not matter.
     while not status or len(body) < max_body:
         event = protocol.next_event()
         if event is h11.NEED_DATA:
@@ -294,7 +301,9 @@ async def _read_reply(connection: _ClientConnection, max_body: int) -> Reply:
 
 
 async def _is_read_whole(stream: trio.abc.Stream, protocol: h11.Connection) -> bool:
-    """Read what is left of an answer, if that is soon done: then the next may follow."""
+    """Read the rest of an answer if that is quick, so that the connection can be reused. Returns
+    True if it is complete.
+    """
     left = _REST_MOST
     with (
         suppress(trio.BrokenResourceError, h11.RemoteProtocolError),
@@ -334,7 +343,7 @@ def _told_in_words() -> Iterator[None]:
 
 
 def _reason(error: OSError) -> str:
-    """trio tries every address of a name, and hangs their errors below its own."""
+    """Return the cause. trio tries each address of a name, and attaches the errors to its own."""
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__

@@ -1,5 +1,6 @@
-"""The cookie of who has signed in (RFC 6265): no script sees it, and no other site makes a browser
-send it."""
+"""The cookie of a signed-in user (RFC 6265), which scripts cannot read and other sites
+cannot use.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ from fieldagent.http.message import Request
 
 
 def cookie_of(request: Request, name: str) -> str | None:
-    """Return the cookie's value as it came (4.2), the first where there are several. Whatever else
-    stands in the header is passed over: other servers of the same host set cookies as they like.
-    `http.cookies` takes quadratic time for backslashes."""
-    # No value holds a comma (4.1.1); it stands between two lines of the header.
+    """Return the cookie's raw value (4.2), the first of several, or None. Other cookies are
+    ignored, because other servers on the same host set cookies, too. `http.cookies` takes
+    quadratic time for backslashes.
+    """
+    # A value contains no comma (4.1.1): commas join lines of the header.
     for pair in request.headers.get("cookie", "").replace(",", ";").split(";"):
         key, _, value = pair.partition("=")
         if key.strip() == name:
@@ -19,7 +21,8 @@ def cookie_of(request: Request, name: str) -> str | None:
 
 
 def set_cookie(name: str, value: str, seconds: float, *, secure: bool) -> tuple[str, str]:
-    """Return the header that sets the cookie for so many seconds; 0 takes it away. `secure`: sent
-    by TLS alone."""
+    """Return the header that sets the cookie for `seconds`; 0 deletes it. `secure`: the cookie is
+    sent only over TLS.
+    """
     how = "Secure; HttpOnly" if secure else "HttpOnly"
     return "Set-Cookie", f"{name}={value}; Path=/; {how}; SameSite=Strict; Max-Age={seconds:.0f}"

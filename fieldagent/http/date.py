@@ -1,6 +1,6 @@
-"""HTTP's dates (RFC 9110 5.6.7), English whatever the locale, and its delays (10.2.3).
+"""HTTP dates (RFC 9110 5.6.7), in English in any locale, and delays (10.2.3).
 
-`email.utils` would cost 3 ms to import.
+`email.utils` would take 3 ms to import.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _FIXED = re.compile(r"[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d
 
 @lru_cache(maxsize=2)
 def write_date(second: int) -> bytes:
-    """Return the date (IMF-fixdate) of a whole second of Unix time."""
+    """Return a Unix time in whole seconds as a date (IMF-fixdate)."""
     now = time.gmtime(second)
     day, month = _DAYS[now.tm_wday], _MONTHS[now.tm_mon - 1]
     return time.strftime(f"{day}, %d {month} %Y %H:%M:%S GMT", now).encode("ascii")
 
 
 def read_date(text: str) -> float | None:
-    """Read a date as Unix time; None of what is no date in the form that must be sent today."""
+    """Return a date as Unix time; None if it does not have the form that senders must use today."""
     match = _FIXED.fullmatch(text)
     if match is None or match[2] not in _MONTHS:
         return None
@@ -32,11 +32,12 @@ def read_date(text: str) -> float | None:
     clock = hour, minute, second = int(match[4]), int(match[5]), int(match[6])
     if not 1 <= day <= 31 or not year >= 1970 or clock > (23, 59, 60):
         return None
-    # A leap second is the one after, as in `calendar.timegm`, which takes 0.1 MB.
+    # Count a leap second as the next second, as `calendar.timegm` does; importing that costs 0.1
+    # MB.
     midnight = datetime(year, month, 1, tzinfo=UTC).timestamp() + (day - 1) * 86_400
     return midnight + hour * 3600 + minute * 60 + second
 
 
 def read_delay(text: str) -> float | None:
-    """Read seconds, as `Retry-After` has them; None of what is no whole number of them."""
+    """Return the seconds of a `Retry-After`; None if it is not an integer."""
     return float(text[:9]) if text.isascii() and text.isdigit() else None

@@ -1,4 +1,4 @@
-"""An API describes itself in OpenAPI 3.1: data beside its code; tests hold the two together."""
+"""Description of an API in OpenAPI 3.1, as data beside its code. Tests compare both."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from fieldagent.system.data_files import read_data
 
 
 def described_in(package: str) -> Route:
-    """Return `GET /openapi.json` of the API in that package, which is read when it is asked for."""
+    """Return the route `GET /openapi.json` of the API in that package. The file is read at each
+    request.
+    """
 
     async def describe(request: Request) -> Response:
         return Response(200, read_data(package, "openapi.json"))

@@ -1,4 +1,4 @@
-"""One HTTP exchange without trio, whose import takes longer than most commands do."""
+"""One HTTP exchange without trio, whose import takes longer than most commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def exchange(
     body: bytes | None,
     headers: Mapping[str, str],
 ) -> RawAnswer:
-    """Ask, read the answer, hang up. Raises OSError or HTTPException where there is none."""
+    """Send a request, read the answer, and close the connection. Raises OSError or HTTPException if
+    there is no answer.
+    """
     try:
         connection.request(method, path, body, headers)
         response = connection.getresponse()

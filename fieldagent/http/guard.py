@@ -1,8 +1,8 @@
-"""What is refused before a handler runs. Pure: bytes or a head in, `Problem` out.
+"""Checks that refuse a request before a handler runs. Pure: bytes or a head in, `Problem` out.
 
-The first half makes h11 as strict as RFC 9112 allows a server to be, so that no intermediary can
-read a message's extent differently: it looks at the raw bytes before h11 does. The second half
-keeps web pages in the user's browser away from an API without authentication.
+The first half makes h11 as strict as RFC 9112 allows, so that no intermediary can read the length
+of a message differently. It checks the raw bytes before h11. The second half protects an API
+without authentication from web pages in the user's browser.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _REQUEST_LINE = re.compile(
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _FOLD = re.compile(rb"\r\n[ \t]")
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-"""What no line of a head holds (RFC 9110 5.5): all control characters but the tab, and the ends of
-the lines themselves."""
+"""Characters that no line of a head may contain (RFC 9110 5.5): all control characters except the
+tab, and the line ends."""
 _BARE_CR = re.compile(rb"\r(?!\n)")
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:([^\r]*)", re.IGNORECASE)
 _ABSOLUTE = re.compile(rb"https?://", re.IGNORECASE)
@@ -31,9 +31,9 @@ _JSON = re.compile(r'application/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?', r
 
 
 def screen_partial_head(data: bytearray, scanned: int, limits: Limits) -> None:
-    """Refuse a head that is still incomplete as soon as it can only go wrong.
+    """Refuse an incomplete head as soon as it cannot become valid.
 
-    `scanned` bytes of it have passed before.
+    `scanned` is the number of its bytes that were checked before.
     """
     if not _TOKEN.match(data):
         raise Problem(400, "this is not HTTP: the port speaks plain HTTP/1.1, without TLS")
@@ -46,7 +46,7 @@ def screen_partial_head(data: bytearray, scanned: int, limits: Limits) -> None:
 
 
 def screen_head(head: bytes, limits: Limits) -> None:
-    """Refuse a complete raw head (up to and with the empty line) that h11 would let pass."""
+    """Refuse a complete raw head (including the empty line) that h11 would accept."""
     if _BARE_LF.search(head):
         raise Problem(400, "a line of the head ends in LF alone (RFC 9112 2.2)")
     if _FOLD.search(head):
@@ -78,7 +78,7 @@ def _screen_target(method: bytes, target: bytes) -> None:
 
 
 def _screen_framing(head: bytes, minor: bytes) -> None:
-    """RFC 9112 6.1 and 6.3: one length, told in one way."""
+    """Check the framing (RFC 9112 6.1 and 6.3): only one length, in only one form."""
     lines = [(name.lower(), value) for name, value in _FRAMING.findall(head)]
     if not lines:
         return
@@ -99,7 +99,7 @@ def check_expectation(request: Request) -> None:
 
 
 def check_content(request: Request, admission: Admission) -> None:
-    """Refuse a body that is announced in good form but not wanted there."""
+    """Refuse a body that is correctly announced but not accepted by the route."""
     headers = request.headers
     if int(headers.get("content-length", "0")) > admission.body:
         raise too_large(admission.body)
@@ -119,8 +119,9 @@ def check_content(request: Request, admission: Admission) -> None:
 
 
 def required_body(request: Request) -> bytes:
-    """Return the body of a request that makes no sense without one: 411 when none was announced,
-    400 when it is empty."""
+    """Return the body of a request that needs one. Raises Problem 411 if none was announced, 400 if
+    it is empty.
+    """
     if not request.headers.keys() & {"content-length", "transfer-encoding"}:
         raise Problem(411, "send a body, with Content-Length or chunked")
     if not request.body:
@@ -131,23 +132,24 @@ def required_body(request: Request) -> bytes:
 _AUTHORITY = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(?::([0-9]{0,5}))?")
 _DEFAULT_PORT = 80
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~%!$&'()*+;=-]+)(:[0-9]{0,5})?")
-"""RFC 3986 3.2: a host without user information, and its port. The comma, which it allows, would be
-two of them."""
+"""A host without user information, and its port (RFC 3986 3.2). The comma, which the RFC allows,
+would make two hosts."""
 
 
 def host_guard(request: Request) -> None:
-    """Refuse a Host that could be read in two ways (RFC 9112 3.2)."""
+    """Refuse an ambiguous Host header (RFC 9112 3.2)."""
     host = request.headers.get("host")
     if host is not None and not _HOST.fullmatch(host):
         raise Problem(400, "Host must be a name or an address, with a port perhaps")
 
 
 def loopback_guard(request: Request) -> None:
-    """Refuse what a foreign web page, a rebound name or a proxy could send to a loopback port.
+    """Refuse requests to a loopback port that a web page, DNS rebinding or a proxy could have
+    caused.
 
-    In DNS rebinding a browser may send neither Origin nor Sec-Fetch-Site: Host is the real defence.
-    It names the loopback with any port: no foreign page can bring that about, and behind `ssh -L`
-    the browser knows another port than ours. A page of another port has another Origin.
+    With DNS rebinding a browser may send neither Origin nor Sec-Fetch-Site, so Host is the main
+    defence. It must name the loopback, with any port: a foreign page cannot cause that, and behind
+    `ssh -L` the browser uses another port. A page of another port has another Origin.
     """
     headers = request.headers
     host = _loopback(headers.get("host", ""))
@@ -164,8 +166,8 @@ def loopback_guard(request: Request) -> None:
 
 
 def network_guard(request: Request) -> None:
-    """Refuse what a page of another site, or another port, makes a browser send to a server that
-    people sign in to. The cookie's SameSite=Strict says nothing of ports (RFC 6265bis 5.2).
+    """Refuse requests that a page of another site or port causes, for a server with sign-in. The
+    cookie's SameSite=Strict does not cover ports (RFC 6265bis 5.2).
     """
     host_guard(request)
     headers = request.headers
@@ -178,12 +180,16 @@ def network_guard(request: Request) -> None:
 
 
 def _loopback_origin(origin: str) -> tuple[str, int] | None:
-    """RFC 6454 6.2: an origin has a scheme; `null` and whatever else has none are nobody's."""
+    """Return the name and port of a loopback origin, or None. An origin has a scheme (RFC 6454
+    6.2); `null` and other values without one are not loopback.
+    """
     scheme, _, authority = origin.partition("://")
     return _loopback(authority) if scheme == "http" else None
 
 
 def _loopback(authority: str) -> tuple[str, int] | None:
-    """The name and port of a loopback authority. A whole match: `127.evil.com` begins well too."""
+    """Return the name and port of a loopback authority, or None. The whole text must match, because
+    `127.evil.com` begins well, too.
+    """
     match = _AUTHORITY.fullmatch(authority.lower())
     return (match[1], int(match[2] or _DEFAULT_PORT)) if match else None

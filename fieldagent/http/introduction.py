@@ -1,4 +1,4 @@
-"""For whom a proxy comes: it says so before anything else (`wire.proxy_protocol`)."""
+"""Client addresses from a proxy, which sends them before anything else (`wire.proxy_protocol`)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ log = logging.getLogger(__name__)
 
 
 class Introductions:
-    """By the PROXY protocol, and from the `trusted` alone."""
+    """Reader of the PROXY protocol. It accepts only proxies in the `trusted` networks."""
 
     def __init__(self, trusted: Sequence[Network]) -> None:
         self._trusted = trusted
         self._refused = Seldom(time.monotonic)
 
     async def client_of(self, peer: socket.socket, proxy: str) -> str | None:
-        """Read which client a proxy speaks for, or the proxy itself; None where nobody is to be
-        served; the log says why, now and then."""
+        """Return the address of a proxy's client, or of the proxy itself. None if the connection is
+        refused; the reason is logged, but not often.
+        """
         try:
             if not is_in(proxy, self._trusted):
                 raise RemoteProtocolError("trusted-proxies does not hold that address")
@@ -41,7 +42,7 @@ class Introductions:
 
 
 async def _exactly(peer: socket.socket, count: int) -> bytes:
-    """No byte more: what follows is the client's."""
+    """Read exactly `count` bytes, because the next ones are the client's."""
     content = b""
     while len(content) < count:
         await trio.lowlevel.wait_readable(peer)

@@ -1,4 +1,4 @@
-"""Which of our languages somebody reads best, by what their browser says (RFC 9110, 12.5.4)."""
+"""The best language for a user, from their browser's header (RFC 9110, 12.5.4)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 
 def preferred(accepted: str, ours: Sequence[str]) -> str:
-    """Return the one of `ours`, such as "de", that a header Accept-Language names with the greatest
-    weight, of equals the one that it names first; the first of `ours` where it names none.
+    """Return the language of `ours`, such as "de", with the highest weight in an Accept-Language
+    header. Among equal weights the first in the header counts. Without a match, it is the first
+    of `ours`.
 
-    A range such as "de-CH" asks for "de". A weight that cannot be read counts as none.
+    A range such as "de-CH" selects "de". An unreadable weight counts as 0.
     """
     best, best_weight = ours[0], 0.0
     for each in accepted.split(","):
@@ -21,7 +22,7 @@ def preferred(accepted: str, ours: Sequence[str]) -> str:
 
 
 def _weight(parameter: str) -> float:
-    """Return what `q=0.7` says, 1 where it is left out."""
+    """Return the weight of `q=0.7`; 1 if it is missing."""
     name, _, value = parameter.strip().partition("=")
     if not name:
         return 1.0

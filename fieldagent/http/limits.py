@@ -1,4 +1,4 @@
-"""How much, how long and how many: what one peer may cost the server."""
+"""Limits of the resources that one peer may use: sizes, times and numbers."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes in bytes, times in seconds. A deadline bounds its whole phase, not each read."""
+    """Sizes in bytes, times in seconds. A deadline limits its whole phase, not each read."""
 
     head: int = 16_384
     target: int = 8_000
-    """RFC 9112 3 asks for at least 8000 in a request line."""
+    """RFC 9112 3 requires at least 8000 in a request line."""
     chunk_framing: int = 32_768
-    """Size lines, extensions and trailers of one chunked body: tiny chunks cost time to read."""
+    """Size lines, extensions and trailers of one chunked body, because tiny chunks cost time to
+    parse."""
     head_deadline: float = 10.0
     body_deadline: float = 30.0
     idle_deadline: float = 60.0
     write_deadline: float = 30.0
-    """For one response, or one piece of a stream."""
+    """Deadline of one response, or of one part of a stream."""
     linger: float = 2.0
-    """How long a refused peer may take to read why before the connection is reset."""
+    """Seconds for a refused peer to read the reason before the connection is reset."""
     connections: int = 128
     leaving: int = 512
-    """Connections beside those for which there is no room, and which are told so."""
+    """Maximum connections that get the answer that there is no capacity, in addition to
+    `connections`."""
     per_source: int | None = None
-    """Connections of one source, see `address`; what has been upgraded does not count."""
+    """Maximum connections of one source, see `address`. Upgraded connections do not count."""
     proxies: tuple[Network, ...] = ()
-    """Networks whose addresses stand for many people: `per_source` is not for them."""
+    """Networks whose addresses are shared by many people, so that `per_source` does not apply."""
     pace: CpuPace | None = None
-    """What each caller may take of the processor; None where nobody is a stranger."""
+    """CPU limit per caller; None if all callers are trusted."""
     bodies: int = 16_777_216
-    """Bytes of bodies that are held at one moment."""
+    """Maximum bytes of bodies that are held at the same time."""
     grace: float = 10.0
-    """For requests in progress when the server stops."""
+    """Seconds for active requests when the server stops."""

@@ -1,7 +1,7 @@
-"""An IP link at work, once its WebSocket is open: what both ends do alike.
+"""An IP link in operation, after its WebSocket is open: the common part of both ends.
 
-An end sends what its `Post` gives, a few messages at a time, and judges the link by what is
-acknowledged. When the link ends, what was not acknowledged goes back to the post.
+An end sends the messages of its `Post`, a few at a time, and judges the link by the
+acknowledgements. When the link ends, unacknowledged messages return to the post.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from fieldagent.wire.link import (
 log = logging.getLogger(__name__)
 
 ANSWER_WITHIN = 30.0
-"""Seconds in which a message is acknowledged, and the peer's hello comes."""
+"""Seconds within which a message must be acknowledged, and the peer's hello must arrive."""
 SLOWEST = 1_000.0
-"""Bytes per second that a link must carry: what is in flight gets that much longer."""
+"""Minimum bytes per second of a link. Messages in flight extend the deadline accordingly."""
 CROWD_BYTES = 16_384
-"""With so many bytes in flight, as with one place left, only what is urgent may join them."""
+"""Number of bytes in flight from which only urgent messages are added; the same applies if only one
+place is left."""
 GOODBYE = 2.0
 """Seconds for the last frame."""
 LOOK_EVERY = 60.0
@@ -53,44 +54,47 @@ Outgoing = TypeVar("Outgoing", bound=Sendable)
 
 
 class Post(Protocol[Outgoing]):
-    """Where an end's messages come from and go to."""
+    """Source and destination of an end's messages."""
 
     async def greeted(self, journal: int) -> None:
-        """Take the peer's hello, with the number of its journal, 0 where it does not tell. Nothing
-        was sent before."""
+        """Process the peer's hello, with the number of its journal, or 0 if unknown. Called before
+        the first message.
+        """
 
     async def next(self, *, urgent: bool) -> Outgoing:
-        """Wait for the next to be sent (with `urgent`, for an SOS). Cancelled, it loses nothing."""
+        """Wait for the next message (with `urgent`, for an SOS). A cancellation loses nothing."""
 
     async def stored(self, item: Outgoing) -> None:
-        """Note that the peer has it on disk."""
+        """Record that the peer has the message on disk."""
 
     async def returned(self, items: list[Outgoing], reason: str) -> None:
-        """Let these wait again, in that order: the link ended before the peer said that it has
-        them, or it forgot to."""
+        """Queue these messages again, in order, because the link ended before the peer acknowledged
+        them.
+        """
 
     async def take_in(self, body: bytes) -> None:
-        """Take in what the peer sent; it is on disk once this returns. This and what else stores
-        may raise NotNow."""
+        """Store a message from the peer, which is on disk when this returns. All methods that store
+        may raise NotNow.
+        """
 
     async def next_note(self) -> bytes:
-        """Wait for the next to be told, where the peer takes notes."""
+        """Wait for the next note, if the peer accepts notes."""
 
     async def take_note(self, body: bytes) -> None:
-        """Take what the peer has told, of any content; it may raise NotNow."""
+        """Process a note from the peer, with any content. May raise NotNow."""
 
 
 class LinkEnd(NamedTuple):
-    """How a link ended."""
+    """End of a link."""
 
     code: int
-    """`wire.link.Close`, or another of RFC 6455."""
+    """Value of `wire.link.Close`, or another code of RFC 6455."""
     reason: str
     by_peer: bool
 
 
 class NotNow(Exception):
-    """A post can store nothing at this moment: the link ends, and the peer is to come again."""
+    """The post cannot store anything now. The link ends, and the peer must connect again."""
 
 
 class _Silent(Exception):
@@ -99,26 +103,29 @@ class _Silent(Exception):
 
 class _InFlight(NamedTuple, Generic[Outgoing]):
     item: Outgoing | None
-    """None for a ping."""
+    """Message, or None for a ping."""
     due: float
 
 
 class LinkSocket(Protocol):
-    """What a link talks through: a `WebSocket`. Each raises Closed but `close`."""
+    """Connection of a link, a `WebSocket`. All methods except `close` raise Closed."""
 
     async def receive(self) -> bytes:
-        """Wait for the next message, whole."""
+        """Wait for the next complete message."""
 
     async def send(self, message: bytes) -> None:
-        """Send a message; waits while the connection has no room."""
+        """Send a message, and wait while the connection has no space."""
 
     async def close(self, code: int, reason: str) -> None:
-        """Tell why it ends (RFC 6455, 7.4), and wait for the peer's word without a deadline."""
+        """Send the reason of the end (RFC 6455, 7.4), and wait for the peer's close frame, without
+        a deadline.
+        """
 
 
 class LinkSession(Generic[Outgoing]):
-    """One link from hello to end. `keepalive` says when this end pings, never by itself; `journal`
-    is the number of this end's."""
+    """One link from hello to end. `keepalive` decides when this end pings; by default never.
+    `journal` is the number of this end's journal.
+    """
 
     def __init__(
         self,
@@ -131,9 +138,9 @@ class LinkSession(Generic[Outgoing]):
         progress: Callable[[], None] = lambda: None,
     ) -> None:
         self.acknowledged = 0
-        """How many messages and pings the peer has acknowledged."""
+        """Number of messages and pings that the peer has acknowledged."""
         self.farewell = LinkEnd(Close.GOING_AWAY, "this end stops", by_peer=False)
-        """What the peer is told when `run` is cancelled."""
+        """End that is sent to the peer when `run` is cancelled."""
         self._socket = socket
         self._post = post
         self._keepalive = keepalive or Keepalive()
@@ -145,12 +152,12 @@ class LinkSession(Generic[Outgoing]):
         self._in_flight: dict[int, _InFlight[Outgoing]] = {}
         self._peer_silence = inf
         self._pause = trio.CancelScope()
-        """What the speaking task waits in; cancelled when it should think again."""
+        """Scope in which the sending task waits; cancelled to make it check again."""
         self._patience = trio.CancelScope()
-        """What the judging task waits in; its deadline is the next that may be missed."""
+        """Scope in which the judging task waits; its deadline is the next limit."""
 
     async def run(self) -> LinkEnd:
-        """Talk until the link ends, for whatever reason, or until cancelled."""
+        """Run the link until it ends for any reason, or until cancelled."""
         ended = None
         try:
             ended = await self._until_the_end()
@@ -175,7 +182,8 @@ class LinkSession(Generic[Outgoing]):
                     nursery.start_soon(self._tell)
                 nursery.start_soon(self._listen)
                 nursery.start_soon(self._speak)
-                # By this task: of ten thousand links each other one is 4 KiB of the hub's.
+                # Run this one in the current task: with ten thousand links, each further task costs
+                # the hub 4 KiB per link.
                 await self._judge()
         except* (Closed, RemoteProtocolError, NotNow, _Silent) as trouble:
             causes.append(first_error(trouble))
@@ -183,7 +191,7 @@ class LinkSession(Generic[Outgoing]):
         return _end(causes[0])
 
     async def _greet(self) -> int:
-        """The features that both ends have."""
+        """Exchange hellos, and return the features that both ends have."""
         with trio.move_on_after(ANSWER_WITHIN):
             await self._socket.send(self._link.hello())
             peer = self._link.receive(await self._socket.receive())
@@ -195,7 +203,7 @@ class LinkSession(Generic[Outgoing]):
             return peer.features
         raise _Silent(f"no hello within {ANSWER_WITHIN:g} s")
 
-    # Three tasks: one hears, one speaks, one judges; and one that tells notes.
+    # Three tasks: one receives, one sends, one judges the link. Another one sends notes.
 
     async def _listen(self) -> NoReturn:
         while True:
@@ -216,7 +224,7 @@ class LinkSession(Generic[Outgoing]):
 
     async def _take_in(self, arrived: Arrived) -> None:
         if arrived.body:
-            with trio.CancelScope(shield=True):  # as quick as the disk, and whole
+            with trio.CancelScope(shield=True):  # as quick as the disk, and never interrupted
                 await self._post.take_in(arrived.body)
         await self._say(self._link.acknowledge(arrived.number))
 
@@ -248,7 +256,9 @@ class LinkSession(Generic[Outgoing]):
         return await self._post.next(urgent=crowded or self._bytes() >= CROWD_BYTES)
 
     def _ping_due(self) -> float:
-        """A message that waits for its acknowledgement is as good as a ping."""
+        """Return the time of the next ping. A message that waits for its acknowledgement replaces a
+        ping.
+        """
         return inf if self._in_flight else self._keepalive.due()
 
     async def _send(self, item: Outgoing | None, number: int, message: bytes) -> None:

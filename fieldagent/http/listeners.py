@@ -13,26 +13,27 @@ log = logging.getLogger(__name__)
 
 LOOPBACK = ("127.0.0.1", "::1")
 _BACKLOG = 1024
-"""Whom the kernel lets wait: one beyond it connects a second later, when TCP tries again."""
+"""Maximum connections that wait in the kernel. A further one connects a second later, when TCP
+retries."""
 _TRIES = 8
-"""For a free port on every address at once."""
+"""Attempts to find a port that is free on every address."""
 _ABSENT = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
 class ListenFailed(Exception):
-    """A port could not be opened; the text says which, why and what to do."""
+    """A port could not be opened. The text contains the port, the reason and the fix."""
 
 
 class PortTaken(ListenFailed):
-    """Another program listens there."""
+    """Another program listens on this port."""
 
 
 def open_listeners(
     port: int, hosts: Sequence[str] = LOOPBACK, *, allow_remote: bool = False
 ) -> list[socket.socket]:
-    """Open listening TCP sockets, all on one port; 0 takes any that is free.
+    """Open listening TCP sockets, all on one port; 0 selects any free port.
 
-    A machine without IPv6 listens on the other addresses. An address beyond loopback needs
+    A machine without IPv6 listens on the other addresses. An address outside of loopback needs
     `allow_remote`.
     """
     for host in hosts:
@@ -46,7 +47,8 @@ def open_listeners(
 
 
 def open_unix_listener(path: Path) -> socket.socket:
-    """Open a listening Unix socket for its owner and group. One that nobody listens on is replaced.
+    """Open a listening Unix socket for its owner and group. A socket without a listener is
+    replaced.
 
     Raises ListenFailed.
     """
@@ -71,7 +73,9 @@ def open_unix_listener(path: Path) -> socket.socket:
 
 
 def _somebody_listens(path: Path) -> bool:
-    """Raises OSError where something else is there."""
+    """Return True if a program listens on the socket. Raises OSError if the path is not a
+    socket.
+    """
     if not path.exists():
         return False
     if not path.is_socket():
@@ -81,7 +85,7 @@ def _somebody_listens(path: Path) -> bool:
 
 
 def port_of(listeners: Sequence[socket.socket]) -> int:
-    """Return the port that all of them listen on."""
+    """Return the common port of all listeners."""
     return int(listeners[0].getsockname()[1])
 
 

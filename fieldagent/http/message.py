@@ -1,4 +1,4 @@
-"""Requests and responses, as handlers see them: complete, decoded and free of connections."""
+"""Requests and responses for handlers: complete, decoded and independent of connections."""
 
 from __future__ import annotations
 
@@ -13,63 +13,65 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """One request whose framing has been checked.
+    """One request with valid framing.
 
-    Guards and judges see it before the body has been read: there `body` is empty.
+    Guards and judges get it before the body has been read, with an empty `body`.
     """
 
     method: str
     path: str
-    """As sent, still percent-encoded; `routes` decodes it segment by segment."""
+    """Path as sent, percent-encoded; `routes` decodes it segment by segment."""
     query: tuple[tuple[str, str], ...]
-    """Decoded, in order, names repeated as sent."""
+    """Decoded query, in order, with repeated names."""
     headers: Mapping[str, str]
-    """Lower-case names; lines of one name are joined with commas (RFC 9110 5.3)."""
+    """Headers with lower-case names. Lines of the same name are joined with commas (RFC
+    9110 5.3)."""
     body: bytes = b""
     peer: str = ""
-    """The address at the other end of the connection; empty where that has none."""
+    """Address at the other end of the connection; empty if there is none."""
 
 
 class Response(NamedTuple):
-    """What a handler answers. The server adds length, date and connection headers."""
+    """Answer of a handler. The server adds length, date and connection headers."""
 
     status: int
     body: bytes = b""
     content_type: str = "application/json"
-    """Sent with a body or a stream only."""
+    """Content type; sent only with a body or a stream."""
     headers: tuple[tuple[str, str], ...] = ()
     stream: Callable[[], AsyncIterator[bytes]] | None = None
-    """Instead of `body`: pieces sent as they come, until it ends, the peer leaves or the server
-    stops. It is closed then, if it has an `aclose`. A generator here must not yield from within a
-    nursery or cancel scope (trio's rule); a memory channel fed by a task elsewhere may."""
+    """Replaces `body`: parts that are sent as they arrive, until the stream ends, the peer leaves
+    or the server stops. Then it is closed if it has an `aclose`. A generator here must not yield
+    inside a nursery or cancel scope (trio's rule), but a memory channel fed by another task may."""
     upgrade: Callable[[trio.abc.Stream], Awaitable[None]] | None = None
-    """With status 101, and `Upgrade` among the headers: gets the connection from then on, until it
-    returns. It is cancelled when the server stops, and never evicted."""
+    """With status 101, and `Upgrade` among the headers: gets the connection until it returns. It is
+    cancelled when the server stops, and never evicted."""
 
 
 FORM = "application/x-www-form-urlencoded"
 
 Handler = Callable[[Request], Awaitable[Response]]
 Guard = Callable[[Request], None]
-"""Looks at a request before its body is read, and raises Problem to refuse it."""
+"""Function that checks a request before its body is read, and raises Problem to refuse it."""
 
 
 class Admission(NamedTuple):
-    """Who answers a request that was let in, and what body it may have."""
+    """Handler of an admitted request, and limits of its body."""
 
     handler: Handler
     body: int = 1_048_576
-    """Bytes at most."""
+    """Maximum bytes of the body."""
     takes: tuple[str, ...] = ()
-    """Media types that the body may be of, besides JSON."""
+    """Accepted media types of the body, besides JSON."""
     caller: Any = None
-    """Who calls, where the route's judge has found that out."""
+    """Caller, if the route's judge has identified one."""
     place: str = ""
     """The path as a log may hold it: the route's pattern."""
 
 
 Judge = Callable[[Request], Awaitable[Admission]]
-"""Lets a request in by its head, or raises Problem: the body of a refused one is not read."""
+"""Function that admits a request by its head, or raises Problem. The body of a refused request is
+not read."""
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -78,6 +80,8 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=
 def json_response(
     value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
 ) -> Response:
-    """Compact JSON and a newline. A lone surrogate, which UTF-8 lacks, becomes a question mark."""
+    """Return compact JSON with a newline. A lone surrogate, which UTF-8 cannot encode, becomes a
+    question mark.
+    """
     text = _encode(value)
     return Response(status, text.encode("utf-8", "replace") + b"\n", headers=headers)

@@ -1,4 +1,4 @@
-"""Figures as OpenMetrics 1.0 (prometheus.io/docs/specs/om/open_metrics_spec). Pure."""
+"""Metrics in OpenMetrics 1.0 (prometheus.io/docs/specs/om/open_metrics_spec). Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """`name` ends in its unit, where it has one."""
+    """A metric family. `name` ends with its unit, if it has one."""
 
     name: str
     kind: str
@@ -26,7 +26,7 @@ class Family(NamedTuple):
 
 
 def text(program: str, families: Iterable[Family]) -> str:
-    """Return the families as OpenMetrics text; each name begins with `program`."""
+    """Return the families as OpenMetrics text. `program` is the prefix of each name."""
     return (
         "".join(line for family in families for line in _lines(f"{program}_{family.name}", family))
         + "# EOF\n"

@@ -1,9 +1,9 @@
-"""What each caller may cost: seconds of this thread's processor, as every step of theirs took.
+"""CPU limit of each caller: the seconds of this thread's CPU that their task steps take.
 
-Each has accounts with a share of a core. Who has spent more waits for the next turn, first come,
-first served, and after `PATIENCE` is answered 429; nobody else notices. A source (see `address`)
-has three: its door (connections, TLS, first heads), its probes, and all else that strangers ask
-for. A credential that was right has one of its own, wherever it comes from.
+Each caller has accounts with a share of a core. A caller that has spent more waits for its turn, in
+order of arrival, and gets 429 after `PATIENCE`. Others are not affected. A source (see `address`)
+has three accounts: its door (connections, TLS, first heads), its probes, and all other requests of
+anonymous callers. A valid credential has its own account, from any source.
 """
 
 from __future__ import annotations
@@ -27,22 +27,25 @@ from fieldagent.system.rate import retry_after
 from fieldagent.system.sentence import sentence
 
 PATIENCE = 5.0
-"""Seconds in line for a turn."""
+"""Maximum seconds to wait for a turn."""
 LOOK_AGAIN = 0.25
-"""Seconds between two looks of who waits in line: each look is charged too, and one as soon as
-the debt is paid would make the next, for ever. What was booked may be given back meanwhile."""
+"""Seconds between two checks of a waiting caller. Each check is charged, too. A check exactly when
+the debt is paid would create the next debt, forever. A booked price may also be given back
+meanwhile."""
 IN_LINE = 32
-"""At the door of one source; whoever comes then is turned away unheard."""
+"""Maximum number of waiting connections at the door of one source. Further ones are closed
+at once."""
 ACCOUNTS = 10_000
-"""Beyond so many, those that owe nothing are forgotten."""
+"""Number of accounts from which those without debt are dropped."""
 KNOWN = 4_096
-"""Credentials that were right lately, 32 bytes each."""
+"""Maximum number of recent valid credentials, 32 bytes each."""
 AT_LEAST = 0.000_1
-"""Seconds for a connection or a turn: what the kernel and the loop take is in no step."""
+"""Seconds that each connection and turn costs, because the work of the kernel and the loop is in no
+step."""
 
 
 class CpuShare(NamedTuple):
-    """Of one core: in the long run, and seconds of it that may be spent at once."""
+    """Share of one core: in the long run, and the CPU seconds that may be spent at once."""
 
     core: float
     burst: float
@@ -56,35 +59,38 @@ VOUCHED = CpuShare(0.05, 0.5)
 
 
 class Tab:
-    """What one caller has spent."""
+    """CPU account of one caller."""
 
     def __init__(self, share: CpuShare) -> None:
         self.share = share
         self._paid_at = 0.0
-        """When all that was spent is paid, at the share of a core (ITU-T I.371's `tat`)."""
+        """Time at which all spent seconds are paid, at the share of a core (`tat` of ITU-T
+        I.371)."""
         self._line = trio.Lock()
         self.waiting = 0
 
     def spend(self, seconds: float) -> None:
-        """Add seconds of the processor to what was spent; negative ones give back."""
+        """Add CPU seconds to the spent ones; negative seconds are a refund."""
         self._paid_at = max(self._paid_at, trio.current_time()) + seconds / self.share.core
 
     def owes(self) -> float:
-        """Return the seconds until its next turn; 0 where it may go on at once."""
+        """Return the seconds until its next turn; 0 if it may continue at once."""
         share = self.share
         return max(0.0, self._paid_at - trio.current_time() - share.burst / share.core)
 
     @property
     def is_idle(self) -> bool:
-        """Return whether it may be forgotten: nobody waits, and all that was spent is paid."""
+        """Return True if the account can be dropped: no caller waits, and all spent seconds are
+        paid.
+        """
         return not self.waiting and self._paid_at <= trio.current_time()
 
     def may_go_on(self) -> bool:
-        """Return whether its caller need not wait for a turn."""
+        """Return True if its caller need not wait for a turn."""
         return not self.waiting and not self.owes()
 
     async def turn(self) -> None:
-        """Wait in line. Raises Problem 429."""
+        """Wait for a turn, in order of arrival. Raises Problem 429."""
         self.waiting += 1
         try:
             with trio.move_on_after(PATIENCE):
@@ -110,9 +116,9 @@ class Tab:
 class CpuPace(trio.abc.Instrument):
     """The accounts of one process, for all of its servers.
 
-    `source` finds the source of a request behind a proxy, whose networks are `proxies`; `cookie`
-    names that of who has signed in, `probes` the paths that tell how the server is. `voucher` names
-    whom a signature makes known before they have proved who they are.
+    `source` returns the source of a request behind a proxy; `proxies` are the networks of proxies.
+    `cookie` is the name of the session cookie, `probes` are the paths of health checks. `voucher`
+    returns the user named by a signature, before the user is authenticated.
     """
 
     def __init__(
@@ -137,7 +143,7 @@ class CpuPace(trio.abc.Instrument):
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Measure while one more server needs it."""
+        """Measure CPU time while at least one server needs it."""
         self._servers += 1
         if self._servers == 1:
             trio.lowlevel.add_instrument(self)
@@ -149,17 +155,19 @@ class CpuPace(trio.abc.Instrument):
                 trio.lowlevel.remove_instrument(self)
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Note the processor time at which a charged task goes on (trio's Instrument)."""
+        """Record the CPU time at the start of a charged task's step (trio's Instrument)."""
         self._begun = time.thread_time() if task in self._charged else None
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Charge what the step took to the visit that pays for the task."""
+        """Charge the CPU time of the step to the task's visit."""
         visit = self._charged.get(task)
         if visit is not None and self._begun is not None:
             visit.spend(time.thread_time() - self._begun)
 
     def account(self, share: CpuShare, whose: str) -> Tab:
-        """Return the tab of a caller with that share; of too many, the idle ones are forgotten."""
+        """Return the account of a caller with that share. If there are too many accounts, idle ones
+        are dropped.
+        """
         tab = self._accounts.get((share, whose))
         if tab is None:
             if len(self._accounts) >= ACCOUNTS:
@@ -171,19 +179,20 @@ class CpuPace(trio.abc.Instrument):
         self._accounts = {key: each for key, each in self._accounts.items() if not each.is_idle}
 
     def visit(self, address: str) -> PacedVisit:
-        """Begin the visit of somebody who has come from there; a proxy, or a Unix socket, brings
-        many."""
+        """Begin the visit of a connection from that address. A proxy or a Unix socket has no door
+        account, because many callers share it.
+        """
         if not address or is_in(address, self._proxies):
             return PacedVisit(self, None)
         return PacedVisit(self, self.account(DOOR, source_of(address)))
 
     def is_crowded(self, address: str) -> bool:
-        """Return whether nobody else from there can be heard now."""
+        """Return True if no further connection from that address can wait now."""
         door = self._accounts.get((DOOR, source_of(address)))
         return door is not None and door.waiting >= IN_LINE
 
     def account_of(self, head: Request) -> Tab:
-        """Return who pays for this request."""
+        """Return the account that pays for this request."""
         if head.path in self._probes:
             return self.account(PROBE, self._source(head))
         digest = self._digest(head)
@@ -195,14 +204,14 @@ class CpuPace(trio.abc.Instrument):
         return self.account(STRANGER, self._source(head))
 
     def remember(self, head: Request) -> None:
-        """Note that whoever called with this credential has proved who they are."""
+        """Remember the credential of this request as valid."""
         if digest := self._digest(head):
             self._known[digest] = None
             if len(self._known) > KNOWN:
                 self._known.popitem(last=False)
 
     def forget(self, head: Request) -> None:
-        """Forget the credential, which was refused: they are a stranger."""
+        """Forget the credential of this request, which was refused: its caller is anonymous."""
         self._known.pop(self._digest(head), None)
 
     def _digest(self, head: Request) -> bytes:
@@ -215,7 +224,7 @@ class CpuPace(trio.abc.Instrument):
         return hashlib.sha256(credential.encode()).digest() if credential else b""
 
     def charge(self, task: trio.lowlevel.Task, visit: PacedVisit | None) -> None:
-        """Let that visit pay for the task from its next step on, or nobody."""
+        """Charge the task to that visit from its next step on; None ends that."""
         if visit is None:
             self._charged.pop(task, None)
         else:
@@ -225,11 +234,11 @@ class CpuPace(trio.abc.Instrument):
 async def check_in_thread(
     check: Callable[[], bool], limiter: trio.CapacityLimiter, price: float
 ) -> bool:
-    """Check a proof that is dear to check, on the account of whoever this task answers.
+    """Run an expensive check of a credential, charged to the caller of this task.
 
-    `price` seconds are booked before, so that nobody begins many at once, and given back where it
-    is right. They are the same on each machine: on a slow one a person may mistype as often. Who
-    may try how often is for the caller to count.
+    `price` seconds are booked first, so that a caller cannot start many checks at once, and
+    refunded if the check succeeds. The price is the same on all machines, so that a person may
+    mistype as often on a slow one. The caller limits the number of attempts.
     """
     pay = payer()
     pay(price)
@@ -240,26 +249,26 @@ async def check_in_thread(
 
 
 class Visit:
-    """One connection, at a server where nobody is charged."""
+    """One connection, at a server without CPU limits."""
 
     def begin(self) -> None:
-        """Charge the task that runs now from here on."""
+        """Charge the current task from here on."""
 
     def end(self) -> None:
-        """Charge nobody for it any more."""
+        """Stop charging the task."""
 
     def may_go_on(self) -> bool:
-        """Return whether `turn` would return at once."""
+        """Return True if `turn` would return at once."""
         return True
 
     async def turn(self) -> None:
-        """Wait until the account has something left. Raises Problem 429."""
+        """Wait until the account allows a turn. Raises Problem 429."""
 
     def note_request(self, head: Request) -> None:
-        """Note that what follows is for this request."""
+        """Note the request that the following work is for."""
 
     def note_let_in(self, head: Request, caller: Any) -> None:
-        """Note that the request was let in; `caller` is None where anybody is."""
+        """Note that the request was admitted. `caller` is None if anyone is admitted."""
 
     def note_refused(self, head: Request, status: int) -> None:
         """Note that the request was refused by its head."""
@@ -268,7 +277,8 @@ class Visit:
 class PacedVisit(Visit):
     """One connection whose task is charged from `begin` to `end`.
 
-    Who proves who they are pays for their own way in: the door is the strangers'.
+    An authenticated caller also pays for its connection, because the door account is for anonymous
+    callers.
     """
 
     def __init__(self, pace: CpuPace, door: Tab | None) -> None:
@@ -282,7 +292,7 @@ class PacedVisit(Visit):
 
     def begin(self) -> None:
         self._task = trio.lowlevel.current_task()
-        # What a database or a checker takes for it, too.
+        # Charge work in threads, such as the database's, to this visit, too.
         charge_to(self.spend)
         self._pace.charge(self._task, self)
 
@@ -293,7 +303,7 @@ class PacedVisit(Visit):
             charge_to(nobody)
 
     def spend(self, seconds: float) -> None:
-        """Charge seconds of the processor to whoever pays for this visit now."""
+        """Charge CPU seconds to the account that currently pays for this visit."""
         if self._account is not None:
             self._account.spend(seconds)
             if self._account is self._door:

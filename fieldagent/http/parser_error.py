@@ -1,4 +1,4 @@
-"""What h11 finds wrong with a peer's bytes, as its texts are shown to people."""
+"""Errors of h11 about a peer's bytes, as text for people."""
 
 from __future__ import annotations
 
@@ -10,6 +10,5 @@ _SHOWN = re.compile(r"bytearray\(b(['\"])(.*)\1\)", re.DOTALL)
 
 
 def in_words(error: h11.RemoteProtocolError) -> str:
-    """Return what h11 says of a line that it refuses, with the line alone: h11 shows it as Python's
-    bytearray."""
+    """Return h11's error with only the refused line, without Python's bytearray around it."""
     return _SHOWN.sub(lambda shown: shown[2].replace("\\'", "'"), str(error))

@@ -1,4 +1,4 @@
-"""The other end of a connection: bytes from there and to there, each in the time of its phase."""
+"""The other end of a connection: reads and writes bytes within the deadline of each phase."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _READ_SIZE = 65_536
 
 
 class Phase(IntEnum):
-    """What a connection is doing, in the order in which room is made for new ones."""
+    """State of a connection. Lower ones are evicted first to make space for new connections."""
 
     HEAD = 0
     BODY = 1
@@ -26,19 +26,21 @@ class Phase(IntEnum):
     WRITING = 4
     STREAMING = 5
     HANDLING = 6
-    """Never evicted: somebody's Package is on its way."""
+    """Never evicted, because it may be handling a Package."""
     UPGRADED = 7
-    """Never evicted: whoever came later would take its place, and it theirs when it comes back."""
+    """Never evicted: it would reconnect and evict the connection that replaced it."""
 
 
 UNANSWERED = 6
-"""Questions of the kernel's, after which whoever does not answer is gone."""
+"""Number of unanswered keepalive probes after which a peer counts as gone."""
 
 
 def keep_alive(set_option: Callable[[int, int, int], None], *, unanswered: int) -> None:
-    """Have the kernel ask the other end of a TCP connection that is silent for 30 s, each 10 s, and
-    break it after so many questions without an answer (tcp(7)). Who reads on answers; of who has
-    left, the other kernel answers with a reset. `set_option` is the socket's `setsockopt`."""
+    """Turn on TCP keepalive: after 30 s of silence the kernel sends a probe every 10 s. After
+    `unanswered` probes without an answer it breaks the connection (tcp(7)). A peer that still
+    reads answers; the kernel of a peer that has left sends a reset. `set_option` is the socket's
+    `setsockopt`.
+    """
     for level, option, value in (
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
         (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
@@ -52,49 +54,52 @@ _INCOMPLETE = {Phase.HEAD, Phase.BODY, Phase.CLOSING}
 
 
 class Peer:
-    """`deadlines` are in seconds; a phase without one lasts as long as it does."""
+    """The peer of a connection. `deadlines` are in seconds; a phase without one has no limit."""
 
     def __init__(self, accepted: socket.socket, deadlines: Mapping[Phase, float]) -> None:
         self.socket: socket.socket | SecureSocket = accepted
         self._accepted = accepted
         self.phase = Phase.HANDLING
         self.scope = trio.CancelScope()
-        """Cancelled where its place is another's."""
+        """Scope that is cancelled when the connection is evicted."""
         self._since = trio.current_time()
         self._deadlines = deadlines
 
     def worth(self) -> tuple[int, float]:
-        """Return what is compared to choose whom to evict: the lower, the sooner; the incomplete
-        first, then the longest so."""
+        """Return the order of eviction: lower ones first. Incomplete requests come first, the
+        oldest of them first.
+        """
         return (0 if self.phase in _INCOMPLETE else self.phase), self._since
 
     def end_if_idle(self) -> None:
-        """Cancel it, as the server stops, unless a request or an answer is under way that ends."""
+        """Cancel the connection when the server stops, unless it has a request or an answer that
+        will end.
+        """
         if self.phase in (Phase.IDLE, Phase.STREAMING, Phase.UPGRADED):
             self.scope.cancel()
 
     def bounded(self, phase: Phase) -> trio.CancelScope:
-        """Begin a phase and return the scope to wait in, until the phase's deadline or an
-        eviction."""
+        """Begin a phase, and return a scope that ends at the phase's deadline or by an eviction."""
         self._since = trio.current_time()
         return self.within(phase, trio.CancelScope(deadline=self._since + self._deadlines[phase]))
 
     def within(self, phase: Phase, scope: trio.CancelScope) -> trio.CancelScope:
-        """Begin a phase that lasts as long as that scope does, and return the scope."""
+        """Begin a phase that lasts as long as the scope, and return the scope."""
         self.phase, self.scope = phase, scope
         return scope
 
     def move_on(self, phase: Phase) -> None:
-        """Begin the next phase in the scope that is open."""
+        """Begin the next phase within the open scope."""
         if phase is not self.phase:
             self.phase = phase
             self._since = trio.current_time()
             self.scope.deadline = self._since + self._deadlines[phase]
 
     def look_for(self) -> None:
-        """Look for a caller who has gone, and do not wait for an answer that nobody is there to
-        read. One who has closed their own direction alone may still read, as `nc` does, and that
-        cannot be seen from here: the next look tells."""
+        """Cancel the handler if its caller has gone, because no one will read the answer. A caller
+        that only closed its own direction, as `nc` does, may still read. This is not visible
+        here, so the next check decides.
+        """
         if self.phase is not Phase.HANDLING:
             return
         look = select.poll()
@@ -105,7 +110,7 @@ class Peer:
             keep_alive(self._accepted.setsockopt, unanswered=UNANSWERED)
 
     async def read(self) -> bytes:
-        """Wait for some bytes and return them; empty at their end. Raises OSError."""
+        """Wait for bytes and return them; empty at the end. Raises OSError."""
         while True:
             await wait_readable(self.socket)
             try:
@@ -114,8 +119,9 @@ class Peer:
                 continue
 
     async def write(self, data: bytes) -> None:
-        """Write all of it, mostly in one system call and without a wait: only a slow peer is waited
-        for."""
+        """Write all bytes, usually in one system call and without waiting. Waits only for a slow
+        peer.
+        """
         try:
             sent = self.socket.send(data)
         except BlockingIOError:
@@ -128,19 +134,21 @@ class Peer:
         with self.bounded(Phase.WRITING):
             while data:
                 await wait_writable(self.socket)
-                with suppress(BlockingIOError):  # TLS has sent the rest of a record, and no more
+                with suppress(BlockingIOError):  # TLS has sent only the rest of a record
                     data = data[self.socket.send(data) :]
         if data:
             raise TimeoutError("the peer did not read its answer in time")
         self.within(phase, scope)
 
     async def linger(self) -> None:
-        """Let the peer read the answer: closing with bytes unread would reset the connection."""
+        """Wait until the peer has read the answer, because closing with unread bytes would reset
+        the connection.
+        """
         self.socket.shutdown(socket.SHUT_WR)
         with self.bounded(Phase.CLOSING):
             while await self.read():
                 pass
             return
-        # Cut short: what has come by now must not reset the connection either.
+        # The wait was cut short. Bytes that have arrived must not reset the connection either.
         with suppress(OSError):
             self.socket.recv(_READ_SIZE)

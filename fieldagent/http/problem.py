@@ -1,4 +1,4 @@
-"""Problem details, RFC 9457: the one shape of every error answer."""
+"""Problem details (RFC 9457), the form of all error answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fieldagent.http.message import Response, json_response
 from fieldagent.system.sentence import sentence
 
 _TITLES = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
-"""RFC 9110's names where older Pythons have RFC 2616's."""
+"""Titles of RFC 9110, because older Pythons have those of RFC 2616."""
 
 
 ERRORS_MAX = 20
@@ -46,7 +46,7 @@ class Problem(Exception):
         self.place = place
 
     def said(self, say: Callable[[str], str]) -> Problem:
-        """Return the same with each of its texts as `say` returns it."""
+        """Return the Problem with each text translated by `say`."""
         return Problem(
             self.status,
             say(self.detail),
@@ -58,7 +58,7 @@ class Problem(Exception):
         )
 
     def to_response(self) -> Response:
-        """Return the answer, as application/problem+json, with the headers of the Problem."""
+        """Return the answer as application/problem+json, with the headers of the Problem."""
         document: dict[str, Any] = {"title": self.title, "status": self.status, **self.members}
         if self.detail:
             document["detail"] = self.detail
@@ -71,12 +71,14 @@ class Problem(Exception):
 
 
 def _bounded(errors: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return those that are told, and how many more there are: one is told rather than counted."""
+    """Return the first errors, and the number of further ones. A single further error is included
+    instead of counted.
+    """
     more = len(errors) - ERRORS_MAX
     rest = (sentence("and {more} more", more=more), "")
     return (*errors[:ERRORS_MAX], rest) if more > 1 else tuple(errors)
 
 
 def too_large(limit: int) -> Problem:
-    """Return the answer 413 to a body of more than `limit` bytes."""
+    """Return the Problem 413 for a body of more than `limit` bytes."""
     return Problem(413, sentence("the body is larger than {limit} bytes", limit=limit))

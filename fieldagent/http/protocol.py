@@ -1,8 +1,8 @@
 """HTTP/1.1 from the server's side: bytes in, requests out; responses in, bytes out.
 
-h11 parses request heads, one h11 connection for each. It gets whole heads only, which `guard` has
-screened in the raw, and never sees a body: where that ends is settled here and in `chunked`. No
-I/O, no clock.
+h11 parses request heads, with one h11 connection for each. It gets only complete heads, which
+`guard` has checked as raw bytes, and never a body: this module and `chunked` find the end of a
+body. No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from fieldagent.http.target import origin_form, query_pairs
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 _BODYLESS = frozenset({101, 204, 304})
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~]*")
-"""One that cannot become two: a value may come from a caller's own words."""
+"""A header line that cannot become two lines, because a value may come from a caller."""
 _EMPTY_LINES = re.compile(rb"(?:\r\n){1,8}")
-"""RFC 9112 2.2: left over from an older client's body. More of them are no request."""
+"""Empty lines from an older client's body (RFC 9112 2.2). More of them are not a request."""
 _CLOSE = re.compile(r"(?:^|,)[ \t]*close[ \t]*(?:,|$)", re.IGNORECASE)
 
 
 class Wait(Enum):
-    """What more is needed before there is a request."""
+    """Missing part of the next request."""
 
     IDLE = "idle"
     HEAD = "head"
@@ -42,10 +42,10 @@ class Wait(Enum):
 
 
 class ServerProtocol:
-    """One connection. Each request goes its way in this order:
+    """One connection. The calls for each request, in order:
 
-    `next_head` until it is there, then `admit` and `next_body` until that is, or `drop_body` when
-    it was refused by its head; then `respond`, the pieces of a stream and its `end`, `next_cycle`.
+    `next_head` until it is complete; `admit` and `next_body` until that is complete, or `drop_body`
+    if the head was refused; then `respond`, the parts of a stream and its `end`, `next_cycle`.
     After a Problem that this class raises, only `respond` with `close` may follow.
     """
 
@@ -58,26 +58,28 @@ class ServerProtocol:
         self._scanned = 0
         self._head: Request | None = None
         self._length: int | None = 0
-        """Of the body; None where it comes in chunks, and says at its end how long it is."""
+        """Length of the body; None for a chunked body, whose length is known at its end."""
         self._chunked: ChunkedBody | None = None
         self._asked_to_continue = False
         self._may_go_on = False
         self._understands_chunks = False
 
     def receive(self, data: bytes) -> None:
-        """Take what the peer sent; b"" when it has closed its side."""
+        """Add bytes from the peer; b"" if it has closed its side."""
         self._buffer += data
         self._ended = not data
 
     def next_head(self) -> Request | Wait:
-        """Return the head of the next request, or what it waits for. Raises Problem."""
+        """Return the head of the next request, or the missing part. Raises Problem."""
         try:
             return self._read_head()
         except h11.RemoteProtocolError as error:
             raise Problem(error.error_status_hint, in_words(error)) from error
 
     def admit(self, admission: Admission) -> None:
-        """Let the body come: the head was let in. Raises Problem for a body that is not wanted."""
+        """Admit the request, so that its body can be read. Raises Problem if the body is not
+        accepted.
+        """
         assert self._head is not None
         if self._length != 0:
             guards.check_content(self._head, admission)
@@ -86,11 +88,11 @@ class ServerProtocol:
 
     @property
     def announced(self) -> int:
-        """Return how many bytes the body may have."""
+        """Return the maximum number of bytes of the body."""
         return self._length or 0 if self._chunked is None else self._chunked.most
 
     def next_body(self) -> Request | Wait:
-        """Return the whole request, or BODY. Raises Problem."""
+        """Return the complete request, or BODY. Raises Problem."""
         assert self._head is not None
         body = self._take_fixed() if self._chunked is None else self._take_chunked(self._chunked)
         if body is None:
@@ -102,8 +104,9 @@ class ServerProtocol:
         return head._replace(body=body)
 
     def drop_body(self) -> None:
-        """Drop the body of a head that was refused. One that is not all here ends the connection:
-        it is not read."""
+        """Drop the body of a refused head. If the body is incomplete, it is not read and the
+        connection ends.
+        """
         self._head = None
         if self._take_fixed() is None:
             self._may_go_on = False
@@ -168,9 +171,9 @@ class ServerProtocol:
             raise Problem(400, f"the connection ended before the request's {part} did")
 
     def respond(self, response: Response, *, date: bytes, close: bool, head_only: bool) -> bytes:
-        """Return the head and, unless it is a stream, the whole of a response.
+        """Return the head and, unless it is a stream, the body of a response.
 
-        `head_only` answers a HEAD request: the length is told, the body is not sent.
+        `head_only` answers a HEAD request: the length is sent, the body is not.
         """
         streamed = response.stream is not None
         self._may_go_on &= not (close or streamed)
@@ -186,25 +189,28 @@ class ServerProtocol:
         return head if head_only else head + response.body
 
     def piece(self, data: bytes) -> bytes:
-        """Return one piece of a stream's body."""
+        """Return one part of a stream's body."""
         if not self._understands_chunks:
             return data
         return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
     def end(self) -> bytes:
-        """Return the end of a stream's body; to HTTP/1.0 that is the end of the connection."""
+        """Return the end of a stream's body. With HTTP/1.0 it is the end of the connection."""
         return b"0\r\n\r\n" if self._understands_chunks else b""
 
     def switch(self, response: Response, *, date: bytes) -> tuple[bytes, bytes]:
-        """Return the head of a 101 (RFC 9110 7.8), and what the peer has sent of the other
-        protocol."""
+        """Return the head of a 101 (RFC 9110 7.8), and the bytes of the other protocol that have
+        already arrived.
+        """
         head = self.respond(response, date=date, close=False, head_only=False)
         already = bytes(self._buffer)
         self._buffer.clear()
         return head, already
 
     def next_cycle(self) -> bool:
-        """Return, after a whole response, whether the connection may carry another request."""
+        """Return True if the connection can be used for another request after a complete
+        response.
+        """
         return self._may_go_on
 
 
@@ -214,7 +220,7 @@ def _request(event: h11.Request, peer: str) -> Request:
         name, value = raw_name.decode("ascii").lower(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     if event.http_version != b"1.1":
-        headers.pop("upgrade", None)  # RFC 9110 7.8: ignored in HTTP/1.0.
+        headers.pop("upgrade", None)  # ignored in HTTP/1.0 (RFC 9110 7.8)
     target = event.target.decode("ascii")
     if not target.startswith(("/", "*")):
         target = origin_form(target, headers.get("host", ""), event.method == b"OPTIONS")
@@ -225,7 +231,9 @@ def _request(event: h11.Request, peer: str) -> Request:
 
 @lru_cache(maxsize=64)
 def _head_start(status: int, content_type: str | None, date: bytes, close: bool) -> bytes:
-    """Under load the same lines are sent many times a second."""
+    """Return the first lines of a response. They are cached, because under load the same lines are
+    sent many times a second.
+    """
     lines = [
         b"HTTP/1.1 %d %b" % (status, _REASONS.get(status, b"")),
         b"date: " + date,

@@ -1,4 +1,4 @@
-"""What stands behind the question mark of a request, and the pages that are asked for by it."""
+"""The query of a request, and pages of lists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fieldagent.http.problem import Problem
 
 
 def refuse_others(request: Request, known: Sequence[str]) -> None:
-    """Refuse a query with a name that is not among the known. Raises Problem 400."""
+    """Refuse a query with a name that is not in `known`. Raises Problem 400."""
     unknown = [name for name, _ in request.query if name not in known]
     if unknown:
         raise Problem(400, detail=f"the query {unknown[0]!r} is not known here; {_listed(known)}")
@@ -26,8 +26,9 @@ def _listed(parameters: Sequence[str]) -> str:
 
 
 def number(request: Request, name: str, default: int, allowed: range) -> int:
-    """Return the whole number of that name in the query, or the default without one. Raises Problem
-    400 for what is not in `allowed`."""
+    """Return the integer of that name in the query, or the default. Raises Problem 400 if it is not
+    in `allowed`.
+    """
     value = dict(request.query).get(name)
     if value is None:
         return default
@@ -37,8 +38,9 @@ def number(request: Request, name: str, default: int, allowed: range) -> int:
 
 
 def one_of(request: Request, name: str, allowed: Sequence[str]) -> str | None:
-    """Return the word of that name in the query, None without one. Raises Problem 400 for what is
-    not in `allowed`."""
+    """Return the value of that name in the query, or None. Raises Problem 400 if it is not in
+    `allowed`.
+    """
     value = dict(request.query).get(name)
     if value is not None and value not in allowed:
         raise Problem(400, detail=f"?{name}= is one of {', '.join(allowed)}")
@@ -46,8 +48,9 @@ def one_of(request: Request, name: str, allowed: Sequence[str]) -> str | None:
 
 
 def page(request: Request, listed: Mapping[str, Any], cursor: str, last: int | None) -> Response:
-    """Return one page of a list, with the path of the next: the same query, and `cursor` at
-    `last`."""
+    """Return one page of a list, with the path of the next page: the same query, with `cursor` set
+    to `last`.
+    """
     if last is None:
         return json_response({**listed, "next": None})
     asked = {**dict(request.query), cursor: last}

@@ -1,4 +1,4 @@
-"""From a method and a path to a handler: one table, read once."""
+"""Maps a method and a path to a handler, by one table that is read once."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class Route(NamedTuple):
-    """`{name}` in a pattern matches one non-empty segment, given to the handler by that name."""
+    """A route. `{name}` in a pattern matches one non-empty segment, which the handler gets by that
+    name.
+    """
 
     method: str
     pattern: str
     handler: Callable[..., Awaitable[Response]]
     judge: Callable[[Request], Awaitable[Any]] | None = None
-    """Sees the head. What it finds out, such as who calls, is given to the handler as `caller`;
-    it raises Problem to refuse."""
+    """Function that checks the head. The handler gets its result, such as the caller, as `caller`.
+    It raises Problem to refuse."""
     body: int | None = None
-    """Bytes at most, where that is not BODIES."""
+    """Maximum bytes of the body, if not those of BODIES."""
     takes: tuple[str, ...] = ()
-    """Media types that are taken besides JSON."""
+    """Accepted media types besides JSON."""
 
 
 BODIES = {"POST": 1_048_576, "PUT": 1_048_576, "PATCH": 1_048_576}
-"""Bytes that a body may have."""
+"""Maximum bytes of a body, by method."""
 NO_BODY = 1_024
-"""The same for all other methods, where a body has no meaning (RFC 9110 9.3)."""
+"""Maximum bytes of a body for all other methods, where it has no meaning (RFC 9110 9.3)."""
 
 UNREADABLE = "/…"
 """The path in a log if it cannot be decoded."""
@@ -40,7 +42,7 @@ _Methods = dict[str, Route]
 
 
 def leads_to(path: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return a handler that sends a browser there (RFC 9110 15.4.4)."""
+    """Return a handler that redirects a browser to the path (RFC 9110 15.4.4)."""
 
     async def lead(request: Request) -> Response:
         return Response(303, headers=(("Location", path),))
@@ -49,8 +51,9 @@ def leads_to(path: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def router(table: Iterable[Route]) -> Judge:
-    """Return what finds the route and asks its judge, or raises 404 or 405. A literal pattern goes
-    before a named segment; GET answers HEAD too; OPTIONS tells what is allowed."""
+    """Return a judge that finds the route and calls its judge, or raises 404 or 405. A literal
+    pattern precedes a named segment. GET also answers HEAD. OPTIONS returns the allowed methods.
+    """
     resources: dict[tuple[str, ...], _Methods] = {}
     for route in table:
         resources.setdefault(tuple(route.pattern[1:].split("/")), {})[route.method] = route

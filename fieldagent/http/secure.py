@@ -1,8 +1,8 @@
-"""TLS for both programs, either end of it, with the manners of what it stands for.
+"""TLS for both programs and both ends, with the interface of the plain connection that it replaces.
 
-OpenSSL is handed bytes, never a socket. A failed system call of its own leaves an entry in the
-thread's error queue, where Python 3.13 lets it lie; the next read of any other connection that only
-has to wait is then told to have failed (SSL_get_error(3), python/cpython#148594).
+OpenSSL gets bytes, never a socket. A failed system call of its own would leave an entry in the
+thread's error queue, which Python 3.13 does not clear. The next read of any other connection that
+only has to wait would then fail (SSL_get_error(3), python/cpython#148594).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import trio
 from trio.lowlevel import wait_readable, wait_writable
 
 RECORD_MAX = 16_384
-"""Plain bytes of one TLS record (RFC 8446 5.1)."""
+"""Maximum plain bytes of one TLS record (RFC 8446 5.1)."""
 _HEAD = 5
-"""Bytes that tell a record's type and version and, in the last two, the length of the rest."""
+"""Bytes of a record's head: type, version and, in the last two, the length of the rest."""
 
 
 class SecureSocket:
     """The server's end, with the methods of a socket that the server uses.
 
-    Received is one record at a time and no byte of the next, so that waiting for the socket is
-    waiting for the next bytes.
+    It receives one record at a time and no byte of the next one. So waiting for the socket is the
+    same as waiting for the next bytes.
     """
 
     def __init__(self, peer: socket.socket, context: ssl.SSLContext) -> None:
@@ -33,20 +33,20 @@ class SecureSocket:
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._arrived, self._leaving, server_side=True)
         self._head = b""
-        """As much as has come of the head of the record that is arriving."""
+        """Received part of the head of the current record."""
         self._rest = 0
-        """Bytes of it that are missing once its head is there."""
+        """Number of its bytes that are missing after its head."""
         self._unsent = b""
-        """What the socket had no room for."""
+        """Bytes that the socket had no space for."""
         self._taken = 0
-        """How many plain bytes are in records that have not all been sent."""
+        """Number of plain bytes in records that are not sent completely."""
 
     def fileno(self) -> int:
-        """Return the descriptor to wait for, the socket's."""
+        """Return the descriptor of the socket, to wait for."""
         return self._peer.fileno()
 
     async def handshake(self) -> None:
-        """Carry out the handshake. Raises OSError, of which ssl.SSLError is one."""
+        """Run the handshake. Raises OSError, of which ssl.SSLError is a subclass."""
         while not self._advance_handshake():
             await self._send_all()
             await wait_readable(self._peer)
@@ -55,19 +55,20 @@ class SecureSocket:
         await self._send_all()
 
     def _advance_handshake(self) -> bool:
-        """As far as what has come allows: whether it is done."""
+        """Advance the handshake with the received bytes. Returns True if it is complete."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError:
-            self._send_what_goes()  # the alert that tells the peer why
+            self._send_what_goes()  # the alert with the reason for the peer
             raise
         return True
 
     def recv(self, size: int) -> bytes:
-        """Return what was received. `size` is at least RECORD_MAX; b"" when the peer has closed its
-        side."""
+        """Return received bytes; b"" if the peer has closed its side. `size` must be at least
+        RECORD_MAX.
+        """
         while True:
             if not self._take_in():
                 continue
@@ -79,8 +80,9 @@ class SecureSocket:
                 return b""
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send some of it and return how many bytes. After BlockingIOError the same bytes must be
-        sent next."""
+        """Send some of the bytes and return their number. After BlockingIOError, send the same
+        bytes next.
+        """
         if data and not self._taken:
             self._taken = self._tls.write(data[:RECORD_MAX])
         self._send()
@@ -88,23 +90,25 @@ class SecureSocket:
         return taken
 
     def shutdown(self, how: int) -> None:
-        """Say goodbye in TLS, then shut the socket down. Raises OSError."""
+        """Send the TLS goodbye, then shut the socket down. Raises OSError."""
         self._say_goodbye()
         self._peer.shutdown(how)
 
     def close(self) -> None:
-        """Say goodbye in TLS, then close the socket; waits for nothing."""
+        """Send the TLS goodbye, then close the socket, without waiting."""
         self._say_goodbye()
         self._peer.close()
 
     def _say_goodbye(self) -> None:
-        """close_notify; the peer's is not waited for (RFC 8446 6.1)."""
+        """Send close_notify, without waiting for the peer's (RFC 8446 6.1)."""
         with suppress(OSError):
             self._tls.unwrap()
         self._send_what_goes()
 
     def _take_in(self) -> bool:
-        """Hand on what has come of one record: whether that is all of it. Raises OSError."""
+        """Pass on the received part of one record. Returns True if the record is complete. Raises
+        OSError.
+        """
         data = self._peer.recv(self._rest or _HEAD - len(self._head))
         if data:
             self._arrived.write(data)
@@ -136,40 +140,43 @@ class SecureSocket:
 
 
 class SecureStream(trio.abc.Stream):
-    """The client's end. Whatever fails in it or below it is trio.BrokenResourceError."""
+    """The client's end. Every failure in it or below it is trio.BrokenResourceError."""
 
     def __init__(self, stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -> None:
         self._tls = trio.SSLStream(stream, context, server_hostname=host, https_compatible=True)
 
     async def handshake(self) -> None:
-        """Agree on keys, and check the host's certificate. Raises trio.BrokenResourceError."""
+        """Run the handshake, and check the host's certificate. Raises trio.BrokenResourceError."""
         with _failure_is_breakage():
             await self._tls.do_handshake()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Receive some bytes; b"" once the peer has closed. Raises trio.BrokenResourceError."""
+        """Receive bytes; b"" when the peer has closed. Raises trio.BrokenResourceError."""
         with _failure_is_breakage():
             return await self._tls.receive_some(max_bytes)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all of it. Raises trio.BrokenResourceError; cancelled, a part may have been sent."""
+        """Send all bytes. Raises trio.BrokenResourceError. If cancelled, a part may have
+        been sent.
+        """
         with _failure_is_breakage():
             await self._tls.send_all(data)
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait until there is room to send. Raises trio.BrokenResourceError."""
+        """Wait until there is space to send. Raises trio.BrokenResourceError."""
         with _failure_is_breakage():
             await self._tls.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Say goodbye in TLS and close; the peer's goodbye is not waited for."""
+        """Send the TLS goodbye and close, without waiting for the peer's goodbye."""
         with _failure_is_breakage():
             await self._tls.aclose()
 
 
 async def secured(stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -> SecureStream:
-    """Return `stream` in TLS, with `host` proven. Raises trio.BrokenResourceError, and closes it
-    then; its cause is for `tls.fault`."""
+    """Return `stream` in TLS, after `host` was verified. Raises trio.BrokenResourceError, and
+    closes the stream; pass its cause to `tls.fault`.
+    """
     secure = SecureStream(stream, context, host)
     try:
         await secure.handshake()
@@ -181,7 +188,7 @@ async def secured(stream: trio.abc.Stream, context: ssl.SSLContext, host: str) -
 
 @contextmanager
 def _failure_is_breakage() -> Iterator[None]:
-    """trio lets pass what an SSLObject raises beside SSLError."""
+    """Convert errors, because trio does not convert errors of an SSLObject other than SSLError."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """The HTTP server: sockets, deadlines and connections around `protocol`.
 
-Each connection is one task. Whatever waits for the peer does so in one cancel scope, whose deadline
-moves with the phase, and handlers run outside of it: that is all the time-keeping there is.
-Evicting a connection is its deadline come early.
+Each connection is one task. All waiting for the peer happens in one cancel scope, whose deadline
+moves with the phase; handlers run outside of it. There are no other timers. Evicting a connection
+means that its deadline comes early.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Work = Callable[[], Awaitable[None]]
 Introduce = Callable[[socket.socket, str], Awaitable[str | None]]
-"""Takes who has come, and their address; None where they may not. Raises nothing."""
+"""Function that gets a new connection and its address, and returns the client's address, or None to
+refuse. Raises nothing."""
 
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 LOOK_EVERY = 60.0
-"""Seconds between two looks at who still waits for an answer."""
+"""Seconds between two checks for callers that have gone."""
 
 _PHASES = {Wait.IDLE: Phase.IDLE, Wait.HEAD: Phase.HEAD}
 
@@ -64,11 +65,11 @@ async def serve(
     note_fault: Note = log_fault,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer requests until `stopping` is set and those in progress have their answers.
+    """Answer requests until `stopping` is set and active requests have their answers.
 
-    Takes over `listeners` and closes them. With `tls` they speak HTTPS and nothing else. What
-    `judge` or its handler raises besides Problem goes to `note_fault` and is answered with 500.
-    With `introduce`, whoever comes speaks for another, whose address it returns.
+    Takes over `listeners` and closes them. With `tls` they speak only HTTPS. Errors of `judge` or
+    of a handler other than Problem go to `note_fault` and are answered with 500. With `introduce`,
+    each connection comes from a proxy, and `introduce` returns the client's address.
     """
     server = _Server(judge, guard, limits, stopping, tls, introduce, note_fault)
     try:
@@ -115,9 +116,9 @@ class _Server:
         self.stopping = stopping
         self.tls = tls
         self.bodies = BodyBudget(limits.bodies)
-        self._all: dict[_Connection, None] = {}  # in the order of their coming
-        self._of: dict[str, dict[_Connection, None]] = {}  # those of one source
-        self._leaving: dict[_Connection, None] = {}  # asked to come again: the first came first
+        self._all: dict[_Connection, None] = {}
+        self._of: dict[str, dict[_Connection, None]] = {}
+        self._leaving: dict[_Connection, None] = {}
 
     async def accept_from(self, listener: socket.socket, nursery: trio.Nursery) -> None:
         while True:
@@ -130,21 +131,22 @@ class _Server:
             try:
                 nursery.start_soon(self._welcome(peer, address))
             except Exception as error:
-                # Whatever ails one, others can still come.
+                # Whatever happens to one connection, others can still be accepted.
                 peer.close()
                 if not isinstance(error, OSError):
                     self.note_fault(error, "a connection that came")
 
     async def look_for_callers(self) -> None:
-        """Look, now and then, for callers who have gone. A caller who gives up and asks again must
-        not hold a place for each time they did: what they asked for may take hours."""
+        """Check regularly for callers that have gone. A caller that gives up and asks again must
+        not occupy one place per attempt, because a request may take hours.
+        """
         while True:
             await trio.sleep_until(waits.beat_after(LOOK_EVERY))
             for connection in self._all:
                 connection.peer.look_for()
 
     def _welcome(self, peer: socket.socket, address: tuple[object, ...]) -> Work:
-        """Return what is to be done for it. Raises OSError for a peer that has left."""
+        """Return the work for a new connection. Raises OSError if the peer has left."""
         peer.setblocking(False)
         if peer.family == socket.AF_UNIX:
             return self._connection(peer, "").run
@@ -186,8 +188,9 @@ class _Server:
         self.leave_source(connection)
 
     def _see_off(self, connection: _Connection) -> None:
-        """It takes nobody's place any more, and is still told why: of those there are only so many,
-        too."""
+        """Release its place, but still send the reason. The number of such connections is limited,
+        too.
+        """
         self._leaving[connection] = None
         while len(self._leaving) > self.limits.leaving:
             self._cut_first_leaving()
@@ -198,14 +201,16 @@ class _Server:
         first.peer.scope.cancel()
 
     def leave_source(self, connection: _Connection) -> None:
-        """Count it no longer among those of its source."""
+        """Remove the connection from those of its source."""
         of_source = self._of.get(connection.source, {})
         of_source.pop(connection, None)
         if not of_source:
             self._of.pop(connection.source, None)
 
     async def _endure(self, error: OSError) -> None:
-        """A peer that left before it was accepted is nothing; a lack of files passes."""
+        """Handle a failed accept. A peer that left early is ignored; a lack of files is
+        temporary.
+        """
         if error.errno in _OUT_OF_FILES:
             log.error("No connection can be accepted now: %s. Trying on.", error.strerror)
             if self._leaving:
@@ -227,7 +232,7 @@ class _Server:
         return True
 
     def _evict(self, among: Iterable[_Connection]) -> bool:
-        """End the connection that is worth least; False if every one has a handler running."""
+        """End the connection of the lowest worth. Returns False if all have a running handler."""
         victim = min(among, key=lambda each: each.peer.worth(), default=None)
         if victim is None or victim.peer.phase >= Phase.HANDLING:
             return False
@@ -245,7 +250,7 @@ class _Server:
 class _Connection:
     def __init__(self, server: _Server, accepted: socket.socket, address: str) -> None:
         self.crowded_out = False
-        """Its place is another's: it is answered 503, where it asks for something at all."""
+        """True if it has lost its place: it gets 503 if it sends a request."""
         self.peer = Peer(accepted, _deadlines(server.limits))
         self.address = address
         self.source = source_of(address)
@@ -283,7 +288,9 @@ class _Connection:
             await self._refuse(problem)
 
     async def _wait_for_turn(self) -> None:
-        """Who has cost more than their share waits; room is made by them first. Raises Problem."""
+        """Wait if the caller has cost more than its share; such callers are also evicted first.
+        Raises Problem.
+        """
         if self._visit.may_go_on() or self.crowded_out:
             return
         with self.peer.bounded(Phase.HEAD):
@@ -293,7 +300,9 @@ class _Connection:
         raise self._too_late("turn")
 
     async def _secure(self, context: ssl.SSLContext) -> None:
-        """The TLS handshake. Raises OSError, also when it takes too long or room is needed."""
+        """Run the TLS handshake. Raises OSError, also if it takes too long or the connection is
+        evicted.
+        """
         assert isinstance(self.peer.socket, socket.socket)
         self.peer.socket = secured = SecureSocket(self.peer.socket, context)
         with self.peer.bounded(Phase.HEAD):
@@ -304,9 +313,9 @@ class _Connection:
         raise TimeoutError("the TLS handshake took too long")
 
     async def _next_head(self) -> Request | None:
-        """The head of the next request, None when there is no more to wait for. Raises Problem.
+        """Return the head of the next request, or None if there is none. Raises Problem.
 
-        One that is whole when its time runs out is answered: the scope ends here.
+        A request that is complete when its time ends is answered, because the scope ends here.
         """
         if self._server.stopping.is_set():
             return None
@@ -319,8 +328,9 @@ class _Connection:
         return None
 
     async def _hear_out(self) -> None:
-        """Room was needed before a word was read: a request that is on its way is still answered.
-        Raises Problem."""
+        """Wait for a request after an early eviction, so that one on its way gets an answer. Raises
+        Problem.
+        """
         with self.peer.bounded(Phase.CLOSING):
             if await self.peer.read():
                 raise _crowded()
@@ -337,7 +347,7 @@ class _Connection:
             outcome = protocol.next_head()
             if isinstance(outcome, Request):
                 self.peer.phase = Phase.HANDLING
-                if buffered:  # a long pipeline must not keep the others waiting
+                if buffered:  # so that a long pipeline does not block other connections
                     await checkpoint()
                 return outcome
             if outcome is Wait.NOTHING:
@@ -347,8 +357,9 @@ class _Connection:
             buffered = False
 
     async def _answer(self, head: Request) -> Response:
-        """Who is let in by the head is asked for the body. Raises Problem for one that is not taken
-        or does not come."""
+        """Admit a request by its head, read its body, and return the answer. Raises Problem if the
+        body is not accepted or does not arrive.
+        """
         self._visit.note_request(head)
         await self._wait_for_turn()
         admission = await self._attempt(self._server.judge, head, "a request's head")
@@ -392,7 +403,7 @@ class _Connection:
         raise self._too_late("body")
 
     async def _send(self, response: Response, *, head_only: bool) -> bool:
-        """Send it; False when the connection can carry no other request after it."""
+        """Send a response. Returns False if the connection cannot be used for another request."""
         protocol = self._protocol
         close = self.crowded_out or self._server.stopping.is_set()
         date = write_date(int(time.time()))
@@ -404,7 +415,7 @@ class _Connection:
         return protocol.next_cycle()
 
     async def _hand_over(self, head: Request, response: Response) -> None:
-        """Switch protocols: from here on the connection is the upgrade's, until it returns."""
+        """Switch protocols: from here on the upgrade owns the connection, until it returns."""
         assert response.upgrade is not None
         self._visit.note_let_in(head, response.upgrade)
         self._visit.end()
@@ -430,11 +441,13 @@ class _Connection:
         finally:
             if (close := getattr(pieces, "aclose", None)) is not None:
                 await close()
-        if self.peer.phase is Phase.STREAMING:  # not in the middle of a piece
+        if self.peer.phase is Phase.STREAMING:  # not in the middle of a part
             await self.peer.write(self._protocol.end())
 
     async def _cancel_when_peer_leaves(self, scope: trio.CancelScope) -> None:
-        """Whatever else the peer sends is not read as a request: the answer says close."""
+        """Cancel the scope when the peer leaves. Other bytes of the peer are ignored, because the
+        answer closes the connection.
+        """
         with suppress(OSError):
             while await self.peer.read():
                 pass

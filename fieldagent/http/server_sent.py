@@ -1,4 +1,4 @@
-"""Server-sent events (the HTML standard, section 9.2): their look, and how they are asked for."""
+"""Server-sent events (the HTML standard, section 9.2): their form and their queries."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from fieldagent.http.problem import Problem
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 KEEP_ALIVE = 15.0
-"""Seconds of silence after which a comment shows that the stream lives."""
+"""Seconds of silence after which a comment shows that the stream is alive."""
 LISTENING = b": listening\n\n"
 ALIVE = b": alive\n\n"
 SEEN_ALIVE = b"event: alive\ndata: {}\n\n"
-"""The same as an event, which has no id: a browser's script sees no comment."""
+"""The same as an event without an id, because a browser's script cannot see comments."""
 QUERY = ("topics", "alive")
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
 
 
 class StreamAsked(NamedTuple):
-    """What somebody wants to hear."""
+    """Parameters of a stream request."""
 
     topics: frozenset[str]
     last: str = ""
-    """The id of the last event that they have had, or nothing."""
+    """Id of the last received event, or empty."""
     quiet: float = KEEP_ALIVE
-    """Seconds without an event after which, at the latest, they are told that the stream lives."""
+    """Maximum seconds without an event until a sign of life."""
     alive: bytes = ALIVE
-    """What tells them."""
+    """Bytes of the sign of life."""
 
 
 def event(id_: int | str, topic: str, text: str) -> bytes:
-    """Return an event as it is sent; `text` is one line."""
+    """Return an event as bytes. `text` must be one line."""
     return f"id: {id_}\nevent: {topic}\ndata: {text}\n\n".encode()
 
 
 def asked(request: Request, known: Sequence[str]) -> StreamAsked:
-    """Read what is wanted: `?topics=`, some of `known`, and `?alive=`, seconds from 1 to 60.
+    """Read the parameters: `?topics=`, some of `known`, and `?alive=`, seconds from 1 to 60.
 
     Raises Problem 400.
     """
@@ -55,7 +55,7 @@ def asked(request: Request, known: Sequence[str]) -> StreamAsked:
 
 
 def answer(stream: Callable[[], AsyncIterator[bytes]]) -> Response:
-    """Return the 200 whose body is the stream, which no cache may keep."""
+    """Return the response 200 whose body is the stream, which must not be cached."""
     return Response(
         200,
         content_type="text/event-stream",

@@ -1,4 +1,4 @@
-"""Request targets, RFC 9112 3.2 and RFC 3986: strict percent-decoding, nothing guessed."""
+"""Request targets (RFC 9112 3.2, RFC 3986): strict percent-decoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def decode(text: str) -> str:
-    """Decode one percent-encoded component to text; 400 for anything but printable UTF-8."""
+    """Decode one percent-encoded component. Raises Problem 400 unless it is printable UTF-8."""
     if "%" not in text:
         return text
     if _BAD_ESCAPE.search(text):
@@ -29,8 +29,9 @@ def decode(text: str) -> str:
 
 
 def origin_form(target: str, host: str, options: bool) -> str:
-    """Return what an absolute-form asks of this server (RFC 9112 3.2.2); 400 for one that asks
-    another, as a proxy would be asked."""
+    """Return the origin-form of an absolute-form (RFC 9112 3.2.2). Raises Problem 400 if it is for
+    another server.
+    """
     authority, slash, rest = _AFTER_AUTHORITY.split(target.partition("://")[2], maxsplit=1)
     if not host or authority.lower() != host.lower():
         raise Problem(400, f"the request target names {authority!r}, and Host {host!r}")
@@ -46,6 +47,6 @@ def segments(path: str) -> tuple[str, ...]:
 
 
 def query_pairs(query: str) -> tuple[tuple[str, str], ...]:
-    """Read `a=1&b` as (("a", "1"), ("b", "")); a plus sign is a space, as forms write it."""
+    """Parse `a=1&b` as (("a", "1"), ("b", "")). A plus sign is a space, as in forms."""
     pairs = (pair.partition("=") for pair in query.replace("+", " ").split("&") if pair)
     return tuple((decode(name), decode(value)) for name, _, value in pairs)

@@ -1,4 +1,4 @@
-"""What both programs trust, and a failure of TLS in words. Without trio."""
+"""Trusted certificates of both programs, and texts of TLS errors. Without trio."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import ssl
 from pathlib import Path
 
 _ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""The peer left without a word: which of them is raised differs between versions of Python 3.11."""
+"""Errors if the peer closes without a goodbye. Versions of Python 3.11 raise different ones."""
 _CERTIFICATE_TIMES = {9, 10}
 """X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED (openssl/x509_vfy.h)."""
 
 
 class UnusableTrust(Exception):
-    """The text names the file and says what is wrong with it."""
+    """A certificate file cannot be used. The text names the file and the fault."""
 
 
 def trust(ca_file: Path | None) -> ssl.SSLContext:
@@ -20,16 +20,15 @@ def trust(ca_file: Path | None) -> ssl.SSLContext:
     UnusableTrust."""
     try:
         return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError is a subclass
         why = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
         raise UnusableTrust(f"{ca_file} cannot be used: {why}") from error
 
 
 def fault(error: BaseException | None, ca_setting: str = "") -> str | None:
-    """Return what is wrong with the TLS of a peer and may mend it; None where the connection just
-    ended.
+    """Return the TLS fault of a peer, for people; None if the connection just ended.
 
-    `ca_setting` is what names a private authority's file, if anything does.
+    `ca_setting` is the name of the setting for a private authority's file, if there is one.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _distrust(error, ca_setting)

@@ -1,4 +1,4 @@
-"""What a connection becomes after 101 (Switching Protocols): a stream of bytes both ways."""
+"""A connection after 101 (Switching Protocols): a stream of bytes in both directions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from fieldagent.http.secure import RECORD_MAX, SecureSocket
 
 
 class UpgradedStream(trio.abc.Stream):
-    """The server's socket as trio's Stream. It is closed by the server, once its user returns."""
+    """The server's socket as a trio Stream. The server closes it after its user returns."""
 
     def __init__(self, peer: socket.socket | SecureSocket, already: bytes) -> None:
-        """`already` was received before the protocols were switched, and comes first."""
+        """`already` contains the bytes that arrived before the switch; they are received first."""
         self._socket = peer
         self._already = already
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Receive at most a TLS record. `max_bytes` is not heeded: what was received is handed
-        on."""
+        """Receive at most one TLS record. `max_bytes` is ignored: all received bytes are
+        returned.
+        """
         already, self._already = self._already, b""
         if already:
             await checkpoint()
@@ -35,7 +36,9 @@ class UpgradedStream(trio.abc.Stream):
                 raise trio.BrokenResourceError from error
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all of it. Raises trio.BrokenResourceError; cancelled, a part may have been sent."""
+        """Send all bytes. Raises trio.BrokenResourceError. If cancelled, a part may have
+        been sent.
+        """
         rest = memoryview(data)
         await checkpoint()
         while rest:
@@ -47,9 +50,9 @@ class UpgradedStream(trio.abc.Stream):
                 raise trio.BrokenResourceError from error
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait until the socket has room."""
+        """Wait until the socket has space."""
         await wait_writable(self._socket)
 
     async def aclose(self) -> None:
-        """Close nothing: the server does, once its user returns."""
+        """Do nothing: the server closes the connection after its user returns."""
         await checkpoint()

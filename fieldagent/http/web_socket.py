@@ -1,7 +1,7 @@
-"""WebSockets (RFC 6455) over streams: whole binary messages, by `websockets` without its I/O.
+"""WebSockets (RFC 6455) over streams: complete binary messages, by `websockets` without its I/O.
 
-No extension and no subprotocol is offered or taken: messages of a few bytes gain nothing by
-compression, and each compressor would cost a third of a megabyte.
+Extensions and subprotocols are neither offered nor accepted. Compression does not help messages of
+a few bytes, and each compressor costs a third of a megabyte.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from websockets.uri import parse_uri
 from fieldagent.http.date import read_delay
 
 QUIET = logging.getLogger(f"{__name__}.protocol")
-"""For `websockets`, which would log headers with tokens at DEBUG, and every end at INFO."""
+"""Logger for `websockets`, which would log headers with tokens at DEBUG, and each end at INFO."""
 QUIET.setLevel(logging.WARNING)
 
 _READ_SIZE = 16_384
 
 
 class Closed(Exception):
-    """It has ended: `code` is the peer's, or 1006 (7.1.5) when the connection broke."""
+    """The WebSocket has ended. `code` is the peer's, or 1006 (7.1.5) if the connection broke."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{reason or 'no reason was given'} ({code})")
@@ -38,23 +38,25 @@ class Closed(Exception):
 
     @property
     def broke_off(self) -> bool:
-        """Return whether it broke off: nobody said that it was to end."""
+        """Return True if the connection broke without a close frame."""
         return self.code == CloseCode.ABNORMAL_CLOSURE
 
 
 class HandshakeRefused(Exception):
-    """The server answered the handshake with something else than a WebSocket."""
+    """The server did not answer the handshake with a WebSocket."""
 
     def __init__(self, status: int, detail: str, retry_after: float | None = None) -> None:
         super().__init__(f"HTTP {status}: {detail}" if status else detail)
         self.status = status
-        """0 when it was no HTTP at all."""
+        """HTTP status; 0 if the answer was not HTTP."""
         self.retry_after = retry_after
-        """Seconds after which the server wants to be asked again, where it says so."""
+        """Seconds after which the server wants a retry; None if unknown."""
 
 
 class WebSocket:
-    """One end. One task receives; any may send, in turns. Who is cancelled sending breaks it."""
+    """One end of a WebSocket. Only one task may receive; any task may send. A cancelled send breaks
+    it.
+    """
 
     def __init__(self, protocol: Protocol, stream: trio.abc.Stream) -> None:
         self._protocol = protocol
@@ -63,7 +65,7 @@ class WebSocket:
         self._whole: deque[bytes] = deque()
         self._partial = bytearray()
         self.date = ""
-        """What the server told of the time with its handshake."""
+        """Date header of the server's handshake."""
         self._take(protocol)
 
     async def receive(self) -> bytes:
@@ -74,7 +76,7 @@ class WebSocket:
         return self._whole.popleft()
 
     async def read(self) -> None:
-        """Take in what has come, and answer it where the protocol wants that."""
+        """Read bytes from the stream, and send answers that the protocol requires."""
         with _broken_is_closed():
             data = await self._stream.receive_some(_READ_SIZE)
         if data:
@@ -117,10 +119,10 @@ class WebSocket:
         await self._flush()
 
     async def close(self, code: int, reason: str) -> None:
-        """Tell the peer why, if it can be told, and wait until it says the same.
+        """Send the reason to the peer, if possible, and wait for its close frame.
 
-        The wait is the caller's to end. The stream is closed by whoever opened it, and not before:
-        closing with bytes unread would reset the connection, and take the reason away.
+        The caller limits the wait. The caller that opened the stream closes it, and only
+        afterwards: closing with unread bytes would reset the connection and lose the reason.
         """
         with suppress(InvalidState, Closed):
             # The frame holds at most 123 bytes of reason (5.5).
@@ -132,7 +134,7 @@ class WebSocket:
     async def _flush(self) -> None:
         async with self._turn:
             for data in self._protocol.data_to_send():
-                if data:  # b"" asks for a half-close; the whole will be closed in a moment
+                if data:  # b"" asks for a half-close, but the connection will be closed in a moment
                     with _broken_is_closed():
                         await self._stream.send_all(data)
 
@@ -151,7 +153,7 @@ def _broken_is_closed() -> Iterator[None]:
 async def connect(
     stream: trio.abc.Stream, url: str, headers: dict[str, str], *, max_size: int
 ) -> WebSocket:
-    """Carry out the client's handshake over a stream that leads to `url` (ws: or wss:).
+    """Run the client's handshake over a stream to `url` (ws: or wss:).
 
     Raises HandshakeRefused, Closed.
     """

@@ -1,5 +1,6 @@
-"""The server's end of a WebSocket's handshake. A client does without what it loads, such as the
-library's parts for e-mail."""
+"""The server's end of a WebSocket handshake. This is a separate module, because clients do not need
+its imports, such as the library's e-mail parts.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from fieldagent.http.web_socket import QUIET, WebSocket
 
 _ASKED = ("connection", "upgrade", "sec-websocket-key", "sec-websocket-version")
 _SHOWN = 200
-"""Characters of what is wrong."""
+"""Maximum characters of an error text."""
 
 
 def accept(
     request: Request, use: Callable[[WebSocket], Awaitable[None]], *, max_size: int
 ) -> Response:
-    """Answer a handshake for the server; `use` gets the WebSocket. Raises Problem."""
+    """Answer a handshake. `use` gets the WebSocket. Raises Problem."""
     if request.method != "GET":
         raise Problem(
             405, "a WebSocket begins with GET (RFC 6455 4.1)", headers=(("Allow", "GET"),)

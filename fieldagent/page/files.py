@@ -1,7 +1,7 @@
-"""Files for a browser, served as they are: all that they show comes from the API.
+"""Static files for a browser. All data that they show comes from the API.
 
-No page of another site can frame one, and the policy lets nothing in that is not of its own origin.
-The files of this folder are parts of both pages, the kit's and the hub's console.
+Pages of other sites cannot frame them, and the policy allows only content of the same origin. The
+files of this folder are shared by both pages, the kit's and the hub's console.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _TYPES = {
 }
 
 GZIP = 31
-"""The window of zlib's that makes gzip (https://zlib.net/manual.html, deflateInit2)."""
+"""Value of zlib's window size that selects gzip (https://zlib.net/manual.html, deflateInit2)."""
 CATALOGUES = tuple(f"{each}.json" for each in LANGUAGES if each != ENGLISH)
-"""What a page says in another language than English; a browser asks for its own alone."""
+"""Files with a page's texts in other languages than English. A browser loads only its own."""
 _REASONS = "reasons-"
-"""What those of a language are called, before its code: they are made of one file (`reasons`)."""
+"""Prefix of the files with reasons in a language, before its code; all are made from one file
+(`reasons`)."""
 _SHARED = {
     "choices.js": (__package__, "choices.js"),
     "coordinates.js": (__package__, "coordinates.js"),
@@ -55,7 +56,7 @@ _SHARED = {
     "leaflet.js": ("xstatic.pkg.leaflet", "data/leaflet.js"),
     "protomaps-leaflet.js": ("fieldagent.page.protomaps_leaflet", "protomaps-leaflet.js"),
 }
-"""By its name, where each file lies that both pages have: package, and path in it."""
+"""Places of the shared files, by name: package, and path in it."""
 
 
 def routes(
@@ -66,9 +67,11 @@ def routes(
     pictures_of: str = "",
     words: Collection[str] = (),
 ) -> list[Route]:
-    """Return the routes of a page: `GET` of each of `pages` is the package's index.html, with a
-    number for {id} and one of `words` for what else is in braces; `below` are its files of those
-    names, and the shared ones. `pictures_of` is another origin whose pictures the page may show."""
+    """Return the routes of a page. `GET` of each of `pages` returns the package's index.html. In a
+    path, {id} is a number, and other parts in braces are one of `words`. `below` is the path of
+    its files `names`, and of the shared ones. `pictures_of` is another origin whose pictures the
+    page may show.
+    """
     places = _SHARED | {name: (package, name) for name in names}
     policy = f"{POLICY} {pictures_of}".rstrip()
     return [
@@ -78,14 +81,15 @@ def routes(
 
 
 def shelf(below: str, package: str, names: Collection[str]) -> Route:
-    """Return the route of a `GET` of the package's files of those names, and of no shared one."""
+    """Return the route for a `GET` of the package's files `names`, without shared files."""
     places = {name: (package, name) for name in names}
     return Route("GET", f"{below}/{{name}}", partial(_file, POLICY, places))
 
 
 def alone(path: str, package: str, name: str) -> Route:
-    """Return the route of a `GET` of one file in a place of its own: a service worker sees what
-    lies below its own."""
+    """Return the route for a `GET` of one file at its own path. A service worker controls only the
+    paths below its own.
+    """
     return Route("GET", path, partial(_alone, package, name))
 
 
@@ -96,7 +100,7 @@ async def _alone(package: str, name: str, request: Request) -> Response:
 async def _index(
     policy: str, package: str, words: Collection[str], request: Request, **parts: str
 ) -> Response:
-    """Return the page; its script reads the rest of the address."""
+    """Return the page. Its script reads the rest of the address."""
     for name, each in parts.items():
         is_there = each.isascii() and each.isdigit() if name == "id" else each in words
         if not is_there:
@@ -133,7 +137,7 @@ def _served(request: Request, policy: str, package: str, name: str) -> Response:
 
 def _content(package: str, name: str) -> bytes:
     if name.startswith(_REASONS):
-        # Who reads English asks for none.
+        # Browsers in English never request these files.
         from fieldagent.page import reasons
 
         return reasons.in_language(name.removeprefix(_REASONS).removesuffix(".json"))
@@ -142,7 +146,9 @@ def _content(package: str, name: str) -> bytes:
 
 @cache
 def _packed(package: str, name: str) -> bytes:
-    """Compress a file once: it takes 100 times as long as reading it, and stays as it is."""
+    """Compress a file once. That takes 100 times as long as reading it, and the file never
+    changes.
+    """
     return zlib.compress(_content(package, name), 9, GZIP)
 
 

@@ -1,4 +1,4 @@
-"""A map to carry along: tiles in one file, PMTiles or MBTiles, whatever it is called."""
+"""An offline map: tiles in one file, PMTiles or MBTiles, with any name."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from fieldagent.system.wording import reason_of
 
 
 def about(path: Path) -> MapAbout:
-    """Return what the map file tells of itself. Raises UnusableMap."""
+    """Return the map file's description. Raises UnusableMap."""
     return pmtiles_file.about(path) if _is_pmtiles(path) else mbtiles.about(path)
 
 
 def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
-    """Return a tile, or None where the map has none; `y` counts from the north. Raises
-    UnusableMap."""
+    """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
+    UnusableMap.
+    """
     look = pmtiles_file.tile if _is_pmtiles(path) else mbtiles.tile
     return look(path, zoom, x, y)
 
 
 def _is_pmtiles(path: Path) -> bool:
     try:
-        # A pipe would be waited for.
+        # Do not block on a pipe.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UnusableMap(f"map-file {path} is no file: name one")

@@ -1,5 +1,6 @@
-"""A page's map: of `map-file`, or at the hub of a server of tiles (`map-tiles`), which the browser
-asks itself."""
+"""A page's map: from `map-file`, or at the hub from a tile server (`map-tiles`), which the browser
+calls directly.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +20,22 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OURS = "/map/{z}/{x}/{y}"
 ZOOM_OF_SERVERS = 19
-"""The closest look that servers of tiles have, as a rule."""
+"""Maximum zoom level that tile servers usually have."""
 
 
 class TileServer(NamedTuple):
     address: str
-    """With {z}, {x} and {y} in it."""
+    """Address with {z}, {x} and {y}."""
     attribution: str
 
     def origin(self) -> str:
-        """Return the origin, which a page's policy must let in."""
+        """Return the origin, which a page's policy must allow."""
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc}"
 
 
 class CarriedMap:
-    """The map of `map-file`, and why it could not be used when it was looked at last."""
+    """The map of `map-file`, and the reason if it was unusable at the last check."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -42,10 +43,10 @@ class CarriedMap:
         self.is_vector = False
 
     async def about(self) -> MapAbout | None:
-        """Return None where there is none, or none that can be used."""
+        """Return the description; None if there is no usable map."""
         if self.path is None:
             return None
-        # Who carries no map does without what reads one.
+        # Import here: a program without a map does not need it.
         from fieldagent.page import map_file
 
         try:
@@ -57,8 +58,9 @@ class CarriedMap:
         return description
 
     async def tile(self, zoom: int, x: int, y: int) -> Tile | None:
-        """Return a tile of the map; None without a map, or without that tile. Raises UnusableMap,
-        also for a file that `about` found to be unusable."""
+        """Return a tile of the map; None if it is missing. Raises UnusableMap, also for a file that
+        `about` found unusable.
+        """
         if self.path is None:
             return None
         if self.trouble is not None:
@@ -77,7 +79,7 @@ def routes(
     judge: Callable[[Request], Awaitable[Any]] | None = None,
     server: TileServer | None = None,
 ) -> list[Route]:
-    """Return the routes of the map. `judge` says who may see it; without one, everybody."""
+    """Return the routes of the map. `judge` decides who may see it; None: everyone."""
     about = partial(_about, carried) if server is None else partial(_about_server, server)
     return [
         Route("GET", "/api/map", about, judge),
@@ -86,7 +88,9 @@ def routes(
 
 
 async def _about(carried: CarriedMap, request: Request, caller: object = None) -> Response:
-    """Where it cannot be used, the page has coasts and a grid, and says why."""
+    """Return the map's description. If the map is unusable, the page shows coasts and a grid, and
+    the reason.
+    """
     description = await carried.about()
     members = None if description is None else {**description._asdict(), "address": OURS}
     return json_response({"map": members, "trouble": carried.trouble})
@@ -112,7 +116,7 @@ async def _tile(
     except UnusableMap as unusable:
         raise Problem(404, str(unusable)) from None
     if tile is None and carried.is_vector:
-        # Beyond the edge of a region there is nothing to draw, and that is no fault.
+        # There is nothing to draw beyond the edge of a region, which is not an error.
         return Response(204)
     if tile is None:
         raise Problem(404, "the map has no such tile")

@@ -12,12 +12,12 @@ from fieldagent.page import tiles
 from fieldagent.page.tiles import GZIP, TILE_BYTES, MapAbout, Tile, UnusableMap
 
 VECTOR = "pbf"
-"""The format that its metadata has for vector tiles."""
+"""Format of vector tiles in the metadata."""
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Never written, also where the folder could be."""
+    """Open the file without writing, even if the folder is writable."""
     try:
         address = f"file:{quote(str(path))}?mode=ro&immutable=1"
         with closing(sqlite3.connect(address, uri=True)) as db:
@@ -27,7 +27,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def about(path: Path) -> MapAbout:
-    """Return what the map file tells of itself. Raises UnusableMap."""
+    """Return the map file's description. Raises UnusableMap."""
     with _opened(path) as db:
         metadata = dict(db.execute("SELECT name, value FROM metadata").fetchall())
         ((lowest, highest),) = db.execute("SELECT min(zoom_level), max(zoom_level) FROM tiles")
@@ -51,8 +51,9 @@ def about(path: Path) -> MapAbout:
 
 
 def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
-    """Return a tile, or None where the map has none; `y` counts from the north. Raises
-    UnusableMap."""
+    """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
+    UnusableMap.
+    """
     with _opened(path) as db:
         rows = db.execute(
             "SELECT tile_data FROM tiles WHERE zoom_level = ? AND tile_column = ? AND tile_row = ?"

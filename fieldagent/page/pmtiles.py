@@ -1,4 +1,4 @@
-"""PMTiles 3: header, directories, and where in the file a tile lies. Pure.
+"""PMTiles 3: header, directories, and the place of a tile in the file. Pure.
 
 https://github.com/protomaps/PMTiles/blob/main/spec/v3/spec.md
 """
@@ -18,13 +18,13 @@ HEADER = struct.Struct("<7sB11Q6B4iB2i")
 NO_COMPRESSION, GZIP = 1, 2
 COMPRESSIONS = {0: "unknown", NO_COMPRESSION: "none", GZIP: "gzip", 3: "brotli", 4: "zstd"}
 VECTOR, PICTURES = 1, (2, 3, 4)
-"""Types of tile: MVT; PNG, JPEG and WebP."""
+"""Types of tiles: MVT; PNG, JPEG and WebP."""
 E7 = 10_000_000
 """Parts of a degree in the header."""
 PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
-"""What a directory or the metadata may become when it is unpacked, and entries in a directory."""
+"""Maximum unpacked bytes of a directory or the metadata, and maximum entries in a directory."""
 FURTHEST = (1 << 63) - 1
-"""The last place that a file can have."""
+"""Maximum offset in a file."""
 WRONG_DIRECTORY = "is damaged: a directory in it says what cannot be"
 WRONG_PART = "is damaged: a part of it is not what its header says"
 ZOOM_MAX = 22
@@ -32,7 +32,7 @@ _GZIP_WINDOW = 31
 
 
 class WrongArchive(ValueError):
-    """The text goes on after the name of the file."""
+    """The file is not valid. The text follows the name of the file."""
 
 
 class Span(NamedTuple):
@@ -56,12 +56,12 @@ class Header(NamedTuple):
     """West, south, east and north in degrees."""
 
     def end(self) -> int:
-        """Return the least size of the file."""
+        """Return the minimum size of the file."""
         return max(sum(span) for span in (self.root, self.metadata, self.leaves, self.tiles))
 
 
 def read_header(content: bytes) -> Header:
-    """Read the header. Raises WrongArchive."""
+    """Parse the header. Raises WrongArchive."""
     if not content.startswith(MAGIC):
         raise WrongArchive("is no PMTiles file")
     version = content[7] if len(content) > 7 else 0
@@ -84,11 +84,11 @@ def read_header(content: bytes) -> Header:
 
 
 class TileDirectory(NamedTuple):
-    """Columns of its entries, in the order of their tiles' numbers."""
+    """Columns of its entries, in order of their tile numbers."""
 
     numbers: array[int]
     runs: array[int]
-    """How many tiles in a row are the same; 0 where the entry is of another directory."""
+    """Number of equal tiles in a row; 0 if the entry is another directory."""
     lengths: array[int]
     offsets: array[int]
 
@@ -96,11 +96,11 @@ class TileDirectory(NamedTuple):
 class FoundTile(NamedTuple):
     span: Span
     is_leaf: bool
-    """Another directory, in which to look on; its offset is from the first of those."""
+    """True if it is another directory to search. Its offset is relative to the leaf directories."""
 
 
 def read_directory(content: bytes) -> TileDirectory:
-    """Read a directory. Raises WrongArchive."""
+    """Parse a directory. Raises WrongArchive."""
     numbers = _Numbers(content)
     count = numbers.next()
     if not 0 < count <= ENTRIES:
@@ -122,8 +122,9 @@ def read_directory(content: bytes) -> TileDirectory:
 
 
 def find(directory: TileDirectory, number: int) -> FoundTile | None:
-    """Return the tile of that number, or the leaf directory to go on in (PMTiles 3); None where
-    neither is there."""
+    """Return the tile of that number, or the leaf directory to search next (PMTiles 3); None if
+    neither exists.
+    """
     at = bisect_right(directory.numbers, number) - 1
     if at < 0:
         return None
@@ -134,7 +135,9 @@ def find(directory: TileDirectory, number: int) -> FoundTile | None:
 
 
 def tile_number(zoom: int, x: int, y: int) -> int:
-    """Return its place on the Hilbert curve, after all tiles of lower zoom levels."""
+    """Return a tile's number: its place on the Hilbert curve, after all tiles of lower
+    zoom levels.
+    """
     side = 1 << zoom
     number = (side * side - 1) // 3
     half = side >> 1
@@ -150,8 +153,9 @@ def tile_number(zoom: int, x: int, y: int) -> int:
 
 
 def unpacked(content: bytes, compression: int) -> bytes:
-    """Unpack a part of the file. Raises WrongArchive, also where it would become larger than
-    `PLAIN_BYTES`."""
+    """Unpack a part of the file. Raises WrongArchive, also if the result would exceed
+    `PLAIN_BYTES`.
+    """
     if compression == NO_COMPRESSION:
         return content
     unpacker = zlib.decompressobj(_GZIP_WINDOW)
@@ -165,7 +169,7 @@ def unpacked(content: bytes, compression: int) -> bytes:
 
 
 class _Numbers:
-    """Variable-length numbers as protocol buffers have them."""
+    """Variable-length numbers, in the format of protocol buffers."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

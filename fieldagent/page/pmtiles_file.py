@@ -1,4 +1,4 @@
-"""A PMTiles file, read a part at a time: it may be of many gigabytes."""
+"""A PMTiles file, read in parts, because it may have many gigabytes."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from fieldagent.page.tiles import TILE_BYTES, MapAbout, Tile, UnusableMap
 from fieldagent.system.wording import reason_of
 
 DEEPEST = 4
-"""Directories from the root to a tile."""
+"""Maximum number of directories from the root to a tile."""
 PART_BYTES = 1_000_000
-"""Of a directory, or the metadata, as it lies in the file."""
+"""Maximum bytes of a directory or the metadata in the file."""
 KEPT = 8
-"""Directories that are remembered: neighbours of a tile are mostly in the same."""
+"""Number of cached directories. Neighbours of a tile are usually in the same one."""
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Raises UnusableMap, for whatever goes wrong inside, too."""
+    """Open the file. Raises UnusableMap, also for errors inside the context."""
     try:
         with path.open("rb") as file:
             yield file
@@ -43,7 +43,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def about(path: Path) -> MapAbout:
-    """Return what the map file tells of itself. Raises UnusableMap."""
+    """Return the map file's description. Raises UnusableMap."""
     with _opened(path) as file:
         header = _header(file)
         size, least = os.fstat(file.fileno()).st_size, header.end()
@@ -66,8 +66,9 @@ def about(path: Path) -> MapAbout:
 
 
 def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
-    """Return a tile, or None where the map has none; `y` counts from the north. Raises
-    UnusableMap."""
+    """Return a tile, or None if the map does not have it. `y` counts from the north. Raises
+    UnusableMap.
+    """
     number = pmtiles.tile_number(zoom, x, y)
     with _opened(path) as file:
         header = _header(file)

@@ -1,4 +1,4 @@
-"""Maps in tiles: what is told of one, and what a tile is."""
+"""Tiled maps: the description of a map, and tiles."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from fieldagent.package.strict_json import NotJson, check_depth
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PICTURES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"RIFF": "image/webp"}
-"""Content types, by how a tile begins."""
+"""Content types by the first bytes of a tile."""
 VECTOR = "application/vnd.mapbox-vector-tile"
 GZIP = b"\x1f\x8b"
 ZOOM_MAX = 22
 TILE_BYTES = 4_000_000
-"""What is larger is no tile, whatever the file says."""
+"""Maximum bytes of a tile; anything larger is not a tile."""
 DRAWN = {"earth", "roads"}
-"""Layers of Protomaps' basemap of which a vector map has one, or nothing of it would be drawn."""
+"""Layers of Protomaps' basemap. A vector map must have one of them, or nothing would be drawn."""
 
 
 class UnusableMap(Exception):
-    """The text says why, and what to do."""
+    """The map cannot be used. The text contains the reason and the fix."""
 
 
 class MapAbout(NamedTuple):
     name: str
     attribution: str
-    """Whose the map is; may hold markup."""
+    """Owner of the map; may contain markup."""
     lowest: int
     highest: int
     """Zoom levels."""
@@ -39,27 +39,27 @@ class Tile(NamedTuple):
     content: bytes
     kind: str
     packed: bool = False
-    """By gzip."""
+    """True if it is compressed by gzip."""
 
 
 def picture(content: bytes) -> Tile | None:
-    """Return it as a tile, or None where it is no picture."""
+    """Return the content as a tile, or None if it is not a picture."""
     kinds = (kind for begin, kind in PICTURES.items() if content.startswith(begin))
     return next((Tile(content, kind) for kind in kinds), None)
 
 
 def vector(content: bytes) -> Tile:
-    """Return content as a tile of a vector map; it is looked at for gzip alone."""
+    """Return the content as a tile of a vector map. It is only checked for gzip."""
     return Tile(content, VECTOR, content.startswith(GZIP))
 
 
 def sound_bounds(west: float, south: float, east: float, north: float) -> bool:
-    """Return whether these degrees are a box on earth that does not cross the date line."""
+    """Return True if these degrees are a box on earth that does not cross the date line."""
     return -180 <= west < east <= 180 and -90 <= south < north <= 90
 
 
 def metadata(text: str) -> dict[str, Any]:
-    """Return an object of JSON, an empty one where the text is none."""
+    """Return the JSON object of a text; empty if it is not an object."""
     try:
         check_depth(text)
         document = json.loads(text)
@@ -69,8 +69,7 @@ def metadata(text: str) -> dict[str, Any]:
 
 
 def refuse_other_layers(document: dict[str, Any], where: str) -> None:
-    """Refuse a vector map of which the metadata names no layers that the page draws. Raises
-    UnusableMap."""
+    """Refuse a vector map whose metadata names no layer that the page draws. Raises UnusableMap."""
     listed = document.get("vector_layers")
     names = [
         str(each.get("id", ""))

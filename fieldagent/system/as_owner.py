@@ -1,9 +1,9 @@
-"""Works as the user whose folder it is, where root is asked to do something in it.
+"""Runs work in a folder as the folder's owner, if the program was started by root.
 
-What lies in another user's folder can be anything that they have laid there: a link, a FIFO, a
-rollback journal by which SQLite deletes a file elsewhere. So root opens nothing in it. It finds out
-whose the folder is, on a way that this user cannot have changed, and goes on as them:
-`become_owner_of` for good, `as_owner` in a child that hands a result back.
+Files in another user's folder can be anything: a link, a FIFO, or a rollback journal with which
+SQLite deletes a file elsewhere. So root opens nothing in it. Root finds the folder's owner over a
+path that this user cannot have changed, and continues as that user: `become_owner_of` for good,
+`as_owner` in a child process that returns a result.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 T = TypeVar("T")
 
 DEADLINE = 900.0
-"""Seconds in which a child is to have ended: it may copy a long journal on a slow card."""
+"""Seconds within which a child must end; it may copy a long journal on a slow card."""
 GRACE = 5.0
-"""Seconds beyond it until a child that holds its alarm back is left to itself."""
+"""Further seconds until a child that blocks its alarm is abandoned."""
 MOST_BYTES = 1 << 20
-"""Of what a child hands back: root reads what another user may have made."""
+"""Maximum bytes of a child's result, because another user may have made the data that root
+reads."""
 LINKS_MAX = 40
-"""As the kernel has it (path_resolution(7))."""
+"""Maximum number of links, as in the kernel (path_resolution(7))."""
 SERIAL_PORTS = "dialout"
-"""The group that the agent's unit adds (fieldagent.service): it opens modems by it."""
+"""Group that the agent's unit adds (fieldagent.service), for access to modems."""
 _ONLY_NAME = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnsafeFolder(OSError):
-    """Root does nothing there; the text says why, and what to do."""
+    """Root refuses to work there. The text contains the reason and the fix."""
 
 
 class Owner(NamedTuple):
@@ -52,16 +53,17 @@ class Owner(NamedTuple):
 
 
 def become_owner_of(folder: Path) -> None:
-    """Be from here on whoever `folder` belongs to, where root has started this program; without
-    effect for everybody else, and in a folder of root's. Raises OSError."""
+    """Continue as the owner of `folder`, if root has started this program. No effect for other
+    users, or if the folder is root's. Raises OSError.
+    """
     if os.geteuid() == 0 and (owner := owner_of(folder)).uid:
         _become(owner)
 
 
 def as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE) -> T:
-    """Return what `work` does, which is something that JSON knows, done as the owner of `folder`.
+    """Return the result of `work`, run as the owner of `folder`. It must be JSON-serializable.
 
-    Raises OSError, and what `work` raises is one.
+    Raises OSError, also for an OSError of `work`.
     """
     if os.geteuid() != 0 or not (owner := owner_of(folder)).uid:
         return work()
@@ -74,7 +76,7 @@ def as_owner(folder: Path, work: Callable[[], T], *, within: float = DEADLINE) -
         answer = _read(reads, time.monotonic() + within + GRACE)
     finally:
         os.close(reads)
-        with suppress(OSError):  # a unit's root may not, and the child's own alarm does
+        with suppress(OSError):
             os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     result: T = _result(answer, folder)
@@ -127,8 +129,9 @@ def _work_and_exit(owner: Owner, work: Callable[[], Any], pipe: int, within: flo
 
 
 def _close_all_but(pipe: int) -> None:
-    """Nothing else that root has opened goes along, but the program itself: a zipapp holds itself
-    open, to import what it has not yet (`build/program.py`)."""
+    """Close all files that root has opened, except the pipe and the program itself. A zipapp keeps
+    itself open for later imports (`build/program.py`).
+    """
     program = (re.match(r"/proc/self/fd/(\d+)", each) for each in sys.path)
     begin = 3
     for kept in sorted({pipe, *(int(match[1]) for match in program if match)}):
@@ -144,10 +147,10 @@ def _become(owner: Owner) -> None:
 
 
 def owner_of(folder: Path) -> Owner:
-    """Return whose `folder` is; of one that is not there, whose the last on the way to it is.
+    """Return the owner of `folder`; if it is missing, the owner of its last existing parent.
 
-    Every folder on the way is root's or the owner's, none of root's can be changed by others, and
-    no link is followed that root has not laid. Raises UnsafeFolder, OSError.
+    Each folder on the path must belong to root or the owner, and root's must not be writable by
+    others. Only links made by root are followed. Raises UnsafeFolder, OSError.
     """
     way = [*reversed(folder.absolute().parts[1:])]
     links = 0
@@ -185,8 +188,9 @@ def owner_of(folder: Path) -> Owner:
 
 
 def _require_ours(status: os.stat_result, place: Path, *, last: bool) -> None:
-    """A folder of root's holds what root has put there: nobody else can. On the way to another one
-    that may be so by its sticky bit."""
+    """Check a folder of root's: only root may be able to write to it. On the path to another
+    folder, a sticky bit is sufficient.
+    """
     mode = status.st_mode
     writable = mode & stat.S_IWOTH or (mode & stat.S_IWGRP and status.st_gid)
     if status.st_uid == 0 and writable and (last or not mode & stat.S_ISVTX):

@@ -1,5 +1,4 @@
-"""Who pays for what a task has done in threads of others, such as a database's: the seconds that
-these took of a processor."""
+"""Accounting of the CPU seconds that a task causes in other threads, such as a database's."""
 
 from __future__ import annotations
 
@@ -14,29 +13,30 @@ import trio
 T = TypeVar("T")
 Pay = Callable[[float], None]
 THREAD = 0.000_06
-"""Seconds that it takes to give a thread something to do and to come back, beside the thing."""
+"""CPU seconds to pass work to a thread and back, without the work itself."""
 
 
 def nobody(seconds: float) -> None:
-    """Pay for nothing: what belongs to no caller."""
+    """Do nothing: account for work without a caller."""
 
 
 _payer: ContextVar[Pay] = ContextVar("_payer", default=nobody)
 
 
 def charge_to(pay: Pay) -> None:
-    """Let `pay` be called from here on for this task, and for those that it starts."""
+    """Set the account of this task, and of the tasks that it starts."""
     _payer.set(pay)
 
 
 def payer() -> Pay:
-    """Return what this task calls with the seconds that it owes; `nobody` where none was named."""
+    """Return the account of this task; `nobody` if it has none."""
     return _payer.get()
 
 
 async def billed(step: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-    """Run `step` in a thread, at the expense of this task. Whoever is cancelled does not wait for
-    its end, and pays then."""
+    """Run `step` in a thread, charged to this task. A cancelled caller does not wait for the end,
+    and is charged then.
+    """
     pay, loop = payer(), trio.lowlevel.current_trio_token()
 
     def run() -> T:
@@ -44,7 +44,7 @@ async def billed(step: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
         try:
             return step()
         finally:
-            # Whose loop has ended has nobody left to pay.
+            # If the loop has ended, there is no account to charge.
             with suppress(trio.RunFinishedError):
                 loop.run_sync_soon(pay, THREAD + time.thread_time() - begun)
 

@@ -1,4 +1,4 @@
-"""Files that are no code and go along with it: read when they are asked for."""
+"""Data files that are installed together with the code, and read on demand."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def read_data(package: str, name: str) -> bytes:
     module = import_module(package)
     assert module.__file__ is not None
     assert module.__spec__ is not None
-    # Zipapp and Debian package have compiled code in a folder of its own; data is there once.
+    # A zipapp and the Debian package have compiled code in a separate folder, but data files only
+    # once.
     folder = module.__file__.rpartition("/")[0].replace(f"/{sys.implementation.cache_tag}/", "/", 1)
     return cast("ResourceLoader", module.__spec__.loader).get_data(f"{folder}/{name}")

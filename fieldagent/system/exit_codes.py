@@ -1,9 +1,9 @@
-"""What a script learns from how a command ends; sysexits.h where it has a word for it."""
+"""Exit codes of commands, those of sysexits.h if one fits."""
 
 from __future__ import annotations
 
 OK = 0
-"""Delivered, or the command did what it was asked to."""
+"""Delivered, or the command succeeded."""
 ERROR = 1
 """The Package ended as Error."""
 USAGE = 2
@@ -12,17 +12,18 @@ CANCELED = 4
 REFUSED = 65
 """EX_DATAERR: the agent refused the request; nothing was queued."""
 MISSING = 66
-"""EX_NOINPUT: the settings file that was named is not there."""
+"""EX_NOINPUT: the named settings file is missing."""
 UNAVAILABLE = 69
-"""EX_UNAVAILABLE: no agent, hub or database answers there."""
+"""EX_UNAVAILABLE: no agent, hub or database answers."""
 IO_FAILED = 74
 """EX_IOERR: the journal cannot be written."""
 TAKEN = 75
-"""EX_TEMPFAIL: another program listens on the port, or another agent uses the state directory."""
+"""EX_TEMPFAIL: another program uses the port, or another agent the state directory."""
 NEWER = 76
-"""A later version of the program has written the journal, or the hub's database is of another."""
+"""A later version of the program has written the journal, or the hub's database has another
+version."""
 SETTINGS = 78
-"""EX_CONFIG: the settings file is wrong."""
+"""EX_CONFIG: the settings file has faults."""
 
 OF_STATUS = {"Delivered": OK, "Error": ERROR, "Collapsed": COLLAPSED, "Canceled": CANCELED}
 

@@ -1,4 +1,4 @@
-"""Tells when a file is written to, by whatever program, without looking at it: inotify(7)."""
+"""Notification of writes to a file by any program, without polling: inotify(7)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MODIFY = 0x2
 
 class FileWrites:
     def __init__(self, path: Path) -> None:
-        """Raises OSError where the kernel tells nothing of it, or has told too many already."""
+        """Watch a file. Raises OSError if the kernel cannot watch it, or has reached a limit."""
         kernel = ctypes.CDLL(None, use_errno=True)
         self._descriptor = kernel.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
@@ -26,14 +26,14 @@ class FileWrites:
             raise error
 
     async def wait(self) -> None:
-        """Wait until something is written, or was since the last time."""
+        """Wait until a write, also one since the last call."""
         await trio.lowlevel.wait_readable(self._descriptor)
         with suppress(BlockingIOError):
-            # Equal events in a row are one to the kernel.
+            # The kernel merges equal events in a row.
             os.read(self._descriptor, 65_536)
 
     def close(self) -> None:
-        """Give the kernel's watch back."""
+        """Release the kernel's watch."""
         os.close(self._descriptor)
 
 

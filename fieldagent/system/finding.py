@@ -1,4 +1,4 @@
-"""What `fieldagent check` finds."""
+"""A finding of `fieldagent check`."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 class Finding(NamedTuple):
     good: bool
     text: str
-    """For people: what is so; where it is bad, what to do about it."""
+    """Text for people: the state and, if it is bad, the fix."""

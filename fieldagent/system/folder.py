@@ -1,4 +1,4 @@
-"""Files and names in a folder that outlive a power cut."""
+"""Files and names in a folder that survive a power cut."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from pathlib import Path
 from zlib import crc32
 
 SLOT = 4096
-"""Bytes of each of the two slots of a file: a page, which is written alone."""
+"""Bytes of each of a file's two slots: one page, which is written separately."""
 _SLOT_HEAD = struct.Struct(">QII")
 """Number of the write, bytes of the content, CRC of both and the content."""
 SLOT_MAX = SLOT - _SLOT_HEAD.size
 
 
 def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") -> None:
-    """Put the file there so that there is what was before, or all of this. Raises OSError.
+    """Write the file atomically: the folder has either the old file or all of the new one. Raises
+    OSError.
 
-    `group` gets it where there is such a group, and who calls may give it away.
+    The file gets `group` if it exists and the caller may set it.
     """
     made = path.with_name(f"{path.name}.new")
-    # What a power cut or somebody else has left there: it is removed, and never opened.
+    # Remove an old temporary file, from a power cut or another user, without opening it.
     with suppress(FileNotFoundError):
         made.unlink()
     file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -32,8 +33,8 @@ def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") 
             with suppress(KeyError, PermissionError):
                 os.fchown(stream.fileno(), -1, grp.getgrnam(group).gr_gid)
         if mode != 0o600 or os.fstat(stream.fileno()).st_mode & mode != mode:
-            # Not asked for in vain: a boot partition knows no modes, and refuses others. The umask
-            # may have taken some away.
+            # Check first: a boot partition has no modes and refuses to set them. The umask may have
+            # removed bits.
             os.fchmod(stream.fileno(), mode)
         stream.flush()
         os.fsync(stream.fileno())
@@ -41,22 +42,24 @@ def put_file(path: Path, content: bytes, *, mode: int = 0o600, group: str = "") 
 
 
 def rename_file(path: Path, target: Path) -> None:
-    """Rename a file: it is found under its new name, whole, also after a power cut. Raises
-    OSError."""
+    """Rename a file so that it has its new name and all contents even after a power cut. Raises
+    OSError.
+    """
     with path.open("rb") as file:
         _rename(path, target, file.fileno())
 
 
 def _rename(path: Path, target: Path, file: int) -> None:
     path.rename(target)
-    # FAT keeps with the name where the content lies, and writes that for the file and not for the
-    # folder: without this the new name may be on the disk, of an empty file (fs/fat/namei_vfat.c).
+    # FAT stores the place of the contents with the name, and writes it with the file and not with
+    # the folder. Without this sync, the new name on disk may belong to an empty file
+    # (fs/fat/namei_vfat.c).
     os.fsync(file)
     sync_folder(target.parent)
 
 
 def sync_folder(path: Path) -> None:
-    """See that what was made, renamed or removed in it is on its disk. Raises OSError."""
+    """Sync a folder, so that created, renamed or removed names are on disk. Raises OSError."""
     folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
@@ -65,10 +68,11 @@ def sync_folder(path: Path) -> None:
 
 
 def put_in_slots(path: Path, content: bytes) -> None:
-    """Write it into the older of the two slots of a file, on disk once this returns: a power cut
-    leaves it or what was before. Nothing is made or renamed, so it writes a fifth of what
-    `put_file` does: that is for what is written by the hour. Raises OSError, and ValueError for
-    more than SLOT_MAX bytes."""
+    """Write the content into the older of a file's two slots, on disk when this returns. A power
+    cut leaves the new or the old content. Nothing is created or renamed, so it writes a fifth of
+    the data of `put_file`. It is meant for hourly writes. Raises OSError, or ValueError for more
+    than SLOT_MAX bytes.
+    """
     if len(content) > SLOT_MAX:
         raise ValueError(f"{len(content)} bytes are more than the {SLOT_MAX} of a slot")
     try:
@@ -86,8 +90,7 @@ def put_in_slots(path: Path, content: bytes) -> None:
 
 
 def read_slots(path: Path) -> bytes:
-    """Return what was put in last, and is whole. Raises OSError, and ValueError where nothing
-    is."""
+    """Return the newest complete content. Raises OSError, or ValueError if there is none."""
     return max(_whole(path.read_bytes()))[1]
 
 
@@ -97,7 +100,7 @@ def _slot(number: int, content: bytes) -> bytes:
 
 
 def _whole(slots: bytes) -> list[tuple[int, bytes]]:
-    """The slots that are, with their numbers."""
+    """Return the complete slots, with their numbers."""
     entries = []
     for begin in (0, SLOT):
         slot = slots[begin : begin + SLOT]

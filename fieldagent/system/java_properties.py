@@ -1,4 +1,4 @@
-"""Java properties as java.util.Properties.load(Reader) reads them: text in, pairs out. Pure."""
+"""Java properties in the format of java.util.Properties.load(Reader): text in, pairs out. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _MEANT = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class NoProperties(Exception):
-    """The text says which escape makes no sense."""
+    """The text has an invalid escape, which the message names."""
 
 
 def pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Yield keys and values in their order; one that is told twice comes twice. Raises
-    NoProperties."""
+    """Yield keys and values in order; a repeated key is yielded again. Raises NoProperties."""
     for line in _logical_lines(text):
         key = _KEY.match(line)
         assert key is not None, "the pattern takes nothing, too"
@@ -28,14 +27,14 @@ def pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def written(name: str, value: str) -> str:
-    """Return a line that reads so; `name` has nothing to escape."""
+    """Return a line that reads as this pair. `name` must not need escapes."""
     escaped = value.replace("\\", "\\\\")
     blank_first = value[:1] in tuple(_BLANK)
     return f"{name}={escaped}\n" if not blank_first else f"{name}=\\{escaped}\n"
 
 
 def without(text: str, names: Collection[str]) -> str:
-    """Return the text but for the lines that set one of these. Raises NoProperties."""
+    """Return the text without the lines that set these names. Raises NoProperties."""
     kept, line = "", ""
     for natural in _NATURAL.findall(text):
         line += natural
@@ -50,8 +49,9 @@ def without(text: str, names: Collection[str]) -> str:
 
 
 def with_pairs(text: str, settings: Mapping[str, str]) -> str:
-    """Return the text with these at its end, and without what set them before. Raises
-    NoProperties."""
+    """Return the text with these settings at its end, and without earlier lines for them. Raises
+    NoProperties.
+    """
     after = without(text, settings)
     if after and not after.endswith(("\n", "\r")):
         after += "\n"
@@ -59,8 +59,9 @@ def with_pairs(text: str, settings: Mapping[str, str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Without comments and blank lines. One that ends in a backslash goes on in the next, whose
-    blanks at the front do not count."""
+    """Yield lines without comments and blank lines. A line that ends with a backslash continues in
+    the next one, whose leading blanks are ignored.
+    """
     line = ""
     goes_on = False
     for natural in _END.split(text):
@@ -80,7 +81,9 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _meant(text: str) -> str:
-    """A character beyond 16 bits is escaped as two halves (UTF-16)."""
+    """Return the text with escapes decoded. A character beyond 16 bits is escaped as two halves
+    (UTF-16).
+    """
     if "\\" not in text:
         return text
     plain = _ESCAPED.sub(_character, text)

@@ -1,4 +1,4 @@
-"""Modules that a library imports and does not use."""
+"""Modules that a library imports but does not use."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def lazy_module(name: str) -> None:
-    """Load this module of a package when somebody first asks it for something.
+    """Load this module of a package at the first access to one of its attributes.
 
-    `importlib.util.LazyLoader` loads it as soon as anybody imports it, until Python 3.12.
+    `importlib.util.LazyLoader` loads it at the first import, until Python 3.12.
     """
     if name in sys.modules:
         return

@@ -1,8 +1,8 @@
-"""The library's `NamedTuple`, whose constructor is worked out when the first of a class is made.
+"""The library's `NamedTuple`, whose constructor is built when the first object of a class is made.
 
-The library compiles each annotation, which none of ours reads, and a constructor: a fifth of a
-millisecond and 8 kB for each class. An agent loads more than a hundred at its start, which took a
-fifth of what it takes to import trio.
+The library compiles each annotation, which we never read, and a constructor, in a fifth of a
+millisecond and with 8 kB per class. An agent loads more than a hundred such classes at its start,
+which took a fifth of the import time of trio.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 
 class _Tuple(tuple[Any, ...]):
-    """What is the same of every class (`collections.namedtuple`)."""
+    """Common part of all classes (`collections.namedtuple`)."""
 
     __slots__ = ()
     _fields: tuple[str, ...]
@@ -46,7 +46,7 @@ class _Tuple(tuple[Any, ...]):
 
 
 class _Maker(type):
-    """Makes of each class that is written with `NamedTuple` a tuple with named members."""
+    """Converts each class that is written with `NamedTuple` into a tuple with named members."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> Any:
         fields = tuple(body.get("__annotations__", ()))
@@ -55,7 +55,7 @@ class _Maker(type):
         others = tuple(base for base in bases if not isinstance(base, _Maker))
 
         def first(cls: Any, /, *values: Any, **members: Any) -> Any:
-            # Threads that come here at one moment find the same.
+            # Concurrent threads get the same result.
             worked_out: Any = namedtuple(name, fields, defaults=defaults.values())  # type: ignore[misc]
             kind.__new__ = worked_out.__new__
             return worked_out.__new__(cls, *values, **members)

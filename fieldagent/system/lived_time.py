@@ -1,9 +1,9 @@
-"""Time that nobody sets: how long something has lived, whatever the wall clock showed meanwhile.
+"""Elapsed time, which is independent of changes of the wall clock.
 
-Gateways without a battery begin in 1970 until the network tells them better, and a clock may be set
-by years at any moment. Lived time is a number like Unix time that never jumps: within a boot it
-runs by CLOCK_BOOTTIME, which counts sleep as well (clock_gettime(2)). Across a boot it goes on from
-what was last written down.
+A gateway without a battery starts in 1970 until the network gives it the time, and a clock may jump
+by years at any moment. Elapsed time is a number like Unix time that never jumps. Within a boot it
+follows CLOCK_BOOTTIME, which also counts sleep (clock_gettime(2)). After a boot it continues from
+the last stored value.
 """
 
 from __future__ import annotations
@@ -22,68 +22,72 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 log = logging.getLogger(__name__)
 
 SET = 0.5
-"""Seconds: by less a clock is steered, by more it was set."""
+"""Seconds from which a change of the clock counts as set; a smaller change is a slow correction."""
 KEEP_EVERY = 60.0
-"""Seconds after which what is written down is written anew."""
+"""Seconds between two writes of the stored value."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 HARDWARE_CLOCK = Path("/sys/class/rtc/rtc0/hctosys")
-"""Holds 1 where the system took its time from a clock with a battery when it booted."""
+"""Contains 1 if the system took its time at boot from a clock with a battery."""
 _UNSYNCHRONISED = 5
-"""What adjtimex(2) returns until somebody has set the clock by the network or a receiver."""
+"""Result of adjtimex(2) until the clock is set by the network or a receiver."""
 ASK_EVERY = 5.0
-"""Seconds for which the kernel's word on the clock counts; one that was set is asked about anew."""
+"""Seconds for which the kernel's state of the clock is cached. After a change of the clock, it is
+read again."""
 FAR = 30.0
-"""Seconds by which the system's clock is wrong: TLS and people's logs suffer from more."""
+"""Error of the system's clock in seconds from which TLS and logs have problems."""
 CONTRADICTS = 3600.0
-"""Seconds between two sources of which one at least is wrong."""
+"""Difference in seconds of two sources from which at least one is wrong."""
 NEWS = 2.0
-"""Seconds by which others may tell the time differently each time: the hub tells whole ones."""
+"""Normal variation of a source in seconds, because the hub sends whole seconds."""
 GPS = "GPS"
 RANKS = (GPS, "satellite", "hub")
-"""Who else tells the time, the best first. Where the system's clock is not trusted, dates follow
-the best who did since the boot; root's unit sets the clock by it (`kit.system_clock`)."""
+"""Other sources of time, the best first. If the system's clock is not trusted, dates follow the
+best source since the boot, and root's unit sets the clock by it (`kit.system_clock`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the machine's clocks show at one moment. The wall clock is trusted where `source` tells
-    from whom it has the time."""
+    """Values of the machine's clocks at one moment. The wall clock is trusted if `source` names the
+    source of its time.
+    """
 
     boot: str
-    """Another one after each boot."""
+    """Id of the boot, which is new after each boot."""
     since_boot: float
     wall: float
     source: str = ""
 
     @property
     def trusted(self) -> bool:
-        """Return whether somebody who knows the time has set the wall clock."""
+        """Return True if a reliable source has set the wall clock."""
         return bool(self.source)
 
 
 class TimeTold(NamedTuple):
-    """What the time is, as somebody else than the system has told it."""
+    """A time from a source other than the system."""
 
     source: str
     boot: str
     since_boot: float
-    """Seconds, at which it was `unix`."""
+    """Seconds since boot at which the time was `unix`."""
     unix: float
 
 
 class Base(NamedTuple):
-    """What is written down, to go on from."""
+    """Stored state from which elapsed time continues."""
 
     boot: str
     since_boot: float
     lived: float
     offset: float
-    """What was to be added for the wall clock's time."""
+    """Seconds to add for the wall clock's time."""
     trusted: bool
 
 
 class MachineClocks:
-    """Reads them. What seldom changes is seldom asked: each row of a listing bears dates."""
+    """Reader of the machine's clocks. Slow values are cached, because each row of a listing has
+    dates.
+    """
 
     def __init__(self) -> None:
         self._boot = BOOT.read_text().strip()
@@ -101,7 +105,7 @@ class MachineClocks:
         return Reading(self._boot, since_boot, wall, self._source)
 
     def _ask(self) -> str:
-        # Its struct is 208 bytes at most; all zero it asks and sets nothing.
+        # Its struct has at most 208 bytes. With all bytes zero it only queries.
         if self._kernel.adjtimex(ctypes.create_string_buffer(512)) not in (-1, _UNSYNCHRONISED):
             return "network"
         try:
@@ -111,7 +115,7 @@ class MachineClocks:
 
 
 def lived_by(base: Base | None, seen: Reading) -> float:
-    """Return where lived time goes on; without a base it begins with the wall clock's."""
+    """Return the elapsed time at `seen`. Without a base it begins with the wall clock's time."""
     if base is None:
         return seen.wall
     if base.boot == seen.boot:
@@ -119,36 +123,36 @@ def lived_by(base: Base | None, seen: Reading) -> float:
     off = seen.wall - base.offset - base.lived
     if base.trusted and seen.trusted and off >= seen.since_boot:
         return base.lived + off
-    # How long the machine was off is not known: what lived lives longer rather than shorter.
+    # The machine's off time is unknown: count rather too little of it, so that items live longer.
     return base.lived + seen.since_boot
 
 
 class LivedTime:
-    """`base` is what was written down last; `look` reads the clocks."""
+    """Elapsed time of this program. `base` is the last stored state; `look` reads the clocks."""
 
     def __init__(self, base: Base | None, look: Callable[[], Reading]) -> None:
         self._look = look
         seen = look()
         self._begun, self._since_boot = lived_by(base, seen), seen.since_boot
         self._offset = 0.0 if base is None else base.offset
-        """What is to be added for the date."""
+        """Seconds to add for the date."""
         self._told: dict[str, float] = {}
-        """The same by whoever else told the time since the boot."""
+        """Seconds to add by each other source since the boot."""
         self._kept: float | None = None
-        """Time since boot when it was last written down."""
+        """Seconds since boot of the last stored state."""
         self._follow(seen)
 
     def now(self) -> float:
-        """Return lived time in seconds, however the wall clock was set meanwhile."""
+        """Return the elapsed time in seconds, independent of changes of the wall clock."""
         return self._lived(self._look())
 
     def date(self, lived: float) -> float:
-        """Return that moment in Unix time: right once somebody is trusted who knows the time."""
+        """Return an elapsed time as Unix time. It is correct once a trusted source exists."""
         self._follow(self._look())
         return lived + self._offset
 
     def tell(self, source: str, unix: float) -> None:
-        """Note that `source`, one of RANKS, says that it is `unix` now."""
+        """Record a time from `source`, one of RANKS."""
         if not EARLIEST <= unix <= LATEST:
             return
         seen = self._look()
@@ -158,29 +162,31 @@ class LivedTime:
             self._follow(seen)
 
     def base(self) -> Base:
-        """Return what is to be written down now; `kept` is told once it is on disk."""
+        """Return the state to store now. Call `kept` when it is on disk."""
         seen = self._look()
         self._follow(seen)
         trusted = bool(self._source(seen))
         return Base(seen.boot, seen.since_boot, self._lived(seen), self._offset, trusted)
 
     def due(self) -> Base | None:
-        """Return what should be written down anew; None where that has time."""
+        """Return the state to store, or None if it is not due yet."""
         base = self.base()
         if self._kept is not None and base.since_boot - self._kept < KEEP_EVERY:
             return None
         return base
 
     def kept(self, base: Base) -> None:
-        """Note that it is on disk."""
+        """Record that the state is on disk."""
         self._kept = base.since_boot
 
     def source(self) -> str:
-        """Return from whom dates are; empty where nobody is trusted."""
+        """Return the source of dates; empty if no source is trusted."""
         return self._source(self._look())
 
     def better(self) -> TimeTold | None:
-        """Return the time where the system's clock, which nobody sets, is `FAR` from it."""
+        """Return the correct time if the system's clock is not trusted and wrong by at least `FAR`,
+        else None.
+        """
         seen = self._look()
         source = self._source(seen)
         if seen.source or not source:
@@ -197,8 +203,9 @@ class LivedTime:
         return seen.source or self._trusted()
 
     def _trusted(self) -> str:
-        """Return the best source that as many of the others confirm as contradict; empty without
-        one."""
+        """Return the best source that at most half of the others contradict; empty if there is
+        none.
+        """
         for who in filter(self._told.__contains__, RANKS):
             others = [offset for each, offset in self._told.items() if each != who]
             wrong = sum(abs(offset - self._told[who]) >= CONTRADICTS for offset in others)
@@ -210,7 +217,7 @@ class LivedTime:
         source = self._source(seen)
         offset = seen.wall - self._lived(seen)
         if not source:
-            # Contradicted, and still closer than a clock that nobody has set.
+            # A contradicted source is still better than a clock that was never set.
             source = next(filter(self._told.__contains__, RANKS), "")
         if not seen.source and source:
             offset = self._told[source]

@@ -1,7 +1,7 @@
-"""Signatures of files as minisign makes them (jedisct1.github.io/minisign, "Signature format").
+"""Signatures of files in minisign's format (jedisct1.github.io/minisign, "Signature format").
 
-Of the two lines of text in a signature, one is signed too: the trusted comment. The mathematics of
-Ed25519 (RFC 8032) are OpenSSL's.
+A signature has two comments, of which the trusted comment is signed, too. OpenSSL computes Ed25519
+(RFC 8032).
 """
 
 from __future__ import annotations
@@ -17,39 +17,40 @@ from pathlib import Path
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 PLAIN, HASHED = b"Ed", b"ED"
-"""What is signed: the file, or its BLAKE2b-512 (the default since minisign 0.11)."""
+"""Kinds of signed data: the file, or its BLAKE2b-512 (the default since minisign 0.11)."""
 COMMENT = "trusted comment: "
 DER = bytes.fromhex("302a300506032b6570032100")
-"""What stands before the 32 bytes of a public key (RFC 8410, section 4)."""
+"""DER prefix of the 32 bytes of a public key (RFC 8410, section 4)."""
 
 
 class NotSigned(Exception):
-    """The signature does not hold, or there is none that can be read."""
+    """The signature is invalid or unreadable."""
 
 
 class TrustedKey(NamedTuple):
     id: bytes
-    """8 bytes."""
+    """Id of the key, 8 bytes."""
     key: bytes
-    """32 bytes."""
+    """Public key, 32 bytes."""
 
     def named(self) -> str:
-        """Return its id as minisign shows it."""
+        """Return its id in minisign's form."""
         return f"{int.from_bytes(self.id, 'little'):X}"
 
 
 class Signature(NamedTuple):
     algorithm: bytes
     key: bytes
-    """The id of the key that made it, 8 bytes."""
+    """Id of the signing key, 8 bytes."""
     of_file: bytes
     comment: str
     of_comment: bytes
 
 
 def read_keys(text: str) -> list[TrustedKey]:
-    """Read a file with one key or several, each as `minisign -G` writes it: what else there is, is
-    comment. Raises NotSigned where there is none."""
+    """Read a file with one or more keys in the form of `minisign -G`; other lines are comments.
+    Raises NotSigned if there is no key.
+    """
     keys = []
     for line in text.splitlines():
         raw = _decoded(line)
@@ -72,8 +73,9 @@ def read_signature(text: str) -> Signature:
 
 
 def verify(content: bytes, signature: Signature, keys: Iterable[TrustedKey]) -> str:
-    """Check the signature and return the trusted comment. Raises NotSigned, and OSError where there
-    is no `openssl`."""
+    """Verify the signature and return the trusted comment. Raises NotSigned, or OSError if there is
+    no `openssl`.
+    """
     key = _key_of(signature, keys)
     signed = content
     if signature.algorithm == HASHED:
@@ -85,7 +87,8 @@ def verify(content: bytes, signature: Signature, keys: Iterable[TrustedKey]) -> 
 
 def verify_comment(signature: Signature, keys: Iterable[TrustedKey]) -> str:
     """Return the trusted comment, which is signed together with the file's signature, without the
-    file. Raises NotSigned, and OSError where there is no `openssl`."""
+    file. Raises NotSigned, or OSError if there is no `openssl`.
+    """
     signed = signature.of_file + signature.comment.encode()
     if not _holds(signed, signature.of_comment, _key_of(signature, keys)):
         raise NotSigned("the signature's comment was changed")
@@ -93,7 +96,7 @@ def verify_comment(signature: Signature, keys: Iterable[TrustedKey]) -> str:
 
 
 def _key_of(signature: Signature, keys: Iterable[TrustedKey]) -> TrustedKey:
-    """Raises NotSigned."""
+    """Return the trusted key of the signature. Raises NotSigned."""
     known = list(keys)
     key = next((each for each in known if each.id == signature.key), None)
     if key is None:

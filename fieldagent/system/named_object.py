@@ -1,5 +1,6 @@
-"""Objects that settings name: by a name of our own, or by where they are in Python,
-`package.module:NAME`."""
+"""Objects that settings name: by one of our names, or by their place in Python,
+`package.module:NAME`.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ T = TypeVar("T")
 
 
 def known_object(name: str, known: Mapping[str, str], kind: type[T]) -> T:
-    """Import the object of this `kind` that `known` has under this name, or a third party's.
+    """Import the object of this `kind` with that name in `known`, or a third party's.
 
-    Raises WrongProperty, in words that follow the setting which names it.
+    Raises WrongProperty, with a text that follows the setting's name.
     """
     if name not in known and ":" not in name:
         raise WrongProperty(
@@ -25,14 +26,15 @@ def known_object(name: str, known: Mapping[str, str], kind: type[T]) -> T:
 
 
 def imported(place: str) -> Any:
-    """Import the object at a place of our own, `package.module:NAME`."""
+    """Import the object at one of our own places, `package.module:NAME`."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def named_object(place: str, kind: type[T]) -> T:
-    """Import the object of this `kind` from there. Raises WrongProperty, in words that follow the
-    setting which names it."""
+    """Import the object of this `kind` from a place. Raises WrongProperty, with a text that follows
+    the setting's name.
+    """
     module, colon, name = place.partition(":")
     if not colon:
         raise WrongProperty(f"must be package.module:NAME, not {place!r}")

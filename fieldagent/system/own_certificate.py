@@ -1,4 +1,4 @@
-"""A key and a certificate that this machine has made for itself: people compare its fingerprint."""
+"""A key and a self-signed certificate of this machine. People compare its fingerprint."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from pathlib import Path
 from fieldagent.system.folder import put_file
 
 LASTS = 36_500
-"""Days: it may be made while the clock says 1970."""
+"""Validity in days. The clock may show 1970 when it is made."""
 MAKING_MAX = 60.0
-"""Seconds."""
+"""Timeout in seconds."""
 
 
 class NoCertificate(Exception):
-    """The text says why there is none, and what to do."""
+    """There is no certificate. The text contains the reason and the fix."""
 
 
 def own_certificate(path: Path) -> Path:
-    """Return the file at `path` with both, made by OpenSSL where there is none that can be read.
-    Raises NoCertificate."""
+    """Return the file at `path` with both. If it is missing or unreadable, OpenSSL makes it. Raises
+    NoCertificate.
+    """
     if path.exists() and not path.is_file():
         raise NoCertificate(f"{path} is no file: remove it, and another one is made")
     with suppress(OSError, ValueError):
@@ -44,7 +45,7 @@ def own_certificate(path: Path) -> Path:
 
 
 def fingerprint(path: Path) -> str:
-    """Return the SHA-256 of the certificate, as browsers show it. Raises OSError, ValueError."""
+    """Return the SHA-256 of the certificate in the form of browsers. Raises OSError, ValueError."""
     text = path.read_text()
     certificate = ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE") :])
     return hashlib.sha256(certificate).digest().hex(":").upper()

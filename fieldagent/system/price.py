@@ -1,4 +1,4 @@
-"""What a credit costs, as settings tell it and people read it."""
+"""Price of a credit, in settings and for people."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ _PRICE = re.compile(r"([0-9]{1,6})(?:\.([0-9]{1,6}))? ([A-Z]{3})", re.ASCII)
 
 
 class Price(NamedTuple):
-    """What one costs, in millionths of a currency's unit."""
+    """Price of one unit, in millionths of the currency's unit."""
 
     millionths: int
     currency: str
-    """Its three letters (ISO 4217)."""
+    """Code of the currency, three letters (ISO 4217)."""
 
     def of(self, units: float) -> str:
-        """Return what so many cost, for people: `1.44 EUR`; of less than a hundredth all of it."""
+        """Return the price of several units for people: `1.44 EUR`. Below a hundredth, all decimals
+        are shown.
+        """
         millionths = round(self.millionths * units)
         hundredths, rest = divmod(millionths, 10_000)
         if millionths and not hundredths:
@@ -29,8 +31,7 @@ class Price(NamedTuple):
 
 
 def sum_of(parts: Iterable[tuple[Price, float]]) -> str:
-    """Return what so many of each cost together, by currency: `1.44 EUR and 0.50 USD`; empty
-    without parts."""
+    """Return the total price by currency: `1.44 EUR and 0.50 USD`; empty without parts."""
     sums: dict[str, float] = {}
     for price, units in parts:
         sums[price.currency] = sums.get(price.currency, 0) + price.millionths * units

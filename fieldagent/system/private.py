@@ -1,4 +1,6 @@
-"""Files and folders that are their owner's alone, whatever the umask: they hold keys, messages."""
+"""Files and folders for their owner only, independent of the umask, because they contain keys and
+messages.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _OTHERS = 0o007
 
 
 def make_private_folder(path: Path) -> None:
-    """Make it with the folders above it that are missing. Those that are there stay as they are."""
+    """Make the folder and its missing parents. Existing folders stay unchanged."""
     for each in (*reversed(path.parents), path):
         if not each.exists():
             with suppress(FileExistsError):
@@ -25,7 +27,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Make it, empty; one that is there is closed to others than its owner and group."""
+    """Make an empty file. An existing one is closed to users other than its owner and group."""
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _FILE)
     except FileExistsError:
@@ -40,5 +42,5 @@ def make_private_file(path: Path) -> None:
 def _close_to_others(path: Path) -> None:
     mode = path.stat().st_mode & 0o777
     if mode & _OTHERS:
-        with suppress(PermissionError):  # somebody else's: for them to say
+        with suppress(PermissionError):  # another user owns the file and decides its mode
             path.chmod(mode & ~_OTHERS)

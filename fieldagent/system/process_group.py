@@ -1,7 +1,7 @@
-"""Ends a command that we started, with everything that it started itself.
+"""Ends a command that we started, with all of its child processes.
 
-The command must have been started in a session of its own (`start_new_session`), so that its
-process id is its group's too (setsid(2)).
+The command must have been started in a new session (`start_new_session`), so that its process id is
+also its group's (setsid(2)).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import signal
 import trio
 
 GRACE = 5.0
-"""Seconds from SIGTERM to SIGKILL, and from there until nobody waits any longer."""
+"""Seconds from SIGTERM to SIGKILL, and from there until the wait ends."""
 POLL = 0.05
-"""Seconds between two looks at a group; nothing tells when its last process ends."""
+"""Seconds between two checks of a group. There is no notification of its last process's end."""
 
 
 async def end_group(process: trio.Process) -> bool:
-    """End it by SIGTERM, time to clear up, and SIGKILL. Return False where it outlives that: it
-    runs as another user, or waits for a device."""
+    """End the group with SIGTERM, time to clean up, and SIGKILL. Returns False if it survives,
+    because it runs as another user or waits for a device.
+    """
     with trio.CancelScope(shield=True):
         _signal_group(process, signal.SIGTERM)
         with trio.move_on_after(GRACE):
@@ -33,11 +34,11 @@ async def end_group(process: trio.Process) -> bool:
 
 
 def _signal_group(process: trio.Process, number: int) -> bool:
-    """False when nobody is left in it."""
+    """Send a signal to the group. Returns False if no process is left in it."""
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:
         return False
-    except PermissionError:  # all of it runs as somebody else, by sudo for one
+    except PermissionError:  # all of it runs as another user, for example by sudo
         return True
     return True

@@ -1,11 +1,10 @@
-"""A program of one file made from another: the difference of two builds, 4 to 40 kB where the
-whole is 2.5 MB.
+"""A program file made from another one: the difference of two builds, 4 to 40 kB instead of 2.5 MB.
 
-A zip file's own bytes depend on who has packed it, so that its contents are what is compared: the
-names and files in their order, as one plain text of bytes, and of that the SHA-256. The difference
-is zstd's (`--patch-from`); a delta holds it behind both digests:
+The bytes of a zip file depend on the packer, so its contents are compared: the names and files in
+order, as one plain sequence of bytes, and its SHA-256. The difference is made by zstd
+(`--patch-from`). A delta contains it after both digests:
 
-    fieldagent delta 1 LF, SHA-256 of the contents before, SHA-256 of those after, zstd's frame
+  fieldagent delta 1 LF, SHA-256 of the contents before, SHA-256 of those after, zstd's frame
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ MODE = 0o100644 << 16
 MAGIC = b"fieldagent delta 1\n"
 DIGEST = 32
 SHOWN = 16
-"""Hex digits of the digest in a delta's name."""
+"""Number of hex digits of the digest in a delta's name."""
 
 
 class NoDelta(Exception):
-    """It cannot be used; the text says why."""
+    """The delta cannot be used. The text contains the reason."""
 
 
 class Delta(NamedTuple):
@@ -37,8 +36,9 @@ class Delta(NamedTuple):
 
 
 def contents(program: bytes) -> bytes:
-    """Return what is in a program, in order: each as its name, NUL, size in decimal, LF, content.
-    Raises NoDelta where it is no zip file that can be read."""
+    """Return the contents of a program in order, each as name, NUL, size in decimal, LF, content.
+    Raises NoDelta if it is not a readable zip file.
+    """
     made = bytearray()
     try:
         with zipfile.ZipFile(io.BytesIO(program)) as archive:
@@ -66,7 +66,7 @@ def program_of_contents(plain: bytes) -> bytes:
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """Return the zip file of these that Python runs."""
+    """Return these files as a zip file that Python can run."""
     made = io.BytesIO()
     made.write(BEFORE)
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
@@ -78,7 +78,9 @@ def packed(files: Mapping[str, bytes]) -> bytes:
 
 
 def delta_name(program: str, now: bytes) -> str:
-    """Return where the delta from the contents `now` to that program lies: beside it."""
+    """Return the name of the delta from the contents `now` to that program. The delta is beside the
+    program.
+    """
     return f"{program}.from-{hashlib.sha256(now).hexdigest()[:SHOWN]}"
 
 
@@ -93,7 +95,7 @@ def make_delta(before: bytes, after: bytes) -> bytes:
 
 
 def read_delta(body: bytes) -> Delta:
-    """Read a delta. Raises NoDelta."""
+    """Parse a delta. Raises NoDelta."""
     rest = body.removeprefix(MAGIC)
     if rest == body or len(rest) <= 2 * DIGEST:
         raise NoDelta("it is no delta, or one of a later version")
@@ -101,8 +103,9 @@ def read_delta(body: bytes) -> Delta:
 
 
 def apply_delta(body: bytes, before: bytes) -> bytes:
-    """Return the contents after it. Only what is signed may come here: zstd reads it as root.
-    Raises NoDelta."""
+    """Return the contents after the delta. Call this only with signed data, because zstd reads it
+    as root. Raises NoDelta.
+    """
     delta = read_delta(body)
     if hashlib.sha256(before).digest() != delta.before:
         raise NoDelta("it is for another program than the one that is here")

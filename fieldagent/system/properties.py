@@ -1,4 +1,6 @@
-"""Java properties files, read strictly: every key is known, every fault is told at once."""
+"""Java properties files, parsed strictly: unknown keys are faults, and all faults are reported
+together.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from fieldagent.system.text_files import read_text_file
 
 
 class InvalidSettings(Exception):
-    """Every fault in the file, each in a sentence with the key it is about."""
+    """All faults in the file, each as a sentence with its key."""
 
     def __init__(self, path: Path, faults: list[str]) -> None:
         super().__init__("\n".join(f"{path}: {fault}" for fault in faults))
@@ -28,15 +30,16 @@ class WrongProperty(Exception):
 
 
 def text(value: str) -> str:
-    """Read a text that is not blank, as it is. Raises WrongProperty."""
+    """Return a text unchanged. Raises WrongProperty if it is blank."""
     if not value.strip():
         raise WrongProperty("is empty; remove the line to leave it unset")
     return value
 
 
 def whole(low: int, high: int, unit: str) -> Callable[[str], int]:
-    """Return a reader of a whole number from `low` to `high`, both included. It raises
-    WrongProperty, which names the unit."""
+    """Return a reader of an integer from `low` to `high` inclusive. It raises WrongProperty, which
+    names the unit.
+    """
 
     def read(value: str) -> int:
         if not value.isascii() or not value.isdigit() or not low <= int(value[:12]) <= high:
@@ -61,7 +64,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def some_of(*words: str) -> Callable[[str], frozenset[str]]:
-    """Read some of these, with spaces between; `none` is none of them."""
+    """Return a reader of some of these words, separated by spaces; `none` is the empty set."""
 
     def read(value: str) -> frozenset[str]:
         asked = frozenset(value.split())
@@ -76,7 +79,7 @@ def some_of(*words: str) -> Callable[[str], frozenset[str]]:
 
 
 def url_parts(value: str, *schemes: str) -> SplitResult | None:
-    """Split it; None where it is of another scheme, or has no host. Raises WrongProperty."""
+    """Split a URL; None if it has another scheme or no host. Raises WrongProperty."""
     try:
         parts = urlsplit(value)
         port = parts.port
@@ -98,7 +101,7 @@ def url(value: str) -> str:
 
 
 def endpoint(value: str) -> tuple[str, int]:
-    """Read HOST:PORT; an IPv6 address comes without its brackets. Raises WrongProperty."""
+    """Read HOST:PORT; brackets of an IPv6 address are removed. Raises WrongProperty."""
     host, _, port = value.rpartition(":")
     if not host:
         raise WrongProperty(f"must be HOST:PORT, not {value!r}")
@@ -107,10 +110,11 @@ def endpoint(value: str) -> tuple[str, int]:
 
 
 def _check_host(host: str) -> None:
-    """Refuse a name that nobody can even be asked for: Python raises UnicodeError for it, and not
-    OSError as for one that is unknown. Raises WrongProperty."""
+    """Refuse a name that cannot be looked up, for which Python raises UnicodeError instead of
+    OSError. Raises WrongProperty.
+    """
     try:
-        # The codec takes memory that an agent with plain names does not need.
+        # The codec takes memory that an agent with ASCII names does not need.
         name = host if host.isascii() else host.encode("idna").decode()
         *labels, last = name.split(".")
         is_host = all(0 < len(label) < 64 for label in labels) and len(last) < 64
@@ -121,8 +125,9 @@ def _check_host(host: str) -> None:
 
 
 def networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-    """Read networks in CIDR, with spaces between; none where nothing stands there. Raises
-    WrongProperty."""
+    """Read networks in CIDR, separated by spaces; an empty value gives none. Raises
+    WrongProperty.
+    """
     try:
         return tuple(ipaddress.ip_network(each) for each in value.split())
     except ValueError as error:
@@ -132,7 +137,7 @@ def networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network,
 
 
 def absolute_path(value: str) -> Path:
-    """Read a path that begins with /; nothing is looked for there. Raises WrongProperty."""
+    """Read a path that begins with /, without a check of the file. Raises WrongProperty."""
     if not value.startswith("/"):
         raise WrongProperty(f"must be a path that begins with /, not {value!r}")
     return Path(value)
@@ -144,16 +149,16 @@ class Key:
     read: Callable[[str], Any]
     default: Any
     means: str
-    """For people: what it does, its unit, its default."""
+    """Text for people: effect, unit, default."""
 
     @property
     def attribute(self) -> str:
-        """Return the field of the settings that holds its value."""
+        """Return the field of the settings that contains its value."""
         return self.name.replace("-", "_")
 
 
 def read_file(path: Path, *, required: bool) -> str:
-    """Read the text of the file; empty when it is missing and not `required`.
+    """Return the text of the file; empty if it is missing and not `required`.
 
     Raises InvalidSettings or OSError.
     """
@@ -176,8 +181,8 @@ def read(
     absent_extension: Callable[[str], str] = lambda name: "",
 ) -> tuple[dict[str, Any], Mapping[str, str], list[str]]:
     """Return the value of each key by its attribute, the pairs of the file, and a sentence for each
-    fault. `absent_extension` returns the extension that a key belongs to if this program does not
-    have it, else an empty string.
+    fault. `absent_extension` returns the extension that a key belongs to if this program does
+    not have it, else an empty string.
 
     Raises InvalidSettings if the text is not a properties file.
     """
@@ -209,8 +214,7 @@ def read(
 
 
 def no_setting(name: str, known: Mapping[str, Key]) -> str:
-    """Return in words that no setting has that name."""
-    import difflib  # who has no typo does without it
+    import difflib  # import here, only for a typo
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0)
     return f"{name!r} is not a setting; the nearest is {near[0]}"

@@ -1,4 +1,4 @@
-"""How often somebody may call: the generic cell rate algorithm, one timestamp for each.
+"""Rate limit by the generic cell rate algorithm, with one timestamp per caller.
 
 ITU-T I.371: `tat` is the theoretical arrival time of the next call. Pure; `now` is Unix time.
 """
@@ -14,11 +14,12 @@ from fieldagent.system.lazy_dataclass import dataclass
 class Rate:
     per_minute: float
     burst: int
-    """Calls that may come at once after a long silence."""
+    """Maximum number of calls at once after a long silence."""
 
     def admit(self, tat: float, now: float) -> tuple[float, float]:
-        """Return the `tat` to store and 0, when the call may be; else the same one and the seconds
-        until the next may."""
+        """Return the `tat` to store and 0 if the call is allowed; else the old `tat` and the
+        seconds until the next call is allowed.
+        """
         interval = 60.0 / self.per_minute
         begin = max(tat, now)
         wait = begin - (self.burst - 1) * interval - now
@@ -26,5 +27,5 @@ class Rate:
 
 
 def retry_after(seconds: float) -> str:
-    """Return whole seconds, at least 1, after which the call will be let in (RFC 9110 10.2.3)."""
+    """Return whole seconds, at least 1, until the next call is allowed (RFC 9110 10.2.3)."""
     return str(max(1, math.ceil(seconds)))

@@ -1,4 +1,4 @@
-"""Passwords as they are kept: people choose them, so scrypt (RFC 7914) makes guessing dear."""
+"""Storage of passwords: people choose them, so scrypt (RFC 7914) makes guessing expensive."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 
 _N, _R, _P = 2**14, 8, 1
-"""RFC 7914 section 2: 16 MiB and some 50 ms for each guess."""
+"""Parameters of RFC 7914 section 2: 16 MiB and about 50 ms per guess."""
 SCRYPT_SECONDS = 0.05
-"""Those, of a processor that is neither quick nor slow: what a wrong one is charged, on each."""
+"""CPU seconds on an average machine, charged for a wrong password on any machine."""
 _DUMMY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$" + base64.b64encode(bytes(32)).decode()
 
 
 def hash_password(password: str) -> str:
-    """Return what is stored of a password, with a salt of its own. It takes some 50 ms of a
-    processor: not for the event loop."""
+    """Return the hash to store for a password, with a new salt. It takes about 50 ms of CPU: do not
+    call it in the event loop.
+    """
     salt = secrets.token_bytes(16)
     parts = (
         base64.b64encode(part).decode() for part in (salt, _scrypt(password, salt, _N, _R, _P))
@@ -27,8 +28,9 @@ def hash_password(password: str) -> str:
 
 
 def check_password(password: str, stored: str | None) -> bool:
-    """Return whether it is the stored one; this takes as long for somebody without a password as
-    for one with another."""
+    """Return True if the password matches. A user without a password takes the same time as a wrong
+    password.
+    """
     _, n, r, p, salt, expected = (stored or _DUMMY).split("$")
     digest = _scrypt(password, base64.b64decode(salt), int(n), int(r), int(p))
     return hmac.compare_digest(digest, base64.b64decode(expected)) and stored is not None
@@ -42,5 +44,7 @@ def _scrypt(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Two for all: glibc keeps for each thread what that has once had, and callers have many."""
+    """Return the shared pool of two threads. glibc keeps the memory that each thread once used, and
+    callers have many threads.
+    """
     return ThreadPoolExecutor(2)

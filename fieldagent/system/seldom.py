@@ -1,4 +1,4 @@
-"""Keeps what may happen a thousand times a minute from filling the log."""
+"""Limits log lines about events that may happen a thousand times a minute."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from math import inf
 
 EVERY = 60.0
-"""Seconds between two lines about the same."""
+"""Seconds between two lines about the same event."""
 
 
 class Seldom:
-    """Counts one kind of event. `clock` is any steady clock in seconds."""
+    """Counter of one kind of event. `clock` is any steady clock in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -18,8 +18,9 @@ class Seldom:
         self._since = 0
 
     def note(self) -> int:
-        """Note that it happened. Return how often since the last line, where another line is due;
-        else 0."""
+        """Count an event. Returns the number of events since the last line if a new line is due,
+        else 0.
+        """
         self._since += 1
         if self._clock() - self._told < EVERY:
             return 0

@@ -1,4 +1,4 @@
-"""Sentences for people that can be said in another language than English later."""
+"""Sentences for people that can be translated later."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 class Sentence(str):
-    """A sentence in English that remembers what it is made of.
+    """A sentence in English that keeps its template and values.
 
-    To a log, a program or a test it is its English. `str()` of it, and of an error that holds it,
-    is the same object, so that it can still be said in another language where it is answered.
+    For logs, programs and tests it is the English text. `str()` of it, or of an error that contains
+    it, is the same object, so that it can still be translated when it is sent.
     """
 
     __slots__ = ("form", "values")
@@ -25,21 +25,22 @@ class Sentence(str):
 
 
 def sentence(form: str, /, **values: object) -> Sentence:
-    """Return the sentence of that form, with `values` in its places such as {name}."""
+    """Return the sentence of a template, with `values` in its places such as {name}."""
     made = Sentence(_filled(form, {name: str(value) for name, value in values.items()}))
     made.form, made.values = form, values
     return made
 
 
 def listed(sentences: Sequence[Sentence]) -> Sentence:
-    """Return them in one, with a semicolon between."""
+    """Return the sentences in one, separated by semicolons."""
     values = {f"of{at}": each for at, each in enumerate(sentences)}
     return sentence("; ".join(f"{{{name}}}" for name in values), **values)
 
 
 def translated(text: str, catalogue: Mapping[str, str]) -> str:
-    """Return the text as `catalogue` has it, by its English form, and what stands in its places
-    too. What is not there stays English."""
+    """Return the text in the language of `catalogue`, which is looked up by the English template.
+    Values are translated, too. A missing text stays English.
+    """
     if not isinstance(text, Sentence):
         return catalogue.get(text, text)
     values = {name: translated(str(each), catalogue) for name, each in text.values.items()}

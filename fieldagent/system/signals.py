@@ -1,4 +1,4 @@
-"""How a program is asked to stop."""
+"""Signals that ask a program to stop."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ import trio
 T = TypeVar("T")
 
 Asks = trio.MemoryReceiveChannel[signal.Signals]
-"""The signals, one after the other."""
+"""Channel of the received signals, in order."""
 
 RACE = "ignored due to race condition"
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""The last comes where a terminal is closed."""
+"""Signals that stop a program. SIGHUP arrives when a terminal is closed."""
 
 
 def run_breakable(
     work: Callable[..., Awaitable[T]], *arguments: Any, clock: trio.abc.Clock | None = None
 ) -> T:
-    """Run a command's work under trio, and return what it does. Ctrl-C ends it where it waits, and
-    at no line between: whoever waits for what is being written would else wait for ever."""
+    """Run a command's work under trio, and return its result. Ctrl-C ends it only where it waits,
+    because else waiters for a write in progress could wait forever.
+    """
     return trio.run(work, *arguments, clock=clock, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 def run_heeding(program: Callable[[Asks], Awaitable[None]], *used: signal.Signals) -> None:
-    """Run it under trio, and hand it what asks it to stop; `used` are those that the program has
-    another use for, and gets under `nohup` as well.
+    """Run a program under trio, and pass it the signals that ask it to stop. `used` are signals
+    with another use for the program; it gets them under `nohup` as well.
 
-    Once it ends they are left alone, until the process is gone: it is under way already, in good
-    order, and its exit code tells how it went. `trio.open_signal_receiver` raises again what nobody
-    has taken, and that breaks off the end.
+    After the program ends, signals are ignored until the process is gone. It is ending in good
+    order, and its exit code shows the result. `trio.open_signal_receiver` would raise unread
+    signals again and interrupt the end.
     """
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and signal.SIGHUP not in used
     trio.run(_heed, program, STOPS[:-1] if nohup else STOPS)
@@ -58,8 +59,9 @@ async def _heed(
 
 
 def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
-    """Leave them alone from here on. One that comes at this very moment is told by Python as an
-    unraisable fault (`PyErr_CheckSignals`), and is none."""
+    """Ignore the signals from here on. Python reports a signal at this very moment as an unraisable
+    error (`PyErr_CheckSignals`), which is suppressed.
+    """
     tell = sys.unraisablehook
 
     def tell_faults(fault: sys.UnraisableHookArgs) -> None:
@@ -72,6 +74,6 @@ def _ignore(numbers: tuple[signal.Signals, ...]) -> None:
 
 
 async def stop_at_signal(asks: Asks, stopping: trio.Event) -> None:
-    """Set the event at the first; run until cancelled."""
+    """Set the event at the first signal; run until cancelled."""
     async for _ in asks:
         stopping.set()

@@ -1,8 +1,8 @@
-"""The signed text beside a program, minisign's trusted comment, as `build/sign` writes it:
+"""The signed text of a program, minisign's trusted comment, as `build/sign` writes it:
 
-    fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21
+  fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21
 
-It binds what was signed, in which version and until when, to the signature of the file.
+It binds the kind, the version and the expiry to the signature of the file.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned
 
 PROGRAM, DELTA, SYSTEM = "program", "delta", "system"
-"""A delta makes a program of the one that is there (`system.program_delta`); a system is all that a
-card starts (`system.system_image`)."""
+"""Kinds of signed files. A delta makes a program from the installed one (`system.program_delta`). A
+system is everything that a card boots (`system.system_image`)."""
 _FORM = re.compile(
     r"fieldagent ([a-z]+) ([0-9a-zA-Z.+~-]+),"
     r" signed (\d{4}-\d\d-\d\d), expires (\d{4}-\d\d-\d\d)",
@@ -29,11 +29,11 @@ class Release(NamedTuple):
     version: str
     signed: date
     expires: date
-    """The last day, in UTC, on which it may be taken."""
+    """Last day, in UTC, on which it may be installed."""
 
 
 def read_release(comment: str) -> Release:
-    """Read the kind, version, day of signing and expiry of a release. Raises NotSigned."""
+    """Parse the kind, version, day of signing and expiry of a release. Raises NotSigned."""
     match = _FORM.fullmatch(comment)
     if match is None:
         raise NotSigned(
@@ -48,13 +48,14 @@ def read_release(comment: str) -> Release:
 
 
 def program_of(comment: str, now: float) -> Release:
-    """Return what it says of a program that may be taken at `now`. Raises NotSigned."""
+    """Return the release of a program that may be installed at `now`. Raises NotSigned."""
     return taken_as(PROGRAM, comment, now)
 
 
 def taken_as(kind: str, comment: str, now: float) -> Release:
-    """Return what it says of a file of that kind that may be taken at `now`, in Unix time. A kit
-    that is in 1970 cannot tell whether it has expired. Raises NotSigned."""
+    """Return the release of a file of that kind that may be installed at `now`, in Unix time. A kit
+    whose clock shows 1970 cannot check the expiry. Raises NotSigned.
+    """
     release = read_release(comment)
     if release.kind != kind:
         raise NotSigned(f"it signs a {release.kind} of fieldagent's, and no {kind}")

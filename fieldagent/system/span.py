@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: `30s`, `5m`, `2h`. A number alone is of minutes."""
+"""Durations as people write them: `30s`, `5m`, `2h`. A number without a unit is minutes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _SECONDS = {"s": 1, "m": 60, "": 60, "h": 3_600}
 
 
 def read_span(text: str) -> int | None:
-    """Return its seconds; None where it is none."""
+    """Return the seconds; None if the text is not a duration."""
     match = _SPAN.fullmatch(text)
     return None if match is None else int(match[1]) * _SECONDS[match[2]]
 
 
 def span(seconds: int) -> str:
-    """Return it in the largest unit that tells it exactly: `90s`, `5m`."""
+    """Return the duration in the largest unit that is exact: `90s`, `5m`."""
     unit = next(each for each in "hms" if seconds % _SECONDS[each] == 0) if seconds else "s"
     return f"{seconds // _SECONDS[unit]}{unit}"

@@ -1,8 +1,8 @@
-"""Keeps the parts of a program running: one that fails is started again, and the others go on.
+"""Keeps the parts of a program running: a part that fails is restarted, and the others continue.
 
-A fault is an exception that nobody expected, and so a mistake of ours. It is logged with its
-traceback and kept for `status` and the metrics. A part that failed starts again after a pause,
-which grows while it fails again and again; a single call that fails is told and has ended.
+A fault is an unexpected exception, and so a bug. It is logged with its traceback and kept for
+`status` and the metrics. A failed part restarts after a pause, which grows with repeated failures.
+A single failed call is logged and not repeated.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 Part = Callable[[], Awaitable[None]]
 Note = Callable[[BaseException, str], None]
-"""Takes the exception by which one call failed, and a word on what that was to do."""
+"""Function that gets the exception of a failed call, and the name of its task."""
 
 log = logging.getLogger(__name__)
 
 PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)
-"""Seconds before a part starts again, by how often it failed in a row; the last for ever."""
+"""Seconds before a part restarts, by the number of failures in a row. The last value repeats."""
 STEADY = 300.0
 """Seconds without a fault after which a part has recovered."""
 DOWN_AFTER = 120.0
-"""Seconds from the first of the faults in a row to the one by which a part counts as down."""
+"""Seconds from the first to the last fault in a row from which a part counts as down."""
 TEXT_MAX = 200
-"""Characters of what an exception says that are kept."""
+"""Maximum characters of an exception's text that are kept."""
 
 
 @dataclass(slots=True)
 class PartFault:
-    """The last of one part, and how many there were since the program began."""
+    """Last fault of one part, and the number of faults since the program's start."""
 
     part: str
     error: str = ""
@@ -43,20 +43,21 @@ class PartFault:
     """Unix time."""
     times: int = 0
     in_a_row: int = 0
-    """Since the part last ran steadily; 0 for what is not started again."""
+    """Number of faults since the part last ran steadily; 0 for calls that are not restarted."""
     first: float = 0.0
     last: float = 0.0
-    """Of those in a row; trio's clock."""
+    """Time of the last fault in a row (trio's clock); `first` is the time of the first."""
 
     def is_down(self, now: float) -> bool:
-        """Return whether it does not recover."""
+        """Return True if the part does not recover."""
         steady = now - self.last >= STEADY
         return bool(self.in_a_row) and not steady and self.last - self.first >= DOWN_AFTER
 
 
 class Supervisor:
-    """`fatal` are the exceptions that end the whole program; they and those from `outside` are no
-    mistakes of ours, and say in words what is wrong. `clock` is Unix time."""
+    """Supervisor of parts. `fatal` exceptions end the whole program. They and those of `outside`
+    are not bugs, and their text describes the error. `clock` is Unix time.
+    """
 
     def __init__(
         self,
@@ -70,10 +71,10 @@ class Supervisor:
         self._faults: dict[str, PartFault] = {}
 
     async def keep(self, name: str, part: Part, *, mend: Part | None = None) -> None:
-        """Run `part` until it returns or is cancelled, again and again while it fails.
+        """Run `part` until it returns or is cancelled, and restart it when it fails.
 
-        `mend` puts in order what a run that failed has left; it is awaited before the next run, and
-        one that fails is a fault of the part like any other. Raises what is fatal.
+        `mend` cleans up after a failed run and is awaited before the next run; its failure counts
+        as a fault of the part, too. Raises fatal errors.
         """
         fault = self._faults.setdefault(name, PartFault(name))
         failed = False
@@ -86,7 +87,7 @@ class Supervisor:
             except* self._fatal:
                 raise
             except* Exception as errors:
-                # A cancellation among them goes on from here by itself.
+                # A cancellation in the group continues from here by itself.
                 failures.append(errors)
                 self._count_in_a_row(fault)
                 pause = PAUSES[min(fault.in_a_row, len(PAUSES)) - 1]
@@ -97,7 +98,7 @@ class Supervisor:
             await waits.sleep(pause)
 
     def notes(self, name: str) -> Note:
-        """Return what a part calls that goes on when one of its calls fails."""
+        """Return the function with which a part reports a failed call and continues."""
         fault = self._faults.setdefault(name, PartFault(name))
 
         def note(error: BaseException, doing: str) -> None:
@@ -106,15 +107,15 @@ class Supervisor:
         return note
 
     def faults(self) -> list[PartFault]:
-        """Return one for each part; those that never failed have `times` 0."""
+        """Return one entry for each part. A part that never failed has `times` 0."""
         return list(self._faults.values())
 
     def counts(self) -> dict[str, int]:
-        """Return how often each part has failed since the program began."""
+        """Return the number of faults of each part since the program's start."""
         return {fault.part: fault.times for fault in self.faults()}
 
     def trouble(self) -> str | None:
-        """Return the parts that do not recover, in a sentence; None where all do."""
+        """Return the parts that do not recover, in a sentence; None if there are none."""
         now = trio.current_time()
         down = [fault.part for fault in self.faults() if fault.is_down(now)]
         return f"failing again and again: {', '.join(down)}; the log says why" if down else None
@@ -140,13 +141,12 @@ class Supervisor:
 
 
 def log_fault(error: BaseException, doing: str) -> None:
-    """Log a fault: the `Note` of who has no supervisor."""
+    """Log a fault, without a supervisor (a `Note`)."""
     log.error("%s failed: %s", doing, brief(error), exc_info=error)
 
 
 def brief(error: BaseException) -> str:
-    """Return in a line what was raised, and where in our own code; of a group, each of its kinds
-    once."""
+    """Return one line with the error and its place in our code; for a group, each kind once."""
     return " and ".join(dict.fromkeys(map(_brief, all_errors(error))))
 
 

@@ -1,11 +1,11 @@
-"""The image of a whole system, kernel, Debian and program in one file system, in pieces of 16 MiB.
+"""The image of a whole system: kernel, Debian and program in one file system, in pieces of 16 MiB.
 
-    NAME.system             which pieces it has: JSON, which is signed (`build/sign`)
-    NAME.system.from-ID     the same for who has the system ID: pieces may be differences from that
-    NAME.system.pieces/…    the files, each named by its own SHA-256: a piece packed by zstd
+  NAME.system             list of its pieces: JSON, which is signed (`build/sign`)
+  NAME.system.from-ID     the same for kits with the system ID: pieces may be differences from it
+  NAME.system.pieces/…    the files, each named by its own SHA-256: a piece packed by zstd
 
-A piece is known by the SHA-256 of its content, so that what is there already, be it of an earlier
-system or of a try that was broken off, is neither fetched nor written again.
+A piece is identified by the SHA-256 of its content. So a piece that is already there, from an
+earlier system or an interrupted attempt, is neither downloaded nor written again.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MOST_BYTES = 4 << 30
 
 
 class UnreadableImage(Exception):
-    """The text says why."""
+    """The image cannot be read. The text contains the reason."""
 
 
 class SystemName(NamedTuple):
-    """What a system says of itself, in /usr/lib/kit/system.json."""
+    """Description of a system, in /usr/lib/kit/system.json."""
 
     board: str
     version: str
@@ -38,11 +38,11 @@ class SystemName(NamedTuple):
 
 class SystemPiece(NamedTuple):
     content: str
-    """SHA-256, in hex."""
+    """SHA-256 of the content, in hex."""
     file: str
-    """The file's SHA-256, which is its name."""
+    """SHA-256 of the file, which is its name."""
     differs: bool = False
-    """Whether the file is a difference from what the system before has `around` the place."""
+    """True if the file is a difference from the old system's data `around` the piece."""
 
 
 class SystemImage(NamedTuple):
@@ -50,26 +50,26 @@ class SystemImage(NamedTuple):
     size: int
     pieces: list[SystemPiece]
     before: str = ""
-    """Id of the system that it is a difference from,"""
+    """Id of the system that it is a difference from."""
     before_size: int = 0
-    """and how large that is."""
+    """Size of that system in bytes."""
 
     def length(self, number: int) -> int:
-        """Return the bytes of that piece: the last one may be shorter."""
+        """Return the size of a piece in bytes. The last one may be shorter."""
         return min(PIECE, self.size - number * PIECE)
 
 
 Read = Callable[[int, int], bytes]
-"""Offset and length, to the bytes that are there; fewer at the end."""
+"""Function from offset and length to the bytes there; fewer at the end."""
 
 
 def reader(file: int) -> Read:
-    """Read an open file, or a partition."""
+    """Return a reader of an open file or partition."""
     return lambda offset, length: os.pread(file, length, offset)
 
 
 def read_name(text: bytes) -> SystemName:
-    """Read board, version and id. Raises UnreadableImage."""
+    """Parse board, version and id. Raises UnreadableImage."""
     try:
         document = json.loads(text)
         return SystemName(*(str(document[name]) for name in SystemName._fields))
@@ -78,7 +78,7 @@ def read_name(text: bytes) -> SystemName:
 
 
 def read_image(text: bytes) -> SystemImage:
-    """Read the list of a system's pieces. Raises UnreadableImage."""
+    """Parse the list of a system's pieces. Raises UnreadableImage."""
     try:
         document: dict[str, Any] = json.loads(text)
         if document["format"] != FORMAT:
@@ -104,8 +104,7 @@ def _is_digest(text: str) -> bool:
 
 
 def write_image(image: SystemImage) -> bytes:
-    """Return the list of an image's pieces as `read_image` reads it, JSON that ends in a line
-    feed."""
+    """Return the list of an image's pieces for `read_image`, as JSON with a final line feed."""
     said = {
         "format": FORMAT,
         **image.name._asdict(),
@@ -118,29 +117,32 @@ def write_image(image: SystemImage) -> bytes:
 
 
 def pieces_folder(name: str) -> str:
-    """Return where the pieces of that image lie, by its path or address."""
+    """Return the folder of an image's pieces, by the image's path or address."""
     return f"{name.partition(f'{SUFFIX}.from-')[0].removesuffix(SUFFIX)}{SUFFIX}.pieces"
 
 
 def delta_name(name: str, id_: str) -> str:
-    """Return where the list for who has the system `id_` lies, by the image's path or address."""
+    """Return the name of the list for kits with the system `id_`, by the image's path or
+    address.
+    """
     return f"{name}.from-{id_}"
 
 
 def around(read: Read, size: int, number: int) -> bytes:
-    """Return what a system of that size has at the place of a piece, and one piece before and
-    behind: as far as files move between two builds."""
+    """Return the old system's data at the place of a piece, plus one piece before and after, which
+    is as far as files move between two builds.
+    """
     begin = max(0, number - 1) * PIECE
     end = min(size, (number + 2) * PIECE)
     return read(begin, end - begin) if begin < end else b""
 
 
 def each_piece(read: Read, size: int) -> Iterator[bytes]:
-    """Yield what `read` has of `size` bytes, in pieces of PIECE bytes; the last may be shorter."""
+    """Yield `size` bytes of `read` in pieces of PIECE bytes. The last may be shorter."""
     for begin in range(0, size, PIECE):
         yield read(begin, min(PIECE, size - begin))
 
 
 def digest(content: bytes) -> str:
-    """Return the SHA-256 in hexadecimal, by which pieces are named."""
+    """Return the SHA-256 in hexadecimal, which is the name of a piece."""
     return hashlib.sha256(content).hexdigest()

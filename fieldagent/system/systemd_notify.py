@@ -1,4 +1,6 @@
-"""Tells systemd that the agent is ready, alive or stopping: sd_notify(3), without the library."""
+"""Notifies systemd that the agent is ready, alive or stopping: sd_notify(3), without the
+library.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ log = logging.getLogger(__name__)
 
 
 def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
-    """Send one line, such as `READY=1`. False where systemd did not start us, or is not there."""
+    """Send one line, such as `READY=1`. Returns False if systemd did not start us, or is
+    not there.
+    """
     address = environ.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
         return False
@@ -25,8 +29,9 @@ def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_interval(environ: MutableMapping[str, str] = os.environ) -> float | None:
-    """Return the seconds between signs of life that systemd expects at most; None when it expects
-    none."""
+    """Return the maximum seconds between signs of life that systemd expects; None if it expects
+    none.
+    """
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     microseconds = environ.get("WATCHDOG_USEC", "")

@@ -1,4 +1,6 @@
-"""Text files that people write. An editor may put a byte order mark first, which is no text."""
+"""Text files written by people. An editor may add a byte order mark, which is not part of
+the text.
+"""
 
 from __future__ import annotations
 

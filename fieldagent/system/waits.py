@@ -1,8 +1,8 @@
-"""Waits whose length is computed, and what may finish although everything stops.
+"""Waits of a computed length, and work that may finish while the program stops.
 
-trio refuses a negative length, and a deadline less the present moment becomes one while code runs.
-So all computed lengths pass through here (tests/layers.py checks that); a deadline that is
-known as a moment goes to `trio.move_on_at`, which takes one that has passed.
+trio refuses a negative length, and a remaining time can become negative while code runs. So all
+computed lengths use this module (tests/layers.py checks that). For a known deadline use
+`trio.move_on_at`, which accepts a past one.
 """
 
 from __future__ import annotations
@@ -12,38 +12,41 @@ from collections.abc import Awaitable, Callable
 import trio
 
 STOP_GRACE = 5.0
-"""Seconds that remain for what may finish: systemd waits longer."""
+"""Seconds for work that may finish; systemd waits longer."""
 BEAT = 60.0
-"""Seconds. What has time is done on the beat, all at once: a kit at rest is woken once for it."""
+"""Seconds of the beat. Work that is not urgent runs on the beat, all at once, so that an idle kit
+wakes up only once for it."""
 
 
 async def sleep(seconds: float) -> None:
-    """Sleep as `trio.sleep` does; a length below zero, or none at all (NaN), is zero."""
+    """Sleep as `trio.sleep` does. A negative length or NaN counts as zero."""
     await trio.sleep(max(0.0, seconds))
 
 
 def beat_after(seconds: float) -> float:
-    """Return the moment, of trio's clock, of the beat that is nearest to so many seconds from now:
-    half a beat from there at the most. Less than a beat is as long as it is."""
+    """Return the time, on trio's clock, of the beat nearest to `seconds` from now, at most half a
+    beat away. A length below one beat is not rounded.
+    """
     at = trio.current_time() + seconds
     return at if seconds < BEAT else BEAT * round(at / BEAT)
 
 
 def next_tick(every: float) -> float:
-    """Return the next moment, of trio's clock, at which all who are shown something so often are
-    shown it: the program is woken once for them, and for the beat where that is a multiple."""
+    """Return the next time, on trio's clock, that is a multiple of `every`. All viewers with this
+    interval share one wake-up, also with the beat if that is a multiple.
+    """
     return every * (trio.current_time() // every + 1)
 
 
 def move_on_after(seconds: float) -> trio.CancelScope:
-    """Move on as `trio.move_on_after` does; a length below zero, or none at all (NaN), is zero."""
+    """Return the scope of `trio.move_on_after`. A negative length or NaN counts as zero."""
     return trio.move_on_after(max(0.0, seconds))
 
 
 async def let_finish(work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work`; where that is cancelled from outside, it has still STOP_GRACE to come to its end.
+    """Run `work`. After a cancellation from outside, it still has STOP_GRACE to finish.
 
-    For what another program has begun to act on, and would act on twice after the next start.
+    Use it if another program has begun to act, and would act again after the next start.
     """
     async with trio.open_nursery() as nursery:
         with trio.CancelScope(shield=True) as scope:
@@ -60,7 +63,7 @@ async def let_finish(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def either(one: trio.Event, other: trio.Event) -> None:
-    """Return once one of the two is set."""
+    """Return when one of the two events is set."""
     async with trio.open_nursery() as nursery:
 
         async def wait(event: trio.Event) -> None:

@@ -11,8 +11,9 @@ def counted(number: int, unit: str) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what it says, without the number that the system has for it. urllib hangs the reason
-    below an error of its own."""
+    """Return the text of an error without the system's error number. urllib attaches the reason to
+    its own error.
+    """
     reason = getattr(error, "reason", None)
     cause = reason if isinstance(reason, OSError) else error
     if not isinstance(cause, OSError) or not cause.strerror:
@@ -22,7 +23,7 @@ def reason_of(error: Exception) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """Return how long something takes, rounded up: `40 s`, `13 min`, `3 h`, `2 days`."""
+    """Return a duration, rounded up: `40 s`, `13 min`, `3 h`, `2 days`."""
     if seconds <= 90:
         return f"{ceil(seconds)} s"
     if seconds <= 120 * 60:

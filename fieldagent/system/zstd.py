@@ -1,5 +1,6 @@
-"""Packs and unpacks bytes by the program `zstd`, also as the difference from what is there already
-(`--patch-from`)."""
+"""Packs and unpacks bytes with the program `zstd`, also as a difference from existing data
+(`--patch-from`).
+"""
 
 from __future__ import annotations
 
@@ -10,25 +11,25 @@ from pathlib import Path
 from fieldagent.system.wording import reason_of
 
 WINDOW = "--long=27"
-"""Of 128 MiB: a match may be anywhere in what is compared."""
+"""Window of 128 MiB, so that a match can be anywhere in the compared data."""
 TIGHT = ("-19", "--single-thread")
 PATIENCE = 300.0
-"""Seconds for zstd, on a slow kit."""
+"""Timeout in seconds for zstd on a slow kit."""
 
 
 class ZstdFailed(Exception):
-    """The text says why."""
+    """zstd failed. The text contains the reason."""
 
 
 def pack(content: bytes, before: bytes | None = None, effort: tuple[str, ...] = TIGHT) -> bytes:
-    """Return one frame of it; the difference from `before` where that is named. Raises
-    ZstdFailed."""
+    """Return the content in one frame, or the difference from `before`. Raises ZstdFailed."""
     return _zstd(content, before, *effort)
 
 
 def unpack(frame: bytes, before: bytes | None = None) -> bytes:
-    """Return what was packed. Only what is signed may come here: zstd reads it as root. Raises
-    ZstdFailed."""
+    """Return the unpacked content. Call this only with signed data, because zstd reads it as root.
+    Raises ZstdFailed.
+    """
     return _zstd(frame, before, "-d")
 
 

@@ -34,12 +34,11 @@ async def post(
     remedy: str = REMEDY,
     kept: KeptConnections | None = None,
 ) -> HandoverResult:
-    """Hand `delivery` to `url`; `clock` gives Unix time, `extra` are further headers. An SOS bears
-    the header `fieldagent-sos: 1`, and one that nobody proved to be its sender's
-    `fieldagent-unauthenticated: 1`.
+    """Post `delivery` to `url`. `clock` returns Unix time, `extra` are further headers. An SOS has
+    the header `fieldagent-sos: 1`, and an unauthenticated one `fieldagent-unauthenticated: 1`.
 
-    `remedy` is what people should do where the URL itself is wrong; `kept` are connections of
-    earlier posts.
+    `remedy` is the fix for people if the URL itself is wrong. `kept` are connections of earlier
+    posts.
     """
     body = delivery.body.encode("utf-8", "backslashreplace")
     try:
@@ -67,7 +66,9 @@ async def post(
 
 
 def judge(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
-    """Judge an answer: only 2xx is success, and 410 is the receiver's way to end it all."""
+    """Return the result of an answer. Only 2xx is success; with 410 the receiver ends all
+    deliveries.
+    """
     if 200 <= reply.status < 300:
         return HandoverResult(HandoverOutcome.HANDED)
     answer = f"the receiver answered {_named(reply.status)}"
@@ -80,10 +81,10 @@ def judge(reply: Reply, now: float, remedy: str = REMEDY) -> HandoverResult:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Return the seconds that `Retry-After` asks for (RFC 9110, 10.2.3); 0 when it is absent or no
-    such thing.
+    """Return the seconds of `Retry-After` (RFC 9110, 10.2.3); 0 if it is missing or invalid.
 
-    A date is measured against the receiver's own `Date`: this machine's clock may be years off.
+    A date is compared with the receiver's own `Date`, because this machine's clock may be wrong by
+    years.
     """
     value = headers.get("retry-after", "").strip()
     if (seconds := read_delay(value)) is not None:
@@ -95,7 +96,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 
 def _moment(date: str) -> float | None:
-    from email.utils import parsedate_to_datetime  # few webhooks tell dates: it takes 0.4 MB
+    from email.utils import parsedate_to_datetime
 
     try:
         moment = parsedate_to_datetime(date)

@@ -1,4 +1,4 @@
-"""When a delivery that failed is tried again, by the schedule of Standard Webhooks 1.0.0."""
+"""Retry schedule of a failed delivery, by Standard Webhooks 1.0.0."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SCHEDULE = (
     20 * HOUR,
     24 * HOUR,
 )
-"""Seconds from each attempt to the one after; when the last has failed, it is a dead letter."""
+"""Seconds from each attempt to the next one. If the last attempt fails, the delivery becomes a dead
+letter."""
 
 SOS_SCHEDULE = (
     0.0,
@@ -28,14 +29,16 @@ SOS_SCHEDULE = (
     *[30 * MINUTE] * 46,
     *[2 * HOUR] * 24,
 )
-"""Of an SOS: every five minutes for an hour, each half hour of that day, and then every two hours
-for two days. Who was away for ten minutes is not told of it after half an hour more."""
+"""Schedule of an SOS: every five minutes for an hour, every half hour for the rest of the day, and
+then every two hours for two days. So a receiver that was down for ten minutes does not wait half
+an hour more."""
 
 JITTER = 0.2
-"""Share of the delay that is added at most, so that many kits do not call at one moment."""
+"""Maximum share of the delay that is added at random, so that many kits do not call at the same
+time."""
 
 RETRY_AFTER_MAX = 24 * HOUR
-"""Seconds that another side may make us wait."""
+"""Maximum seconds that another side may make us wait."""
 
 LONGEST = SCHEDULE[-1] * (1 + JITTER)
 
@@ -43,7 +46,8 @@ LONGEST = SCHEDULE[-1] * (1 + JITTER)
 def delay(
     attempts: int, *, schedule: Sequence[float], retry_after: float, chance: float
 ) -> float | None:
-    """Return the seconds from the `attempts`th failure to the next attempt; None: it was the last.
+    """Return the seconds from the `attempts`th failure to the next attempt; None if it was the last
+    one.
 
     `chance` is in [0, 1).
     """
@@ -53,10 +57,10 @@ def delay(
 
 
 def wait(not_before: float, now: float) -> float:
-    """Return the seconds until it may be tried; 0 is now.
+    """Return the seconds until the next attempt; 0 is now.
 
-    A time further away than any schedule reaches was written before the clock was set back:
-    gateways without a battery do that at every start.
+    A time beyond the longest delay was written before the clock was set back, as gateways without a
+    battery do at each start. It counts as now.
     """
     seconds = not_before - now
     return 0.0 if seconds > LONGEST else max(seconds, 0.0)

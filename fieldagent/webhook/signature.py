@@ -1,4 +1,6 @@
-"""Standard Webhooks 1.0.0: the three headers that let a receiver tell ours from anybody's; pure."""
+"""Standard Webhooks 1.0.0: the three headers with which a receiver can authenticate our messages.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,10 @@ def _base64_size(value: str) -> int | None:
 def headers(
     message_id: str, body: bytes, *, now: float, secrets: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the headers that sign a message. `secrets` are `whsec_` and base64; while one is being
-    replaced, both sign. Without one they only name the message and the time.
+    """Return the headers that sign a message. `secrets` are `whsec_` and base64. During a rotation,
+    two secrets sign. Without a secret, the headers contain only the id and the time.
 
-    `now` is the Unix time of this attempt; receivers refuse what is minutes old.
+    `now` is the Unix time of this attempt; receivers refuse a time that is minutes old.
     """
     moment = str(int(now))
     plain = (("webhook-id", message_id), ("webhook-timestamp", moment))

@@ -1,8 +1,8 @@
-"""Errors of an API in the language of who reads them: whom it refuses, by `Accept-Language`.
+"""Errors of an API in the caller's language, by `Accept-Language`.
 
-The English is the name of each text, as in the catalogues of the pages. What both programs refuse
-is in the catalogues beside this file, what one of them does in its own. Programs that name no
-language of ours get English.
+The key of each text is its English form, as in the catalogues of the pages. Errors of both programs
+are in the catalogues beside this file, errors of one program in its own. Callers without one of our
+languages get English.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ log = logging.getLogger(__name__)
 
 
 def in_their_language(judge: Judge, package: str) -> Judge:
-    """Return the same judge and handlers, whose problems are in the language of who is refused.
-    `package` holds the program's own catalogues."""
+    """Return the judge and its handlers, with problems translated for the caller. `package` has the
+    program's own catalogues.
+    """
 
     async def judged(head: Request) -> Admission:
         try:
@@ -57,12 +58,14 @@ def _told(problem: Problem, request: Request, package: str) -> Problem:
 
 @cache
 def catalogue(package: str, language: str) -> Mapping[str, str]:
-    """Return what both programs refuse and what `package` does, by the English form of each."""
+    """Return the translations of common errors and of the errors of `package`, by their English
+    form.
+    """
     return _loaded(__name__, language) | _loaded(package, language)
 
 
 def _loaded(package: str, language: str) -> dict[str, str]:
-    """Where a file is not there, or spoilt, people are told in English rather than not at all."""
+    """Load a catalogue. If it is missing or damaged, errors are in English."""
     try:
         loaded: dict[str, str] = json.loads(read_data(package, f"{language}.json"))
     except (OSError, ValueError) as error:
