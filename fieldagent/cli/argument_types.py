@@ -1,5 +1,6 @@
-"""What arguments of the hub's commands may be: each raises ValueError for what is none, and its
-name says what would be."""
+"""Types of arguments of the hub's commands. Each raises ValueError for an invalid value; its
+`__name__` describes the valid ones.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def minute(text: str) -> int:
 
 
 def _up_to(most: int, what: str) -> Callable[[str], int]:
-    """Return what reads a number of these, from 1 to `most`."""
+    """Return a reader of a number from 1 to `most`. `what` is the plural noun for errors."""
 
     def read(text: str) -> int:
         number = int(text)
@@ -31,8 +32,9 @@ def _up_to(most: int, what: str) -> Callable[[str], int]:
 
 
 def wait(text: str) -> int:
-    """Read a span such as 90s, 5m or 2h, from 10 s to a week, and return its seconds. Raises
-    ValueError."""
+    """Read a duration such as 90s, 5m or 2h, from 10 s to a week, and return its seconds. Raises
+    ValueError.
+    """
     seconds = read_span(text)
     if seconds is None or not 10 <= seconds <= 604_800:
         raise ValueError
@@ -40,8 +42,9 @@ def wait(text: str) -> int:
 
 
 def watch_hours(text: str) -> tuple[int, int] | None:
-    """Read the minutes of the day at which they begin and end, the same for `always`; return None
-    for `none`."""
+    """Read watch hours and return the minutes of the day of their begin and end. Both are equal for
+    `always`. None for `none`.
+    """
     if text in ("always", "none"):
         return (0, 0) if text == "always" else None
     begins, ends = text.split("-")

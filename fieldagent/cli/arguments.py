@@ -1,6 +1,7 @@
-"""The command line: every subcommand, its arguments, and the module that carries it out.
+"""The command line: all subcommands, their arguments, and the modules that run them.
 
-Modules are imported when their command runs: one that only talks HTTP starts without trio.
+A module is imported when its command runs, so that a command that only uses HTTP starts without
+trio.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ CHANNEL: dict[str, Any] = {
     "type": str.capitalize,
     "choices": ("Satellite", "Radio", "Cellular"),
 }
-"""In any case here; the local API takes the names as they are."""
+"""Argument for a channel, in upper or lower case. The local API requires the exact names."""
 
 
 def dispatch(words: Sequence[str]) -> int:
-    """Carry out a command line and return its exit code; without a subcommand print the help, and
-    return USAGE. Wrong arguments raise SystemExit, as argparse does."""
+    """Run a command line and return its exit code. Without a subcommand, print the help and return
+    USAGE. Wrong arguments raise SystemExit, as in argparse.
+    """
     if words[:1] == ["help"] and words[1:] != ["--help"]:
         words = [*words[1:], "--help"]
     arguments, unknown = build_parser(words).parse_known_args(words)
@@ -62,10 +64,10 @@ def dispatch(words: Sequence[str]) -> int:
 
 
 def build_parser(words: Sequence[str] | None = None) -> CommandParser:
-    """Build it with every command, or with the one that these words call: each argument of another
-    costs time at a start.
+    """Build the parser with all commands, or only with the one that `words` name, because each
+    argument costs time at a start.
 
-    Where they call none of ours, of the hub's all but names is left out: a kit has no use for it.
+    If they name none of ours, the hub's commands have only names, because a kit does not use them.
     """
     parser = CommandParser(
         prog="fieldagent",
@@ -93,7 +95,7 @@ ELSEWHERE = {
 
 
 def _add_elsewhere(parser: CommandParser, name: str, words: Sequence[str]) -> None:
-    # Whoever calls another command does without that module.
+    # Import here: other commands do not need these modules.
     from fieldagent.cli.hub.arguments import add_hub, add_push
 
     if name == "hub":
@@ -147,7 +149,8 @@ def _send_kind(kinds: Subparsers, name: str, summary: str) -> CommandParser:
         const="read",
         help="request a read receipt; `show` prints it",
     )
-    # Before or behind the kind: what is not said there must not undo what was said before.
+    # The option is allowed before and after the kind. If it is missing after the kind, the value
+    # from before must stay.
     _add_dry_run(parser, default=argparse.SUPPRESS)
     _add_waiting(parser)
     return parser
@@ -444,7 +447,7 @@ def _add_settings(commands: Subparsers) -> None:
 
 
 def _add_trial(parser: CommandParser) -> None:
-    """What is changed as root, tried, and taken back where it does not do."""
+    """Add the arguments of commands that change something as root, with a trial and a rollback."""
     keys = "file with trusted minisign public keys"
     _add_place(parser, "--key", "/etc/fieldagent/update.pub", keys)
     _add_place(parser, "--config", "/etc/fieldagent/agent.properties", "settings file of the agent")
@@ -520,7 +523,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _add_help(commands: Subparsers) -> None:
-    """Listed with the others; `dispatch` reads it as the --help of what it names."""
+    """Add the command to the list. `dispatch` treats it as the --help of the named command."""
     asked = command(commands, "help", None, "show the help of a command")
     asked.add_argument("command", nargs="*", metavar="COMMAND", help="such as send message")
     completion = command(
@@ -564,4 +567,4 @@ COMMANDS = by_name(
     *((name, imported(place)) for name, place in places("verbs").items()),
     ("help completion manual", _add_help),
 )
-"""Those of a kit, by what each is called by."""
+"""Commands of a kit, by name."""

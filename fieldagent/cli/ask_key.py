@@ -1,4 +1,4 @@
-"""Takes a key from a person: asked for at a terminal, and otherwise a line of the input."""
+"""Reads a key from a person: with a prompt at a terminal, otherwise as a line of the input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEY_BYTES = 32
 
 
 def ask_key(name: str) -> bytes:
-    """Return it; `name` is that of its setting. Raises SystemExit where it is none."""
+    """Return the key. `name` is its setting. Raises SystemExit if the key is invalid."""
     asked = getpass.getpass(f"{name}: ") if sys.stdin.isatty() else sys.stdin.readline()
     try:
         key = bytes.fromhex(asked.strip())

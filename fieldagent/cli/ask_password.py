@@ -1,4 +1,6 @@
-"""A password, asked for: never an argument, which every user of the machine could read."""
+"""Reads a password from a prompt, never from an argument, which all users of the machine could
+read.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from fieldagent.system.log_lines import complain
 
 
 def ask_password(what: str = "Password") -> str:
-    """Ask for it twice on a terminal, and read a line of standard input elsewhere."""
+    """Ask for a password twice on a terminal; otherwise read a line of standard input."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
     first = getpass.getpass(f"{what}: ")

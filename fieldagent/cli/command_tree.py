@@ -1,5 +1,6 @@
-"""Every command of a parser with its options, for what is generated from them: completion and
-the manual page."""
+"""All commands of a parser with their options, for the generators of the completion and the manual
+page.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 class Option(NamedTuple):
     names: tuple[str, ...]
     value: str
-    """What stands for its value; empty where it takes none."""
+    """Placeholder of its value; empty if it has no value."""
     choices: tuple[str, ...]
     summary: str
 
 
 class Command(NamedTuple):
     words: tuple[str, ...]
-    """How it is called, without the program's name."""
+    """Words of the command, without the program's name."""
     summary: str
     usage: str
     subcommands: tuple[str, ...]
@@ -30,10 +31,10 @@ class Command(NamedTuple):
 
 
 def commands(parser: CommandParser, words: tuple[str, ...] = ()) -> Iterator[Command]:
-    """Yield the parser itself first, then the commands below it, in the order of --help."""
+    """Yield the parser itself, then its subcommands, in the order of --help."""
     below: dict[str, CommandParser] = {}
     actions: list[argparse.Action] = []
-    # argparse has no public way to ask for its arguments; this one has been the same since 2.7.
+    # argparse has no public list of its arguments. This attribute has been the same since 2.7.
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             below.update(action.choices)

@@ -1,6 +1,6 @@
-"""`fieldagent completion`: what a shell needs to complete our commands, options and choices.
+"""`fieldagent completion`: scripts with which a shell completes our commands, options and choices.
 
-Each script follows the words to the command they name, and offers what stands below it.
+Each script follows the words to the command that they name, and offers its subcommands and options.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from fieldagent.system.exit_codes import OK
 
 
 def completion(arguments: argparse.Namespace) -> int:
-    """Print the script that completes our commands in the shell asked for."""
+    """Print the completion script for the requested shell."""
     write = {"bash": _bash, "zsh": _zsh, "fish": _fish}[arguments.shell]
     print("\n".join(write(list(commands(build_parser())))))
     return OK
 
 
 def _place(words: Iterable[str]) -> str:
-    """Return where a command stands, as the scripts write it: quoted, each word after a space."""
+    """Return the path of a command for the scripts: quoted, each word after a space."""
     return shlex.quote("".join(f" {word}" for word in words))
 
 
@@ -33,7 +33,9 @@ def _offered(command: Command) -> str:
 
 
 def _cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
-    """The part that bash and zsh share: `previous` stands before the word, below `at`."""
+    """Yield the common part of bash and zsh. `previous` is the word before the current one, `at`
+    the path of the command.
+    """
     yield '    case "$at $previous" in'
     for command in tree:
         for option in command.options:
@@ -49,7 +51,9 @@ def _cases(tree: Sequence[Command], offer: str, of_files: str) -> Iterator[str]:
 
 
 def _walk(tree: Sequence[Command], words: str, current: str) -> Iterator[str]:
-    """Shared too: follow the words from `i` up to the current one, each to the command below."""
+    """Yield another common part: follow the words from `i` up to the current one, each to its
+    subcommand.
+    """
     yield f"    for ((; i < {current}; i++)); do"
     yield f'        case "$at ${{{words}[i]}}" in'
     yield f'            {_followed(tree)}) at="$at ${{{words}[i]}}" ;;'
@@ -58,7 +62,7 @@ def _walk(tree: Sequence[Command], words: str, current: str) -> Iterator[str]:
 
 
 def _followed(tree: Sequence[Command]) -> str:
-    """Matches the place of any command."""
+    """Return a shell pattern that matches the path of any command."""
     return " | ".join(_place(command.words) for command in tree if command.words)
 
 
@@ -71,7 +75,7 @@ def _bash(tree: Sequence[Command]) -> Iterator[str]:
     yield "    COMPREPLY=()"
     yield from _cases(tree, "COMPREPLY=($(compgen -W '{}' -- \"$word\"))", ":")
     yield "}"
-    # Where nothing is offered, bash completes the name of a file.
+    # If nothing is offered, bash completes file names.
     yield "complete -o default -F _fieldagent fieldagent"
 
 
@@ -122,6 +126,6 @@ def _fish_option(option: Option) -> str:
 
 
 def _fish_quote(text: str) -> str:
-    """Within single quotes fish knows two escapes."""
+    """Quote for fish, which has two escapes within single quotes."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

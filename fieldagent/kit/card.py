@@ -1,8 +1,9 @@
-"""What a card of `build/image` does with `kit.properties`: takes it off the boot partition at a
-start, hands it to Debian's programs at each start, and writes there what of it works.
+"""Handling of `kit.properties` on a card of `build/image`. It takes the file from the boot
+partition at a start, configures Debian's programs at each start, and writes the results to the
+partition.
 
-    python3 -m fieldagent.kit.card take     before the network
-    python3 -m fieldagent.kit.card check    once all has started
+  python3 -m fieldagent.kit.card take     before the network
+  python3 -m fieldagent.kit.card check    once all has started
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ from fieldagent.system.wording import reason_of
 
 BOOT = Path("boot/firmware")
 NAMES = (card_format.NAME, f"{card_format.NAME}.txt")
-"""Windows' Notepad adds the second ending, and hides it."""
+"""Names of the file. Windows' Notepad adds the second ending, and hides it."""
 KEPT = Path("etc/fieldagent") / card_format.NAME
 RESULT = "kit-result.txt"
 PATIENCE = 120.0
-"""Seconds in which all of it is to work."""
+"""Seconds within which everything must work."""
 LOOK = 10.0
-"""Seconds between two looks: a start keeps a slow board busy as it is."""
+"""Seconds between two checks, because a slow board is busy at a start."""
 
 
 def take(root: Path) -> str:
-    """Return what is wrong with what waits on the card; it is left there, and what was before
-    stays. Raises OSError."""
+    """Take the file from the card and return an empty string. If it is wrong, return the reason:
+    the file stays on the card, and the earlier settings stay valid. Raises OSError.
+    """
     wrong = ""
     if waiting := _waiting(root):
         try:
@@ -46,7 +48,7 @@ def take(root: Path) -> str:
         except InvalidSettings as faults:
             wrong = str(faults)
         except OSError as error:
-            # A first partition that is damaged takes nobody his network.
+            # A damaged boot partition must not prevent the network.
             wrong = f"{waiting}: {reason_of(error)}"
     said = kept(root)
     for name, content in card_format.files(said).items():
@@ -66,15 +68,16 @@ def _waiting(root: Path) -> Path | None:
 
 
 def _read(path: Path) -> str:
-    """Raises InvalidSettings."""
+    """Read and check the file. Raises InvalidSettings."""
     text = read_file(path, required=True)
     card_format.parse(text, path)
     return text
 
 
 def kept(root: Path) -> dict[str, str]:
-    """Return what the card told; empty where nothing was ever told, or what is kept cannot be read
-    any more."""
+    """Return the settings from the card; empty if there never were any, or if the kept file is
+    unreadable.
+    """
     try:
         return card_format.parse(read_file(root / KEPT, required=True), root / KEPT)
     except (InvalidSettings, OSError) as wrong:
@@ -84,8 +87,9 @@ def kept(root: Path) -> dict[str, str]:
 
 
 def start(said: Mapping[str, str]) -> None:
-    """Give the running system the host name, and have systemd start the units that the settings ask
-    for, without waiting. Raises OSError."""
+    """Set the host name of the running system, and let systemd start the needed units, without
+    waiting. Raises OSError.
+    """
     if host := said.get("hostname"):
         Path("/proc/sys/kernel/hostname").write_text(host)
     for unit in card_format.units(said):
@@ -93,7 +97,7 @@ def start(said: Mapping[str, str]) -> None:
 
 
 def findings(said: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Return of all that was set why it does not work; empty where it does."""
+    """Return the reason of each setting that does not work; an empty string if it works."""
     reasons = {}
     addresses = _addresses()
     if "time-zone" in said:
@@ -123,7 +127,7 @@ def _adapter(addresses: Mapping[str, list[str]]) -> str:
 
 
 def _addresses() -> dict[str, list[str]]:
-    """IPv4 and IPv6, of each interface."""
+    """Return the IPv4 and IPv6 addresses of each interface."""
     output = subprocess.run(["ip", "-json", "address"], capture_output=True).stdout
     links: list[dict[str, Any]] = json.loads(output or b"[]")
     return {
@@ -141,7 +145,7 @@ def _is_active(unit: str) -> bool:
 
 
 def result(said: Mapping[str, str], reasons: Mapping[str, str], wrong: str) -> str:
-    """Return what a laptop shows; nothing that is secret."""
+    """Return the text for a laptop, without secrets."""
     lines = [f"Not taken: {wrong}"] if wrong else []
     lines += [f"{name}: {why or 'works'}" for name, why in reasons.items()]
     host = said.get("hostname")
@@ -149,8 +153,9 @@ def result(said: Mapping[str, str], reasons: Mapping[str, str], wrong: str) -> s
 
 
 def check(root: Path) -> None:
-    """Look at how the kit started, and write what is found on the card, if that has changed. Raises
-    OSError."""
+    """Check the results of the start, and write them to the card if they have changed. Raises
+    OSError.
+    """
     said, until = kept(root), time.monotonic() + PATIENCE
     while any((reasons := findings(said, root)).values()) and time.monotonic() < until:
         time.sleep(LOOK)
@@ -167,8 +172,9 @@ def check(root: Path) -> None:
 
 
 def main() -> int:
-    """Take the settings in and start what they ask for; with the argument `check`, write down what
-    of it works."""
+    """Take the settings and start what they need. With the argument `check`, write the results to
+    the card.
+    """
     root = Path("/")
     if sys.argv[1:] == ["check"]:
         check(root)

@@ -1,5 +1,6 @@
-"""`kit.properties`, by which a card of `build/image` is told who it is and how it is connected, and
-the files of Debian's programs that follow from it. Pure."""
+"""The format of `kit.properties`, which configures the name and network of a card of `build/image`,
+and the resulting files for Debian's programs. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +15,25 @@ from fieldagent.system.properties import InvalidSettings, Key, WrongProperty, re
 
 NAME = "kit.properties"
 MARK = "kit.txt"
-"""What such a card has in its boot partition; others have cloud-init, or nothing."""
+"""File that marks such a card in its boot partition. Other cards have cloud-init or nothing."""
 ADAPTER = "wlan0"
 CAMP = "192.168.4.1/24"
-"""The kit's own address in the network that it gives."""
+"""The kit's own address as an access point."""
 CAMP_NETWORK = "192.168.4.0/24"
 PORTAL = 9093
-"""The agent's `page-portal-port`."""
+"""Value of the agent's `page-portal-port`."""
 
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-"""RFC 1123 2.1."""
+"""A label of RFC 1123 2.1."""
 COUNTRY = re.compile(r"[A-Z]{2}")
 _ZONE = re.compile(r"[A-Za-z0-9+_-]+(/[A-Za-z0-9+_-]+)*")
 _PRE_SHARED = re.compile(r"[0-9a-f]{64}")
 
 
 def host_name(value: str) -> str:
-    """Read one label of a host name in lower case, 63 characters at most. Raises WrongProperty."""
+    """Read a single label of a host name in lower case, at most 63 characters. Raises
+    WrongProperty.
+    """
     if not LABEL.fullmatch(value):
         raise WrongProperty(
             f"is no host name: lower case letters, digits and - alone, not {value!r}"
@@ -39,20 +42,19 @@ def host_name(value: str) -> str:
 
 
 def country(value: str) -> str:
-    """Read a country as two capitals; whether there is such a one is not looked at. Raises
-    WrongProperty."""
+    """Read a country as two capitals, without a check that it exists. Raises WrongProperty."""
     if not COUNTRY.fullmatch(value):
         raise WrongProperty(f"is a country in two capitals, such as CH, not {value!r}")
     return value
 
 
 def is_network_name(text: str) -> bool:
-    """Return whether a Wi-Fi may be called so: 1 to 32 bytes of UTF-8, all printable."""
+    """Return True if a Wi-Fi can have this name: 1 to 32 bytes of UTF-8, all printable."""
     return 1 <= len(text.encode()) <= 32 and text.isprintable()
 
 
 def is_pass_phrase(text: str) -> bool:
-    """Return whether WPA2 takes it (IEEE 802.11, J.4.1)."""
+    """Return True if WPA2 accepts the passphrase (IEEE 802.11, J.4.1)."""
     return 8 <= len(text) <= 63 and text.isascii() and text.isprintable()
 
 
@@ -64,8 +66,9 @@ def network_name(value: str) -> str:
 
 
 def password(value: str) -> str:
-    """Read a password as people type it, or the key made of it (`pre_shared_key`). Raises
-    WrongProperty."""
+    """Read a password as typed by people, or the key made from it (`pre_shared_key`). Raises
+    WrongProperty.
+    """
     if _PRE_SHARED.fullmatch(value):
         return value
     if not is_pass_phrase(value):
@@ -74,8 +77,9 @@ def password(value: str) -> str:
 
 
 def time_zone(value: str) -> str:
-    """Read what looks like the name of a time zone; `card.findings` tells whether there is one.
-    Raises WrongProperty."""
+    """Read the name of a time zone, without a check that it exists; `card.findings` checks that.
+    Raises WrongProperty.
+    """
     if not _ZONE.fullmatch(value):
         raise WrongProperty(f"is a time zone such as Europe/Zurich, not {value!r}")
     return value
@@ -92,7 +96,7 @@ def interface(value: str) -> str:
 
 
 def address(value: str) -> str:
-    """Read an address, IPv4 or IPv6, without a network. Raises WrongProperty."""
+    """Read an address without a network, IPv4 or IPv6. Raises WrongProperty."""
     try:
         return str(ipaddress.ip_address(value))
     except ValueError:
@@ -122,7 +126,7 @@ NEEDS = {
 
 
 def parse(text: str, path: Path) -> dict[str, str]:
-    """Return what is set, by name. Raises InvalidSettings."""
+    """Return the settings by name. Raises InvalidSettings."""
     values, pairs, faults = read(text, path, KEYS)
     faults += [
         f"{name} needs {other}"
@@ -140,15 +144,16 @@ def parse(text: str, path: Path) -> dict[str, str]:
 
 
 def pre_shared_key(name: str, secret: str) -> str:
-    """Return the key of WPA2 (IEEE 802.11, J.4): whoever reads it learns no password that is used
-    elsewhere."""
+    """Return the key of WPA2 (IEEE 802.11, J.4), so that the file does not reveal a password that
+    is also used elsewhere.
+    """
     if _PRE_SHARED.fullmatch(secret):
         return secret
     return hashlib.pbkdf2_hmac("sha1", secret.encode(), name.encode(), 4096, 32).hex()
 
 
 def files(said: Mapping[str, str]) -> dict[str, str]:
-    """Return what Debian's programs read, by path."""
+    """Return the files for Debian's programs, by path."""
     made = {}
     if host := said.get("hostname"):
         made["etc/hostname"] = f"{host}\n"
@@ -171,7 +176,7 @@ def files(said: Mapping[str, str]) -> dict[str, str]:
 
 
 def units(said: Mapping[str, str]) -> list[str]:
-    """Return what is started for it."""
+    """Return the systemd units to start."""
     if "access-point" in said:
         return ["nftables.service", "hostapd.service", "dnsmasq.service"]
     return [f"wpa_supplicant@{ADAPTER}.service"] if "wifi" in said else []

@@ -1,7 +1,7 @@
-"""cloud-init's own files for a kit's card: host name, who may log in, Wi-Fi.
+"""Files for cloud-init on a kit's card: host name, login, Wi-Fi.
 
-Raspberry Pi OS reads them from the boot partition at its first start (NoCloud), as other systems
-with cloud-init do. They are JSON, which YAML contains.
+Raspberry Pi OS and other systems with cloud-init read them from the boot partition at the first
+start (NoCloud). They are JSON, which is valid YAML.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fieldagent.system.text_files import read_text_file
 
 GROUPS = ["adm", "dialout", "netdev", "plugdev", "sudo"]
 ORDER = ("meta-data", "network-config", "user-data")
-"""The last one makes the others worth reading."""
+"""Order of writing. The last file makes cloud-init read the others."""
 
 _LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 _KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\n]*)?")
@@ -27,12 +27,11 @@ _KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\n]*)?")
 
 
 class Unfit(Exception):
-    """What cloud-init, or the system, would not take; the text says what and why."""
+    """cloud-init or the system would refuse the value. The text names the value and the reason."""
 
 
 def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Return cloud-init's user data, with a user who logs in by these keys, if any. Raises
-    Unfit."""
+    """Return cloud-init's user data, with a user for these SSH keys, if any. Raises Unfit."""
     if not card_format.LABEL.fullmatch(host):
         raise Unfit(f"{host!r} is no host name: lower case letters, digits and - alone")
     document: dict[str, Any] = {"hostname": host, "manage_etc_hosts": True}
@@ -48,14 +47,15 @@ def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
         "sudo": "ALL=(ALL) NOPASSWD:ALL",
         "ssh_authorized_keys": [*keys],
     }
-    # Debian starts sshd by itself, Raspberry Pi OS does not.
+    # Debian starts sshd by default, Raspberry Pi OS does not.
     start = [["systemctl", "enable", "--now", "ssh"]]
     return document | {"users": [user], "ssh_pwauth": False, "runcmd": start}
 
 
 def network_config(name: str, password: str, country: str) -> dict[str, Any]:
-    """Return the settings of a Wi-Fi, beside a cable where there is one; without a password it is
-    an open one. Raises Unfit."""
+    """Return the settings of a Wi-Fi, in addition to a cable. Without a password, the Wi-Fi is
+    open. Raises Unfit.
+    """
     if not card_format.is_network_name(name):
         raise Unfit(f"{name!r} is no name of a Wi-Fi: 1 to 32 bytes")
     if not card_format.COUNTRY.fullmatch(country):
@@ -67,15 +67,16 @@ def network_config(name: str, password: str, country: str) -> dict[str, Any]:
 
 
 def _pre_shared_key(name: str, password: str) -> str:
-    """Return the key of WPA2 (IEEE 802.11, J.4): the card holds no password that is used elsewhere
-    too."""
+    """Return the key of WPA2 (IEEE 802.11, J.4), so that the card does not contain a password that
+    is also used elsewhere.
+    """
     if not card_format.is_pass_phrase(password):
         raise Unfit("a Wi-Fi's password has 8 to 63 characters of ASCII")
     return card_format.pre_shared_key(name, password)
 
 
 def public_keys(file: Path) -> Sequence[str]:
-    """Return those of a file such as `id_ed25519.pub`. Raises Unfit, OSError."""
+    """Return the keys of a file such as `id_ed25519.pub`. Raises Unfit, OSError."""
     try:
         lines = read_text_file(file).splitlines()
     except UnicodeDecodeError:
@@ -87,8 +88,9 @@ def public_keys(file: Path) -> Sequence[str]:
 
 
 def texts(user: Mapping[str, Any], network: Mapping[str, Any] | None) -> Mapping[str, str]:
-    """Return the files, by name. cloud-init takes other content for another machine's, and sets it
-    up."""
+    """Return the files, by name. cloud-init treats different content as another machine, and
+    configures it.
+    """
     made = {"user-data": "#cloud-config\n" + _text(user)}
     if network is not None:
         made["network-config"] = _text(network)
@@ -102,8 +104,9 @@ def _text(content: Mapping[str, Any]) -> str:
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:
-    """Write them; what was there, such as the templates of Raspberry Pi OS, is left beside it once,
-    as `.before`. Raises OSError."""
+    """Write the files. Existing ones, such as the templates of Raspberry Pi OS, are kept once as
+    `.before`. Raises OSError.
+    """
     for name in ORDER:
         if name not in files:
             continue

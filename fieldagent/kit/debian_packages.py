@@ -1,8 +1,8 @@
-"""The kit's program as Debian packages: apt fetches them for an update, and dpkg installs them.
+"""The kit's program as Debian packages: apt downloads them for an update, and dpkg installs them.
 
-apt trusts what a signed repository holds (apt-secure(8)). The packages of both versions are at hand
-before anything is changed, so that the unit needs no network, neither onwards nor back. dpkg
-unpacks and configures them again from the beginning where power has failed.
+apt trusts the contents of a signed repository (apt-secure(8)). The packages of both versions are
+downloaded before any change, so that the unit needs no network for the update or the way back.
+After a power failure, dpkg unpacks and configures them again from the beginning.
 """
 
 from __future__ import annotations
@@ -26,39 +26,38 @@ from fieldagent.system.program_delta import packed
 
 NAMES = ("fieldagent-common", "fieldagent")
 HUB = "fieldagent-hub"
-"""Which needs the program in its own version."""
+"""Package of the hub, which needs the same version of the program."""
 PROGRAM = "./usr/lib/fieldagent/"
 UNIT = "./usr/lib/systemd/system/fieldagent-update.service"
 WHOLE = ("installed", "triggers-awaited", "triggers-pending")
-"""dpkg's states of a package that is configured (dpkg-query(1))."""
+"""dpkg's states of a configured package (dpkg-query(1))."""
 QUIET = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 LOCK = Path("/var/lib/dpkg/lock-frontend")
 LOCKED = 600.0
-"""Seconds in which another apt is to have ended."""
+"""Seconds to wait for the end of another apt."""
 LOOK = 1.0
 TOLD = 300
-"""Characters of the end of what dpkg says, where it names no error."""
+"""Maximum characters from the end of dpkg's output, if it contains no error."""
 
 
 class NotAtHand(Exception):
-    """The packages that an update or its way back needs; the text says what to do."""
+    """Packages for an update or its way back are missing. The text contains the fix."""
 
 
 class NotInstalled(OSError):
-    """dpkg could not; the text is what it said."""
+    """dpkg failed. The text contains its output."""
 
 
 def files(folder: Path, version: str) -> list[Path]:
-    """Return where the packages of a version lie in a folder; they need not be there."""
+    """Return the paths of a version's packages in a folder. They need not exist."""
     return [folder / f"{name}_{version}_all.deb" for name in NAMES]
 
 
 def installed() -> str:
-    """Return the version of the packages that are installed, as dpkg writes it. Raises
-    NotAtHand."""
+    """Return the version of the installed packages, in dpkg's form. Raises NotAtHand."""
     form = "--showformat=${Package} ${Version} ${db:Status-Status}\n"
     output = _run("dpkg-query", "--show", form, *NAMES, HUB).stdout
-    # Without a version where it was removed and purged.
+    # The version is missing if the package was removed and purged.
     rows = [line.split() for line in output.splitlines()]
     packages = {name: version for name, *version, state in rows if state in WHOLE}
     if HUB in packages:
@@ -76,8 +75,7 @@ def installed() -> str:
 
 
 def newest() -> str:
-    """Return the newest version of those that apt's lists have, by its preferences. Raises
-    NotAtHand."""
+    """Return the newest version in apt's lists, by apt's preferences. Raises NotAtHand."""
     policy = _run("apt-cache", "policy", NAMES[-1]).stdout
     match = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
     if match is None:
@@ -86,12 +84,12 @@ def newest() -> str:
 
 
 def fetch(folder: Path, version: str) -> None:
-    """Fetch the packages into the folder, unless they are there. Raises NotAtHand, OSError."""
+    """Download the packages into the folder, unless they are there. Raises NotAtHand, OSError."""
     if all(each.exists() for each in files(folder, version)):
         return
     folder.mkdir(mode=0o700, exist_ok=True)
     with TemporaryDirectory() as place:
-        # As whom apt reads what the network brings, where it may write.
+        # A folder in which apt's unprivileged user, who downloads, can write.
         with suppress(LookupError):
             shutil.chown(place, "_apt")
         named = [f"{name}={version}" for name in NAMES]
@@ -104,15 +102,16 @@ def fetch(folder: Path, version: str) -> None:
 
 
 def keep_only(folder: Path, *versions: str) -> None:
-    """Remove every file of the folder that is no package of these versions. Raises OSError."""
+    """Remove all files of the folder that are not packages of these versions. Raises OSError."""
     kept = {each for version in versions for each in files(folder, version)}
     for each in set(folder.iterdir()) - kept:
         each.unlink()
 
 
 def change_alone(folder: Path, version: str) -> None:
-    """See that nothing else would have to change with them, which no way back undoes. Raises
-    NotAtHand."""
+    """Check that no other package would have to change, because the way back could not undo that.
+    Raises NotAtHand.
+    """
     allowed = ["--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends"]
     named = map(str, files(folder, version))
     done = _run("apt-get", "--simulate", "--reinstall", *allowed, "install", *named)
@@ -142,7 +141,7 @@ def content(folder: Path, version: str) -> dict[str, bytes]:
 
 
 def as_zipapp(contents: dict[str, bytes]) -> bytes:
-    """Pack the program among them into one file that Python starts."""
+    """Pack the program among the files into one file that Python can run."""
     return packed(
         {
             name.removeprefix(PROGRAM): file
@@ -153,28 +152,32 @@ def as_zipapp(contents: dict[str, bytes]) -> bytes:
 
 
 def install(folder: Path, version: str) -> None:
-    """Install it in the place of whatever version is there, whole or not. Raises NotInstalled,
-    OSError."""
+    """Install a version over any installed version, also an incomplete one. Raises NotInstalled,
+    OSError.
+    """
     with _alone():
-        # Whoever holds apt's lock for dpkg says so (dpkg(1)).
+        # The holder of apt's lock must declare that to dpkg (dpkg(1)).
         dpkg = ["env", "DPKG_FRONTEND_LOCKED=true", "dpkg"]
         done = _run(*dpkg, "--install", *map(str, files(folder, version)))
-        # Of others, what power has cut short: man-db, say, which our pages have triggered.
+        # Also complete other packages after a power failure, for example man-db, which our pages
+        # trigger.
         _run(*dpkg, "--configure", "--pending")
     print(done.stdout, end="", flush=True)
     print(done.stderr, end="", file=sys.stderr, flush=True)
     if done.returncode:
-        # The first of several, which goes on in lines that are indented.
+        # The first error of several. It continues in indented lines.
         first = re.search(r"^dpkg: error.*(?:\n .*)*", done.stderr, re.MULTILINE)
         why = first[0] if first else done.stderr[-TOLD:]
         raise NotInstalled(f"dpkg cannot install it: {' '.join(why.split())}")
-    # dpkg waits for the disk; what the packages' own scripts have made is not on it for sure.
+    # dpkg syncs its files, but files made by the packages' scripts may not be on disk yet.
     os.sync()
 
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """No other apt: dpkg would fail at once where one runs. Raises OSError."""
+    """Hold apt's lock, because dpkg would fail at once if another apt is running. Raises
+    OSError.
+    """
     until = time.monotonic() + LOCKED
     with LOCK.open("wb") as lock:
         while True:
@@ -201,6 +204,6 @@ def _run(*command: str, folder: Path | None = None) -> subprocess.CompletedProce
 
 
 def _why(done: subprocess.CompletedProcess[str]) -> str:
-    """apt's own errors, without what it says around them."""
+    """Return only apt's own errors."""
     said = re.findall(r"^E: (.+)$", done.stderr, re.MULTILINE)
     return "; ".join(said) or f"`{' '.join(done.args)}` ended with {done.returncode}"

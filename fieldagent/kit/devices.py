@@ -1,7 +1,7 @@
-"""Which devices there are that may be at a port of a kit, and asking which one is there.
+"""Detection of the devices at a kit's ports.
 
-The radios, people's radios and modems say themselves how they are recognised: the lists are walked
-that name them for the settings. A port is opened once for each speed.
+The radios, people's radios and modems define their own recognition. This module uses the lists of
+their names for the settings. A port is opened once for each speed.
 """
 
 from __future__ import annotations
@@ -31,39 +31,41 @@ from fieldagent.system.error_groups import first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 CONSOLES = Path("/sys/class/tty/console/active")
-"""Names the lines on which this system has its console."""
+"""File with the names of the lines that are this system's console."""
 
 
 class FoundDevice(NamedTuple):
-    """What is known of a port: the device that answers there, or why none is known."""
+    """Result for a port: the device that answers, or the reason why none is known."""
 
     place: str
     kind: str = ""
-    """What the settings call it; empty where none was recognised."""
+    """Its name in the settings; empty if no device was recognized."""
     report: DeviceReport | None = None
     why: str = ""
-    """For people, where there is no report."""
+    """Reason for people, if there is no report."""
     in_use: bool = False
-    """Another program has the port."""
+    """True if another program uses the port."""
     answers: bool = False
-    """Something takes bytes there, whatever it is."""
+    """True if some device accepts bytes there."""
 
     @property
     def trouble(self) -> tuple[str, ...]:
-        """Return what its device must be helped with, for people; none where nothing answered."""
+        """Return the problems of its device, for people; empty if no device answered."""
         return () if self.report is None else self.report.trouble
 
 
 def radios() -> list[Recognition]:
-    """Return how each known radio is recognised that can be: between kits, and people's."""
+    """Return the recognitions of all known radios that have one, those between kits and
+    people's.
+    """
     ways = [radio(name).recognition for name in RADIOS]
     ways += [peoples_radio(name).recognition for name in PEOPLES_RADIOS]
-    # A firmware that serves both is one kind.
+    # A firmware that serves both purposes is one kind.
     return list({each.name: each for each in (way() for way in ways if way)}.values())
 
 
 def all_kinds() -> list[Recognition]:
-    """Return how each known device is recognised that can be."""
+    """Return the recognitions of all known devices that have one."""
     from fieldagent.agent.sms.recognition import RECOGNITION as GSM
     from fieldagent.kit.gnss import RECOGNITIONS as GNSS
 
@@ -72,7 +74,7 @@ def all_kinds() -> list[Recognition]:
 
 
 async def look(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:
-    """Ask all places at the same time."""
+    """Detect the devices at all places, in parallel."""
     devices: dict[str, FoundDevice] = {}
 
     async def ask(place: str) -> None:
@@ -85,7 +87,7 @@ async def look(places: Sequence[str], kinds: Sequence[Recognition]) -> list[Foun
 
 
 async def look_at(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
-    """Ask what is at a serial port, or at tcp://host."""
+    """Detect the device at a serial port, or at tcp://host."""
     if is_serial(place):
         seen = check_serial_port(Path(place))
         if why := _console(place) if seen.good else seen.text:
@@ -101,7 +103,7 @@ async def look_at(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
 
 
 async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
-    """Raises PortLost and RadioLost, in groups."""
+    """Return the device that answers. Raises PortLost and RadioLost, in groups."""
     heard: list[Unrecognised] = []
     lost: PortLost | None = None
     for baud, tcp_port, asked in _openings(place, kinds):
@@ -112,13 +114,14 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
                     return FoundDevice(place, answer.name, await answer.tell(line))
                 heard.append(answer)
         except PortLost as error:
-            # By TCP each kind has its own port.
+            # Over TCP, each kind has its own port.
             if is_serial(place):
                 raise
             lost = lost or error
     if not heard:
         raise lost or PortLost(f"{place} is at no port that a known radio listens on")
-    # What talks at one speed is noise at the others: the first that was heard tells most.
+    # Data at one speed is noise at the others, so the first data that was received is the most
+    # useful.
     reply = next((each for each in heard if each.said or each.echoes), heard[0])
     return FoundDevice(place, why=f"{place}: {reply.in_words()}", answers=True)
 
@@ -126,7 +129,7 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
 def _openings(
     place: str, kinds: Sequence[Recognition]
 ) -> Iterator[tuple[int, int, list[Recognition]]]:
-    """Return the speeds, or ports of TCP, at which the place is opened, and who is asked there."""
+    """Yield the speeds, or TCP ports, at which to open the place, with the kinds to try there."""
     if is_serial(place):
         in_turn = sorted(kinds, key=lambda each: each.turn)
         for baud, asked in groupby(in_turn, key=lambda each: each.baud):

@@ -1,5 +1,4 @@
-"""A file that an update is from: read from a path or an address, and where the line breaks, gone
-on with from there."""
+"""A file of an update, from a path or an address. An interrupted download is resumed."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from fieldagent.system.wording import reason_of
 
 MOST_BYTES = 20_000_000
 PATIENCE = 60.0
-"""Seconds without a byte after which a download is given up."""
+"""Seconds without a byte after which a download fails."""
 CHUNK = 65_536
 TOLD_EVERY = 10.0
-"""Seconds between two words of how far it is."""
+"""Seconds between two progress reports."""
 
 
 class NotTaken(Exception):
-    """Nothing was changed; the text says why, and what to do."""
+    """The update was refused and nothing was changed. The text contains the reason and the fix."""
 
     def __init__(self, text: str, code: int = REFUSED) -> None:
         super().__init__(text)
@@ -34,21 +33,22 @@ class NotTaken(Exception):
 
 
 class ServerAway(NotTaken):
-    """Another time it may be: a network, or whoever serves it, was away."""
+    """A network or server is down, so a later attempt may succeed."""
 
 
 class FetchedFile(NamedTuple):
     content: bytes
     went_on: bool = False
-    """Whether some of it came in an earlier try."""
+    """True if a part of it came from an earlier attempt."""
 
 
 def fetched(
     what: str, part: Path | None = None, tell: Callable[[str], None] = lambda text: None
 ) -> FetchedFile:
-    """Read a path, or an address. What has come is kept in `part` until all is there, and another
-    try of the same address goes on behind it (RFC 9110, 13.1.5 and 14). Raises NotTaken,
-    ServerAway."""
+    """Read a path or an address. Downloaded bytes are kept in `part` until the file is complete,
+    and another attempt for the same address continues after them (RFC 9110, 13.1.5 and 14).
+    Raises NotTaken, ServerAway.
+    """
     try:
         if not what.startswith(("https://", "http://")):
             content = Path(what).read_bytes()
@@ -69,7 +69,7 @@ def fetched(
 
 
 def is_served(what: str) -> bool:
-    """Return whether a small file is there. Raises ServerAway."""
+    """Return True if a small file exists there. Raises ServerAway."""
     try:
         fetched(what)
     except ServerAway:
@@ -89,7 +89,7 @@ def _check_size(what: str, size: int) -> None:
 
 
 class _Part(NamedTuple):
-    """What an earlier try has brought, and the mark of what it is a part of."""
+    """Bytes of an earlier attempt, and the mark of their file."""
 
     mark: str = ""
     content: bytes = b""
@@ -129,8 +129,7 @@ def _download(what: str, part: Path | None, tell: Callable[[str], None]) -> Fetc
 
 
 def _mark(answer: Any) -> str:
-    """Return the mark of the very bytes that are served (RFC 9110, 8.8); empty where they have
-    none."""
+    """Return the validator of exactly the served bytes (RFC 9110, 8.8); empty if there is none."""
     tag: str = answer.headers.get("ETag", "")
     if tag.startswith('"'):
         return tag
@@ -143,8 +142,9 @@ def _goes_on(answer: Any, here: int) -> bool:
 
 
 def _begun(part: Path | None, what: str, mark: str) -> Path | None:
-    """Begin to keep what comes. Return where; None where the disk does not take it, and nothing
-    further is kept."""
+    """Start to store the download, and return the path. None if the disk refuses, and then nothing
+    is stored.
+    """
     if part is None:
         return None
     try:

@@ -1,5 +1,6 @@
-"""A receiver of satellite navigation that speaks NMEA: it is listened to, and asked nothing. It is
-no device of the agent's: gpsd reads it for all programs."""
+"""Detection of a satellite navigation receiver with NMEA, by listening only. The agent does not use
+it directly: gpsd reads it for all programs.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from fieldagent.wire import nmea
 
 NAME = "gnss"
 ONCE_A_SECOND = 1.3
-"""Seconds in which one says something."""
+"""Seconds within which a receiver sends something."""
 TELL_MAX = 2.0
 
 
 async def tell(line: DeviceLine) -> DeviceReport:
-    """Report on a receiver, which says where it is once a second."""
+    """Report on a receiver, which sends its position once a second."""
     heard: list[str] = []
 
     def position(said: bytes) -> int | None:
@@ -45,4 +46,4 @@ RECOGNITIONS = [
     )
     for turn, baud in ((0, 9_600), (9, 38_400), (10, 4_800))
 ]
-"""Receivers differ in their speed; by USB it does not matter."""
+"""Receivers have different speeds; over USB the speed does not matter."""

@@ -1,5 +1,6 @@
-"""Whether the agent of this kit works as it did before something was changed: what an update and
-settings from afar are judged by. Nothing here sends anything."""
+"""Check that the agent of this kit works as before a change, for updates and remote settings. This
+module sends nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,65 +21,67 @@ from fieldagent.system.log_lines import complain
 AGENT = "fieldagent.service"
 OTHERS = ("fieldagent-track.service", "fieldagent-hub.service")
 ANSWERS = 10.0
-"""Seconds in which a living agent answers."""
+"""Seconds within which a running agent answers."""
 SILENT = 120.0
-"""Seconds after which an agent that does not answer is taken for one that does not start."""
+"""Seconds without an answer after which the agent counts as not starting."""
 START = 600.0
-"""Seconds in which a machine has started."""
+"""Seconds within which a machine has started."""
 LOOK = 1.0
 BOOTS = 3
-"""So often a kit may start while something is on trial, before that is held to be its fault."""
+"""Maximum number of starts of the kit during a trial; with more, the trial is considered
+the cause."""
 WORKS = {"ready": 2, "busy": 2, "no service": 1}
-"""Of a channel's states, those in which it works; a higher one is better."""
+"""States in which a channel works; a higher number is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What must be so again."""
+    """Conditions that must be true again."""
 
     settings: Path
     channels: Mapping[str, str] = field(default_factory=dict)
-    """Those that worked, each with its state."""
+    """Channels that worked, each with its state."""
     version: str = ""
-    """Of the agent; empty is any."""
+    """Version of the agent; empty: any."""
     minutes: float = 15.0
-    """In which all must work again."""
+    """Minutes within which everything must work again."""
     steady: float = 30.0
-    """Seconds that the agent must have run in one piece."""
+    """Seconds that the agent must have run without a restart."""
 
 
 def systemctl(*arguments: str) -> None:
-    """Call systemctl. Raises OSError where it fails."""
+    """Call systemctl. Raises OSError if it fails."""
     command = ["systemctl", *arguments]
     if subprocess.run(command, stdin=subprocess.DEVNULL).returncode:
         raise OSError(f"`{' '.join(command)}` failed: its message is above")
 
 
 def restart_others() -> None:
-    """Restart what else runs from the program's file, where it runs: it has kept the one of
-    before."""
+    """Restart other running units of the program, because they still run the old file."""
     for unit in OTHERS:
         with suppress(OSError):
             systemctl("try-restart", "--no-block", unit)
 
 
 def leave_at_work() -> None:
-    """Start the agent after what failed already: with whatever program and settings there are."""
+    """Start the agent after a failure, with the current program and settings."""
     with suppress(OSError):
         systemctl("start", "--no-block", AGENT)
 
 
 def wait_for_start() -> None:
-    """Wait until the machine has started all there is, or for ten minutes: before, the agent is
-    slow."""
+    """Wait until the machine has started everything, at most ten minutes, because the agent is slow
+    before.
+    """
     wait = ["systemctl", "is-system-running", "--quiet", "--wait"]
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(wait, stdin=subprocess.DEVNULL, timeout=START)
 
 
 def watched(wanted: Wanted, boots: int) -> str:
-    """Start the agent, and see why it does not work; empty where it does. `boots` is how often the
-    kit has started meanwhile."""
+    """Start the agent, and return the reason if it does not work; empty if it does. `boots` is the
+    number of starts of the kit during the trial.
+    """
     if boots > BOOTS:
         return f"the kit was started {BOOTS} times while it was on trial"
     systemctl("start", "--no-block", AGENT)
@@ -110,7 +113,7 @@ def _unfit(answer: Mapping[str, Any] | None, wanted: Wanted) -> str:
 
 
 def status(settings: Path) -> dict[str, Any] | None:
-    """Return the agent's status; None where no agent answers, or one that is not well."""
+    """Return the agent's status; None if no agent answers, or if it is not healthy."""
     port = load(settings).api_port
     try:
         call(port, "GET", "/api/health", timeout=ANSWERS)
@@ -121,19 +124,20 @@ def status(settings: Path) -> dict[str, Any] | None:
 
 
 def unsafe_to_stop(port: int) -> str:
-    """Tell why the agent may not be stopped now: an open SOS that its disk does not have would be
-    lost. Empty where it may, and where no agent answers."""
+    """Return the reason why the agent must not be stopped now: an open SOS that is not on its disk
+    would be lost. Empty if it may be stopped, or if no agent answers.
+    """
     try:
         answer = call(port, "GET", "/api/status", timeout=ANSWERS).body
     except CallFailed:
         return ""
-    # One of before does not tell of its disk.
+    # An older agent does not report the state of its disk.
     why = answer["journal"].get("notOnDisk")
     return SOS_IN_MEMORY.format(why) if why and answer["sos"]["active"] else ""
 
 
 def wait_until_safe_to_stop(port: int) -> None:
-    """Wait until a stop would lose no SOS, however long one is open."""
+    """Wait until a stop would lose no SOS, for as long as one is open."""
     announced = ""
     while why := unsafe_to_stop(port):
         if why != announced:
@@ -143,7 +147,7 @@ def wait_until_safe_to_stop(port: int) -> None:
 
 
 def working_channels(port: int) -> dict[str, str] | None:
-    """Return the state of each channel that works now; None where no agent answers."""
+    """Return the state of each channel that works now; None if no agent answers."""
     try:
         channels = call(port, "GET", "/api/status", timeout=ANSWERS).body["channels"]
     except CallFailed:

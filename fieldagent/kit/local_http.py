@@ -13,7 +13,7 @@ from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import reason_of
 
 TIMEOUT = 150.0
-"""Seconds; longer than a session, for whose end a cancel call waits."""
+"""Timeout in seconds; longer than a session, because a cancel call waits for its end."""
 
 UNKNOWN = (
     ". Whether it has done this is not known: before you call again, look with `fieldagent status`"
@@ -23,7 +23,7 @@ _NO_AGENT = "what answers there is no fieldagent: its answer is"
 
 
 class CallFailed(Exception):
-    """A call had no success; `code` is how the command ends."""
+    """A call failed. `code` is the exit code of the command."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -43,8 +43,9 @@ def call(
     *,
     timeout: float = TIMEOUT,
 ) -> Answer:
-    """Ask the agent. Raises CallFailed where there is none, where it refuses, and where no answer
-    came: what was asked for may have been done then."""
+    """Call the agent. Raises CallFailed if there is no agent, if it refuses, or if no answer
+    arrives. In the last case the request may have been executed.
+    """
     connection = HTTPConnection("127.0.0.1", port, timeout=timeout)
     content = None if body is None and method == "GET" else json.dumps(body or {}).encode()
     headers = {"Content-Type": "application/json"} if content is not None else {}
@@ -59,7 +60,7 @@ def call(
     try:
         reply = exchange(connection, method, path, content, headers)
     except (OSError, HTTPException) as error:
-        # It may have been on the disk, and on its way, before the answer was lost.
+        # The request may have been stored and sent before the answer was lost.
         unknown = "" if method == "GET" else UNKNOWN
         raise CallFailed(
             f"the agent on 127.0.0.1:{port} gives no answer ({reason_of(error)}): it hangs, or has"
@@ -84,7 +85,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def explain(status: int, body: bytes) -> str:
-    """Return what a problem document says, for people; what else a server may answer, too."""
+    """Return the text of a problem document, or of another server's answer, for people."""
     try:
         return _told(status, json.loads(body or b"null"))
     except ValueError:
@@ -95,7 +96,7 @@ def _told(status: int, document: Any) -> str:
     problem = document if isinstance(document, dict) else {}
     lines = [str(problem.get("detail") or problem.get("title") or f"HTTP {status}")]
     faults = problem.get("errors")
-    # What stands between may answer in a form of its own.
+    # A proxy may answer in its own format.
     named = [each for each in faults if isinstance(each, dict)] if isinstance(faults, list) else []
     lines += [
         escaped(f"  {fault['pointer']}: {fault['detail']}")

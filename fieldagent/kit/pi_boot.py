@@ -1,11 +1,12 @@
-"""A Pi's firmware, which starts the system that `slot.txt` names, and counts no tries.
+"""The boot loader of a Raspberry Pi: its firmware, which starts the system in `slot.txt` and does
+not count attempts.
 
-Of the folder `a` or `b` it takes kernel, initrd and the words for them
-(raspberrypi.com/documentation/computers/config_txt.html: kernel, initramfs, cmdline). What is to be
-tried is started by the kernel of the system that works (build/boards/arm64/initramfs-tools), by
-kexec: armed, the next start is of that kernel with other words, `try.txt`; before it hands over it
-takes those away again and writes `tried` into the folder of the other. Whatever is dead in there,
-the next start is of the system that works.
+From the folder `a` or `b` it takes the kernel, the initrd and the kernel's command line
+(raspberrypi.com/documentation/computers/config_txt.html: kernel, initramfs, cmdline). For a trial,
+the kernel of the working system starts the new system by kexec
+(build/boards/arm64/initramfs-tools). When armed, the next start uses that kernel with another
+command line, `try.txt`. Before the kexec, it restores the normal one and writes `tried` into the
+folder of the other system. So even if the new system hangs, the next start is of the working one.
 """
 
 from __future__ import annotations
@@ -18,30 +19,30 @@ from fieldagent.system.folder import put_file, sync_folder
 TRY = "try.txt"
 TRIED = "tried"
 ONE_PROCESSOR = "nr_cpus=1"
-"""Linux hands no others over: a Pi 3's wait in a loop of the firmware's once they are left
-(arch/arm64/kernel/smp.c, cpus_are_stuck_in_kernel)."""
+"""Linux cannot hand over the other processors: on a Pi 3 they wait in a loop of the firmware once
+they are released (arch/arm64/kernel/smp.c, cpus_are_stuck_in_kernel)."""
 
 
 class PiBoot:
     WORDS = "cmdline.txt"
-    """What a system has for its loader."""
+    """File of a system for its loader."""
 
     def __init__(self, boot: Path) -> None:
         self._boot = boot
         self._choice = boot / "slot.txt"
 
     def is_there(self) -> bool:
-        """Return whether this loader starts the card."""
+        """Return True if this loader starts the card."""
         return self._choice.is_file()
 
     def clear(self, slot: str) -> None:
-        """Have the slot tried no more. Raises OSError."""
+        """Cancel a trial of the slot. Raises OSError."""
         if self.state(slot) == "armed":
             self._choose(self._kept())
         (self._boot / slot / TRIED).unlink(missing_ok=True)
 
     def arm(self, slot: str, words: str) -> None:
-        """Have the slot tried at the next start, once. Raises OSError."""
+        """Schedule one trial of the slot at the next start. Raises OSError."""
         kept = self._kept()
         put_file(self._boot / slot / self.WORDS, words.encode())
         (self._boot / slot / TRIED).unlink(missing_ok=True)
@@ -59,7 +60,7 @@ class PiBoot:
         return "spent" if (self._boot / slot / TRIED).exists() else "absent"
 
     def keep(self, slot: str) -> None:
-        """Have the slot started from now on. Raises OSError."""
+        """Start the slot from now on. Raises OSError."""
         self._choose(slot)
         (self._boot / slot / TRIED).unlink(missing_ok=True)
         sync_folder(self._boot / slot)

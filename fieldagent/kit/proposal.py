@@ -1,8 +1,7 @@
-"""Which settings follow from the devices that were found, beside those that a kit has.
+"""Settings that follow from the detected devices, in addition to a kit's existing ones.
 
-A port that is set stays where a device of its kind is at it, or another program has it, which is
-mostly the agent. Where something else is there, or nothing, the first device that was found and has
-no place yet takes its place.
+A port that is set stays if it has a device of its kind, or if another program (usually the agent)
+uses it. If it has another device or none, the first detected device without a port replaces it.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import InvalidSettings
 
 SECRETS = ("-token", "-key", "-pin")
-"""What the name of a setting ends with that nobody is shown."""
+"""Endings of settings whose values are never shown."""
 
 
 class DeviceSeat(NamedTuple):
-    """What of the settings names one device."""
+    """Settings of one device."""
 
     port: str
     kind: str
-    """The setting that says which it is; empty where there is one kind alone."""
+    """Setting for the kind of device; empty if there is only one kind."""
     names: Collection[str]
-    """Devices that may be there, as they are recognised."""
+    """Possible devices, by their recognized names."""
 
 
 AUTO = "auto"
-"""Of a kind: whichever answers."""
+"""Kind that means: any that answers."""
 RADIO = DeviceSeat("radio-port", "radio-protocol", RADIOS)
 SEATS = (
     DeviceSeat("satellite-port", "satellite-modem", MODEMS),
@@ -44,27 +43,30 @@ SEATS = (
     DeviceSeat("mesh-port", "mesh-protocol", PEOPLES_RADIOS),
     RADIO,
 )
-"""A radio that may be either is people's first: one kit alone has something of that."""
+"""Devices in order. A radio that fits both uses becomes people's first, because a single kit has no
+use for a radio between kits."""
 DEFAULTS = {key.name: key.default for key in KEYS}
 
 
 class Proposal(NamedTuple):
     by_port: Mapping[str, Mapping[str, str]]
-    """What is to be set, by the setting that names the device's port."""
+    """Settings to make, by the setting of the device's port."""
     kept: Sequence[str]
-    """Ports that stay as they are set, by the names of their settings."""
+    """Names of the port settings that stay unchanged."""
     needed: Mapping[str, Sequence[str]]
-    """Settings that are missing, by that of the port."""
+    """Missing settings, by the setting of the port."""
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return all settings that can be made: a device that lacks one is left out."""
+        """Return all settings that can be made. A device with a missing setting is left out."""
         whole = [pairs for port, pairs in self.by_port.items() if port not in self.needed]
         return {name: value for pairs in whole for name, value in pairs.items()}
 
 
 def propose(devices: Sequence[FoundDevice], text: str, more: Mapping[str, str] = {}) -> Proposal:
-    """Return what to set in the settings file `text`; `more` is what somebody has said beside."""
+    """Return the settings to make in the settings file `text`. `more` are further settings from the
+    user.
+    """
     before = dict(pairs_in(text))
     by_port: dict[str, Mapping[str, str]] = {}
     needed: dict[str, Sequence[str]] = {}
@@ -100,14 +102,14 @@ def _at(port: str | None, devices: Sequence[FoundDevice]) -> FoundDevice | None:
 
 def _stays(there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str]) -> bool:
     if there is None or there.in_use or there.kind in seat.names:
-        # What was not looked at is no device, as a radio by UDP.
+        # A place that was not checked, such as a radio over UDP.
         return True
-    # What nobody can ask stays, as long as nothing else answers in its place.
+    # A device that cannot be recognized stays, unless another device answers in its place.
     return there.answers and not there.kind and not _can_tell(seat, before)
 
 
 def _can_tell(seat: DeviceSeat, before: Mapping[str, str]) -> bool:
-    """Return whether the device that is set would say which it is."""
+    """Return True if the configured device could be recognized."""
     named = _said(seat, before)
     if seat.kind and named not in seat.names:
         return False
@@ -119,21 +121,21 @@ def _said(seat: DeviceSeat, before: Mapping[str, str]) -> str:
 
 
 def _kind(there: FoundDevice | None, seat: DeviceSeat, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the setting that says which device it is, unless that is said."""
+    """Return the setting for the kind of device, unless it is set."""
     if there is None or not seat.kind or not there.kind:
         return {}
     return {} if _said(seat, before) in (there.kind, AUTO) else {seat.kind: there.kind}
 
 
 def _of_device(there: FoundDevice, seat: DeviceSeat, before: Mapping[str, str]) -> dict[str, str]:
-    """Return what follows from what it tells of itself."""
+    """Return the settings that follow from the device's report."""
     if there.report is None or seat is not RADIO:
         return {}
     return {name: value for name, value in there.report.settings.items() if name not in before}
 
 
 def _wanted(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
-    """Return what a port needs beside itself, and what that needs."""
+    """Return the settings that a port needs, and the settings that those need."""
     wanted = [*radio(_said(seat, known)).needs] if seat is RADIO else []
     names = [seat.port, *wanted]
     while names:
@@ -145,19 +147,20 @@ def _wanted(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
 
 
 def meaning(name: str, settings: Mapping[str, str]) -> str:
-    """Return what a setting is, for people."""
+    """Return the description of a setting, for people."""
     text = "".join(f"{each}={value}\n" for each, value in settings.items())
     return next((key.means for key in keys_of(text) if key.name == name), "")
 
 
 def covered(name: str, value: str) -> str:
-    """Return the value as people may see it."""
+    """Return the value in a form for people, without secrets."""
     return "…" if name.endswith(SECRETS) else value
 
 
 def after(text: str, settings: Mapping[str, str], path: Path) -> str:
-    """Return the settings file with these in it, all other lines as they were. Raises
-    InvalidSettings where it would be none that the agent takes."""
+    """Return the settings file with these settings; all other lines stay. Raises InvalidSettings if
+    the agent would refuse it.
+    """
     changed = with_pairs(text, settings)
     if dict(pairs_in(changed)) != {**dict(pairs_in(text)), **settings}:
         raise InvalidSettings(path, ["it ends in a line that goes on: correct that first"])

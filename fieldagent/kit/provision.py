@@ -1,7 +1,7 @@
-"""`fieldagent provision`: the settings that somebody put on the card at a laptop, taken by the kit.
+"""`fieldagent provision`: takes settings that a person has put on the card with a laptop.
 
-A laptop of any system reads a card's boot partition, so that is where the file waits for the first
-boot (and for any later one). Power may fail at any point: what was begun is done at the next boot.
+A laptop with any system can read a card's boot partition, so the file waits there for the first
+boot (or for a later one). After a power failure at any point, the next boot completes the work.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from fieldagent.system.properties import InvalidSettings, read, read_file
 from fieldagent.system.wording import reason_of
 
 BOOT = (Path("/boot/firmware"), Path("/boot"))
-"""Where Raspberry Pi OS and Debian have the boot partition."""
+"""Boot partition of Raspberry Pi OS and of Debian."""
 NAME = "fieldagent.properties"
 NAMES = (NAME, f"{NAME}.txt")
-"""Windows' Notepad adds the second ending, and hides it."""
+"""Names of the file. Windows' Notepad adds the second ending, and hides it."""
 RESULT = "fieldagent-result.txt"
 TAKEN = "fieldagent.taken"
 AUTHORITY, UPDATE_KEY = "hub-ca.pem", "update.pub"
-"""The hub's, and of who builds the programs: anybody may read them. On the card itself the agent's
-user cannot."""
+"""Public certificate of the hub's authority, and public key of the programs' builder. The agent's
+user cannot read the card itself."""
 GROUP = "fieldagent"
-"""The unit's, which reads the settings."""
+"""Group of the unit that reads the settings."""
 
 
 def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
-    """Take the settings from the first of the folders that has some, to `target`, and what lies
-    beside them. Returns an exit code."""
+    """Take the settings from the first folder that has some, and the files beside them, to
+    `target`. Returns an exit code.
+    """
     try:
         for folder in folders:
             erase(folder / TAKEN)
@@ -59,7 +60,7 @@ def _take_beside(card: Path, target: Path) -> None:
 
 
 def _say(as_json: bool, target: Path | None, names: Sequence[str]) -> None:
-    """Say what was set, and where; no value, of which some are secret."""
+    """Print the names of the set settings and the file, but no values, because some are secret."""
     if as_json:
         print(json.dumps({"settings": None if target is None else str(target), "set": names}))
     elif target is None:
@@ -85,8 +86,8 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
     names = sorted(pairs)
     report = f"The kit has taken what was set: {', '.join(names)}."
     report += " The file itself was erased: it held keys.\n"
-    # First: after a power cut behind the next line nobody comes here again, and what an earlier
-    # start had found wrong would stay told.
+    # Do this first. After a power failure behind the next line this code does not run again, and
+    # errors of an earlier start would stay in the result.
     put_file(card.with_name(RESULT), report.encode())
     rename_file(card, card.with_name(TAKEN))
     erase(card.with_name(TAKEN))
@@ -95,19 +96,19 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
 
 
 def put_settings(text: str, target: Path) -> None:
-    """Write the settings file, whole or not at all. What was there is kept once, as `.before`.
-    Raises OSError."""
+    """Write the settings file atomically. The earlier file is kept once, as `.before`. Raises
+    OSError.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     before = target.read_bytes() if target.exists() else b""
-    # After a power cut they may be there already: what was there before them stays kept.
+    # After a power failure they may be in place already: then keep the earlier copy.
     if before and before != text.encode():
         put_file(target.with_name(f"{target.name}.before"), before, mode=0o640, group=GROUP)
     put_file(target, text.encode(), mode=0o640, group=GROUP)
 
 
 def erase(path: Path) -> None:
-    """Overwrite the file, then delete it: a file that was only deleted can be read back from a card
-    by anyone."""
+    """Overwrite the file, then delete it, because a deleted file can be recovered from a card."""
     if not path.exists():
         return
     with path.open("r+b") as file:
@@ -119,15 +120,16 @@ def erase(path: Path) -> None:
 
 
 def card_text(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return what `provision` takes from a card. Raises InvalidSettings."""
+    """Return the text that `provision` takes from a card. Raises InvalidSettings."""
     text = "".join(f"{name}={value}\n" for name, value in pairs)
     parse(text, Path(NAME))
     return text
 
 
 def write_card(folder: Path, text: str) -> Path:
-    """Write the card's file into the folder and return its path. Raises OSError: a file that is
-    there stays."""
+    """Write the card's file into the folder and return its path. Raises OSError, also if a file is
+    there, which then stays.
+    """
     card = folder / NAME
     if card.exists():
         raise FileExistsError(f"{card} is there already: remove it, or name another folder")

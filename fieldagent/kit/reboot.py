@@ -1,7 +1,7 @@
-"""`fieldagent reboot`: root's unit starts the machine anew, as the agent was told by its hub.
+"""`fieldagent reboot`: root's unit reboots the machine when the hub has asked the agent for it.
 
-The agent may not, and leaves the id of the boot in which it was told: in another boot the machine
-has started anew since, and nothing is done.
+The agent may not do that itself. It leaves the id of the current boot. In a later boot, the machine
+has already rebooted, and nothing is done.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fieldagent.system.wording import reason_of
 
 
 def take(settings: Path) -> int:
-    """Take what the agent of these settings has left, once. Returns an exit code."""
+    """Process the request of the agent with these settings, once. Returns an exit code."""
     try:
         left = load(settings).state_directory / REBOOT
         if (boot := read_left(left)) is None:

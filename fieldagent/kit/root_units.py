@@ -1,5 +1,6 @@
-"""What root's units of a kit share: their folder, in which one works at a time, and what the agent
-has left for them of what the hub has brought."""
+"""Common parts of a kit's root units: their folder, which one unit uses at a time, and the files
+that the agent leaves for them.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +21,20 @@ from fieldagent.system.private import make_private_folder
 
 T = TypeVar("T")
 OFFER_BYTES = 131_072
-"""Of a file that the agent leaves, at the most: a delta came as a Package, of 100 000 bytes."""
+"""Maximum bytes of a file from the agent. A delta arrives as a Package of at most 100 000 bytes."""
 
 
 def make(folder: Path) -> None:
-    """Make the folder, in which the agent reads how things ended."""
+    """Make the folder, in which the agent can read the results."""
     make_private_folder(folder)
     folder.chmod(0o711)
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Make the folder, and wait until no other unit of root's works in it; held until the end.
-    Raises OSError."""
+    """Make the folder, and wait until no other root unit uses it. The lock is held for the duration
+    of the context. Raises OSError.
+    """
     make(folder)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -40,8 +42,10 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def read_left(offer: Path) -> bytes | None:
-    """Return what the agent has left there, as its user. They may have put anything there: no link
-    is followed, and nothing is waited for. None where there is nothing. Raises OSError."""
+    """Return the file that the agent has left, read as the agent's user; None if there is none.
+    That user may have put anything there, so links are not followed, and nothing blocks. Raises
+    OSError.
+    """
     left: str | None = as_owner(offer.parent, partial(_read_left, offer))
     return None if left is None else left.encode("latin-1")
 
@@ -59,7 +63,7 @@ def _read_left(offer: Path) -> str | None:
 
 
 def remove_left(offer: Path) -> None:
-    """Remove an offer that was taken, or refused: it does not come again. Raises OSError."""
+    """Remove a processed offer, so that it is not processed again. Raises OSError."""
     as_owner(offer.parent, partial(_remove_left, offer))
 
 
@@ -67,14 +71,15 @@ def _remove_left(offer: Path) -> None:
     try:
         offer.unlink(missing_ok=True)
     except IsADirectoryError:
-        # Out of the way of its path unit, which would start us again and again.
+        # Rename a folder with that name, because it would trigger the path unit again and again.
         offer.rename(offer.with_name(f"{offer.name}.folder-{time.time_ns()}"))
     sync_folder(offer.parent)
 
 
 def read_trial(path: Path, kind: type[T]) -> T:
-    """Return what is on trial by that file. One that cannot be read is set aside, so that it stands
-    in nobody's way: what is in place stays. Raises OSError."""
+    """Return the trial in that file. An unreadable file is moved aside, so that it does not block
+    later trials; the current state stays. Raises OSError.
+    """
     try:
         return kind(**json.loads(path.read_bytes()))
     except (ValueError, TypeError):

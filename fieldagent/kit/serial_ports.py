@@ -1,4 +1,4 @@
-"""The serial ports of this machine, each by the name that stays the same after a restart."""
+"""The serial ports of this machine, each by a name that is the same after a restart."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from pathlib import Path
 
 DEV, TTY = Path("/dev"), Path("/sys/class/tty")
 PATTERNS = ("serial/by-id/*", "ttyUSB*", "ttyACM*", "ttyAMA*", "ttyS*", "rfcomm*")
-"""The first names a device by who made it and its number; the others by the order of plugging."""
+"""Patterns of names. The first one contains the device's maker and number; the others depend on the
+order of plugging."""
 
 
 def serial_ports(dev: Path = DEV, tty: Path = TTY) -> list[str]:
-    """Return one name of each port that has hardware behind it."""
+    """Return one name for each port with hardware."""
     names: dict[Path, str] = {}
     for pattern in PATTERNS:
         for path in sorted(dev.glob(pattern)):
@@ -20,7 +21,9 @@ def serial_ports(dev: Path = DEV, tty: Path = TTY) -> list[str]:
 
 
 def _has_hardware(path: Path, tty: Path) -> bool:
-    """Linux makes ports of the PC's kind whether or not there is a chip for them: type 0."""
+    """Return True if the port has hardware. Linux makes PC ports even without a chip; those have
+    type 0.
+    """
     if not path.name.startswith("ttyS"):
         return True
     try:
@@ -30,8 +33,9 @@ def _has_hardware(path: Path, tty: Path) -> bool:
 
 
 def lasting_name(place: str, dev: Path = DEV) -> str:
-    """Return the name by which a port that somebody names is found after a restart, too: what they
-    named, where it has no better one."""
+    """Return a name of the port that is the same after a restart; `place` itself if there
+    is none.
+    """
     if "://" in place or Path(place).is_symlink():
         return place
     real = Path(place).resolve()
@@ -40,8 +44,9 @@ def lasting_name(place: str, dev: Path = DEV) -> str:
 
 
 def is_same_port(one: str, other: str) -> bool:
-    """Return whether both name one port, also by a symbolic link; of addresses, whether they are
-    written alike."""
+    """Return True if both names are the same port, also over a symbolic link. Addresses must be
+    equal as text.
+    """
     if "://" in one or "://" in other:
         return one == other
     return Path(one).resolve() == Path(other).resolve()

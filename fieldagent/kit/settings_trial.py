@@ -1,14 +1,14 @@
-"""Settings that came over the link are on trial: what root's unit does of them, and what the power
-may cut anywhere.
+"""Trial of settings that arrived over the link: the steps of root's unit, safe against power
+failures.
 
-    offer    what the agent has left is verified: the operator's signature, this kit, a number that
-             was not there before, settings that may be set from afar and are right together
-    switch   the file of before is kept, the new one put in its place
-    watch    the agent must answer, be linked to the hub, and bring up each channel as before
-    back     only where it does not: the file before, unless somebody has changed it meanwhile
+  offer    the agent's offer is verified: the operator's signature, this kit, a new number,
+           settings that may be set remotely and are valid together
+  switch   the old file is kept, the new one is put in its place
+  watch    the agent must answer, be linked to the hub, and restore each channel
+  back     only if it fails: the old file, unless a person has changed it meanwhile
 
-Each step can be taken again from its beginning, and is on disk before the next begins. An offer is
-removed once its trial is on disk, or once it is told why it is none.
+Each step can be repeated from its beginning, and is on disk before the next one begins. An offer is
+removed when its trial is on disk, or when the reason of its refusal is recorded.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_cha
 class SettingsTrial:
     number: int
     settings: str
-    """The file."""
+    """Path of the settings file."""
     channels: dict[str, str] = field(default_factory=dict)
-    """Those that are to work again, each with its state before."""
+    """Channels that must work again, each with its earlier state."""
     minutes: float = 15.0
     steady: float = 30.0
     phase: str = "switch"
     boots: int = 0
     why: str = ""
-    """Why it goes back."""
+    """Reason of the way back."""
 
 
 class SettingsPlace:
-    """Root's folder, which updates use too: one of them at a time."""
+    """Root's folder, which updates also use, only one at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,13 +61,14 @@ class SettingsPlace:
         self.new = folder / "settings-new.properties"
         self.before = folder / "settings-before.properties"
         self.number = folder / "settings-number"
-        """Of the last that was on trial: no earlier one, and not it again."""
+        """File with the number of the last trial. Only higher numbers are accepted."""
         self.result = folder / outcomes.SETTINGS
 
 
 def go_on(place: SettingsPlace, settings: Path, key: Path, *, minutes: float, steady: float) -> int:
-    """Take the steps that are left, then what the agent has left. Raises OSError: at the next start
-    they are taken again, and the agent goes on meanwhile."""
+    """Complete a trial, then process the agent's offer. Raises OSError: the next start repeats the
+    steps, and the agent continues meanwhile.
+    """
     with alone(place.folder):
         try:
             ended = _take_steps(place)
@@ -92,7 +93,7 @@ def _begin(
     minutes: float,
     steady: float,
 ) -> str:
-    """Put its trial on disk; or tell why it is none, and return that."""
+    """Start a trial, or record the reason of the refusal and return it."""
     number = 0
     try:
         brought = _offer(offer)
@@ -143,14 +144,15 @@ def _last_number(place: SettingsPlace) -> int:
     try:
         return int(place.number.read_text())
     except (FileNotFoundError, ValueError):
-        # What the last result tells, where it cannot be read.
+        # If the file is unreadable, use the number in the last result.
         outcome = outcomes.of_offer(place.result)
         return 0 if outcome is None or outcome.state == "refused" else outcome.number
 
 
 def _to_work_again(meant: Settings, *, by_satellite: bool) -> dict[str, str]:
-    """Return those that work now and are still configured; the hub's link in any case, unless they
-    came by satellite to a kit whose link does not work: then the modem."""
+    """Return the channels that work now and stay configured. The hub's link is always included,
+    except after a command over satellite to a kit whose link does not work: then the modem is.
+    """
     configured = {"Satellite": meant.satellite_port, "Radio": meant.radio_port}
     now = kit_health.working_channels(meant.api_port) or {}
     again = {name: now[name] for name in now if configured.get(name)}
@@ -218,7 +220,7 @@ def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
 def _end(place: SettingsPlace, trial: SettingsTrial) -> None:
     put_file(place.number, str(trial.number).encode())
     outcomes.leave(place.result, trial.number, "back" if trial.why else "taken", trial.why)
-    # First, as the way back needs the others for as long as it is there.
+    # Remove the trial first, because its way back needs the other files.
     place.trial.unlink(missing_ok=True)
     sync_folder(place.folder)
     _clean(place)

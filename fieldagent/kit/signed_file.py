@@ -1,5 +1,6 @@
-"""Signed files that an update is from: fetched, verified by the keys of who builds a kit's
-programs, and read for what their signature says."""
+"""Signed files of an update: fetched, verified with the keys of the programs' builder, and read for
+the contents of their signature.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ from fieldagent.system.text_files import read_text_file
 
 
 def tell(text: str) -> None:
-    """Say how far it is; what has become of it goes to standard output."""
+    """Print progress to standard error, because the result goes to standard output."""
     print(text, file=sys.stderr, flush=True)
 
 
 def keys_in(path: Path) -> list[TrustedKey]:
-    """Read the trusted keys in the file. Raises NotTaken."""
+    """Read the trusted keys in a file. Raises NotTaken."""
     try:
         return read_keys(read_text_file(path))
     except FileNotFoundError:
@@ -41,7 +42,7 @@ def keys_in(path: Path) -> list[TrustedKey]:
 def signed_file(
     what: str, kind: str, keys: Sequence[TrustedKey], part: Path
 ) -> tuple[bytes, Release]:
-    """Return a file and what its signature says. Raises NotTaken."""
+    """Return a file and the release in its signature. Raises NotTaken."""
     content, went_on = fetched(what, part, tell)
     signature = f"{what}.minisig"
     try:
@@ -50,13 +51,13 @@ def signed_file(
         raise NotTaken(f"{signature}: it is no signature of minisign's") from None
     except NotSigned as wrong:
         if went_on:
-            # Another file may lie there by now, or a power cut has spoiled what came before.
+            # The file may have been replaced, or a power failure has damaged the earlier part.
             return signed_file(what, kind, keys, part)
         raise NotTaken(f"{signature}: {wrong}") from None
 
 
 def release_of(content: bytes, signature: str, kind: str, keys: Sequence[TrustedKey]) -> Release:
-    """Return what the signature of a file says. Raises NotSigned, NotTaken."""
+    """Return the release in the signature of a file. Raises NotSigned, NotTaken."""
     try:
         comment = verify(content, read_signature(signature), keys)
     except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""`fieldagent clock`: root's unit sets the system's clock by what the agent was told of the time.
+"""`fieldagent clock`: root's unit sets the system's clock to the time that the agent knows.
 
-A kit without a battery for its clock and without a network begins in the past: every certificate of
-a hub looks as if it were not valid yet, and the link that could tell the time is refused. The
-satellites, a receiver and the hub tell the agent the time, which may set no clock; it leaves what
-it knows for this. Where the system has somebody itself to set its clock, nothing is done.
+A kit without a clock battery and without a network starts in the past. Then a hub's certificates
+seem not yet valid, and the link that could report the time is refused. The agent gets the time from
+satellites, a receiver and the hub, but may not set a clock; it leaves the time in a file for this
+unit. If the system itself has a source for its clock, nothing is done.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import reason_of
 
 OLD = 3600.0
-"""Seconds after which what was left is told by nobody any more."""
+"""Seconds after which the file is too old."""
 
 
 class NotTheTime(ValueError):
-    """The text says why nothing is set."""
+    """The clock is not set. The text contains the reason."""
 
 
 def set_clock(
     settings: Path, look: Callable[[], Reading], put: Callable[[float], None], *, as_json: bool
 ) -> int:
-    """Take what the agent of these settings has left, once, and `put` the clock there; `look` reads
-    the clocks. Returns an exit code."""
+    """Process the file of the agent with these settings, once, and set the clock with `put`. `look`
+    reads the clocks. Returns an exit code.
+    """
     try:
         left = load(settings).state_directory / CLOCK_OFFER
         if (body := read_left(left)) is None:
@@ -61,7 +62,7 @@ def set_clock(
 
 
 def _read(body: bytes, now: Reading) -> tuple[str, float]:
-    """Return who told the time, and what it is by that. Raises NotTheTime."""
+    """Return the source and the current time by that source. Raises NotTheTime."""
     try:
         document = load_document(body)
         source, boot = str(document["source"]), str(document["boot"])

@@ -1,5 +1,6 @@
-"""The two systems of a card, and which of them is started: the one that works, and the other once
-where it is to be tried (`systemd_boot`, `pi_boot`)."""
+"""The two systems of a card, and the choice of the one to start: the working one, or once the other
+for a trial (`systemd_boot`, `pi_boot`).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ from fieldagent.system.folder import put_file
 from fieldagent.system.system_image import SystemName, UnreadableImage, read_name
 
 PARTITIONS = {"a": "6b697400-02", "b": "6b697400-03"}
-"""PARTUUIDs, as `build/image` makes them."""
+"""PARTUUIDs, as made by `build/image`."""
 SLOT = "/usr/lib/kit/slot"
-"""Where a system has what its loader reads: kernel, initrd, what describes its board, and words."""
+"""Folder in a system with the files for its loader: kernel, initrd, description of its board, and
+command line."""
 NONE = (
     "this card has one system, which cannot be replaced as it runs: write a card of the newer image"
     " (docs/how-to/update-system.md, A whole system)"
@@ -35,7 +37,9 @@ class Slots:
         self._loaders = SystemdBoot(self._boot), PiBoot(self._boot)
 
     def running(self) -> str:
-        """Return the slot whose system runs. Raises NotTaken where there are no two."""
+        """Return the slot of the running system. Raises NotTaken if the card has only one
+        system.
+        """
         match = re.search(r"(?:^|\s)kit\.slot=([ab])\b", self._words.read_text())
         if match is None:
             raise NotTaken(NONE)
@@ -46,11 +50,11 @@ class Slots:
         return match[1]
 
     def other(self) -> str:
-        """Return the slot whose system does not run. Raises NotTaken."""
+        """Return the slot of the other system. Raises NotTaken."""
         return "b" if self.running() == "a" else "a"
 
     def about(self) -> SystemName:
-        """Return what runs says of itself. Raises NotTaken."""
+        """Return the description of the running system. Raises NotTaken."""
         try:
             return read_name(self._about.read_bytes())
         except FileNotFoundError:
@@ -59,28 +63,27 @@ class Slots:
             raise NotTaken(f"{self._about}: {wrong}") from None
 
     def device(self, slot: str) -> Path:
-        """Return the partition of slot `a` or `b`; it need not be there."""
+        """Return the partition of slot `a` or `b`. It need not exist."""
         return self._devices / PARTITIONS[slot]
 
     def clear(self, slot: str) -> None:
-        """Have the loader try the slot no more, and remove what it had of its own. Raises
-        OSError."""
+        """Make the loader forget the slot, and remove the slot's own program. Raises OSError."""
         self._loader().clear(slot)
         shutil.rmtree(self._kept / f"program-{slot}", ignore_errors=True)
 
     def put_kernel(self, slot: str) -> None:
-        """Put it where the loader can read it, with what belongs to it. Raises OSError."""
+        """Copy the slot's kernel and its other files to the loader's folder. Raises OSError."""
         folder, words = self._boot / slot, self._loader().WORDS
         folder.mkdir(exist_ok=True)
         names = [each for each in self._files(slot) if each != words]
         for name in names:
-            # Both have no room there beside what they replace.
+            # There is no space for both the old and the new files.
             (folder / name).unlink(missing_ok=True)
         for name in names:
             put_file(folder / name, self._file(slot, name))
 
     def arm(self, slot: str) -> None:
-        """Have the loader try the slot at the next start, once. Raises OSError."""
+        """Let the loader try the slot at the next start, once. Raises OSError."""
         loader = self._loader()
         words = self._file(slot, loader.WORDS).decode()
         for word, value in {"SLOT": slot, "ROOT": PARTITIONS[slot]}.items():
@@ -92,7 +95,7 @@ class Slots:
         return self._loader().state(slot)
 
     def keep(self, slot: str) -> None:
-        """Have the loader start the slot from now on. Raises OSError."""
+        """Let the loader start the slot from now on. Raises OSError."""
         self._loader().keep(slot)
 
     def _loader(self) -> SystemdBoot | PiBoot:
@@ -102,14 +105,16 @@ class Slots:
         raise OSError(f"{self._boot} has no loader: is it mounted?")
 
     def _files(self, slot: str) -> list[str]:
-        """The names of what a system that is not mounted has for its loader. Raises OSError."""
+        """Return the names of the loader's files in a system that is not mounted. Raises
+        OSError.
+        """
         listed = self._debugfs(slot, f"ls -p {SLOT}", SLOT).decode().splitlines()
-        # /inode/mode/user/group/name/size/
+        # Format of a line: /inode/mode/user/group/name/size/
         names = [line.split("/")[5] for line in listed if line.startswith("/")]
         return [each for each in names if each not in (".", "..", "")]
 
     def _file(self, slot: str, name: str) -> bytes:
-        """Out of a system that is not mounted. Raises OSError."""
+        """Return a file of a system that is not mounted. Raises OSError."""
         return self._debugfs(slot, f"cat {SLOT}/{name}", name)
 
     def _debugfs(self, slot: str, request: str, what: str) -> bytes:
@@ -120,7 +125,7 @@ class Slots:
             capture_output=True,
             env={**os.environ, "LC_ALL": "C"},
         )
-        # It begins with its own version, and always ends well.
+        # It prints its own version first, and always exits with 0.
         complaints = done.stderr.decode(errors="replace").strip().splitlines()[1:]
         if complaints or not done.stdout:
             raise OSError(

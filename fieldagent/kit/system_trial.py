@@ -1,14 +1,14 @@
-"""A whole system is on trial: kernel, Debian and program, in the card's other slot.
+"""Trial of a whole system: kernel, Debian and program, in the card's other slot.
 
-    write    pieces are fetched and written, while what runs goes on; a cut begins where it was
-    boot     the boot loader is to try it, once
-    watch    it has started: its agent must answer, and bring up each channel that worked before
-    back     only where it does not: the loader has the system before, and so has the journal
-    end      how it ended is left for the agent
+  write    pieces are fetched and written while the old system runs; a cut is resumed
+  boot     the boot loader must try it, once
+  watch    it has started: its agent must answer, and restore each channel that worked
+  back     only if it fails: the loader starts the old system, with the old journal
+  end      the result is left for the agent
 
-Each step can be taken again from its beginning, and is on disk before the next begins. The program
-before takes them all, in the new system too. What has not come as far as `watch`, the loader has
-left by itself: then the system before finds it spent.
+Each step can be repeated from its beginning, and is on disk before the next one begins. The old
+program takes all steps, also in the new system. If the new system does not reach `watch`, the
+loader returns to the old system by itself, which then finds the trial spent.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ IN_WORDS = {
     "end": "it has ended",
 }
 PAUSES = (30.0, 120.0, 600.0)
-"""Seconds before each further try to fetch; the last one again and again."""
+"""Seconds before each further attempt to fetch. The last value repeats."""
 STARTS = 2
-"""So often the loader may pass over what it is to try."""
+"""Number of starts in which the loader may ignore the trial."""
 NEVER_STARTED = "it did not start, or the power failed while it was on trial"
 
 
@@ -75,37 +75,38 @@ class SystemTrial:
     settings: str
     key: str
     channels: dict[str, str] = field(default_factory=dict)
-    """Those that worked, each with its state."""
+    """Channels that worked, each with its state."""
     journal_version: int = 0
     minutes: float = 15.0
     steady: float = 30.0
     phase: str = "write"
     written: int = 0
-    """Pieces, of so many:"""
+    """Number of written pieces, out of `pieces`."""
     pieces: int = 0
     starts: int = 0
     why: str = ""
-    """Why it goes back."""
+    """Reason of the way back."""
 
 
 def read(place: Place) -> SystemTrial:
-    """Read the trial of a system that is under way. Raises OSError."""
+    """Return the current trial of a system. Raises OSError."""
     return root_units.read_trial(place.system, SystemTrial)
 
 
 def write(place: Place, trial: SystemTrial) -> None:
-    """Put the trial on disk, whole or not at all, also in a power cut. Raises OSError."""
+    """Write the trial to disk atomically, even in a power cut. Raises OSError."""
     put_file(place.system, json.dumps(asdict(trial)).encode())
 
 
 def go_on(place: Place, slots: Slots) -> int:
-    """Take the steps that are left, up to the next start of the machine. Raises OSError, NotTaken,
-    InvalidSettings: at the next start they are taken again, and the agent goes on meanwhile."""
+    """Take the remaining steps, up to the next start of the machine. Raises OSError, NotTaken,
+    InvalidSettings: the next start repeats them, and the agent continues meanwhile.
+    """
     while place.system.exists() and read(place).phase == "write":
-        # Hours, maybe: who else changes something of the kit meanwhile may.
+        # This may take hours, so other changes of the kit are allowed meanwhile.
         write(place, _written(place, slots))
     if place.system.exists() and (trial := read(place)).phase == "boot" and not trial.starts:
-        # It was asked before the first piece, too.
+        # It was also checked before the first piece.
         kit_health.wait_until_safe_to_stop(load(Path(trial.settings)).api_port)
     with alone(place.folder):
         try:
@@ -130,7 +131,7 @@ def _take_steps(place: Place, slots: Slots) -> int:
             case "watch", False:
                 trial = replace(trial, phase="back", why=trial.why or NEVER_STARTED)
             case "back", True:
-                # The system before puts back what is to be put back.
+                # The old system restores the journal.
                 slots.clear(trial.slot)
                 kit_health.systemctl("stop", kit_health.AGENT)
                 return _start_anew()
@@ -150,7 +151,7 @@ def _start_anew() -> int:
 
 
 def _booted(slots: Slots, trial: SystemTrial) -> SystemTrial:
-    """Have the loader try it at the next start, where it has not yet."""
+    """Let the loader try the system at the next start, unless it has already."""
     state = slots.state(trial.slot)
     if state == "spent" or trial.starts >= STARTS:
         return replace(trial, phase="back", why=NEVER_STARTED)
@@ -160,7 +161,7 @@ def _booted(slots: Slots, trial: SystemTrial) -> SystemTrial:
         if state == "absent":
             slots.arm(trial.slot)
     except OSError as failed:
-        # A full disk stays full: the agent is not to be stopped for this at each start.
+        # A full disk stays full, so do not stop the agent for this at each start.
         return replace(trial, phase="back", why=reason_of(failed))
     return replace(trial, starts=trial.starts + 1)
 
@@ -201,7 +202,9 @@ def _state(trial: SystemTrial) -> Path:
 
 
 def _written(place: Place, slots: Slots) -> SystemTrial:
-    """Raises OSError; what nobody can take or store ends it, and what runs is as it was."""
+    """Write the system. A refusal or a full disk ends the trial, and the running system is
+    unchanged. Raises OSError.
+    """
     trial = read(place)
     try:
         _write_pieces(place, slots, trial)
@@ -214,7 +217,7 @@ def _written(place: Place, slots: Slots) -> SystemTrial:
 
 
 def _write_pieces(place: Place, slots: Slots, trial: SystemTrial) -> None:
-    """Raises NotTaken, OSError."""
+    """Fetch and write the pieces. Raises NotTaken, OSError."""
     slots.clear(trial.slot)
     try:
         image = read_image(place.image.read_bytes())
@@ -242,7 +245,7 @@ def _write_pieces(place: Place, slots: Slots, trial: SystemTrial) -> None:
 def _piece(
     place: Place, trial: SystemTrial, image: SystemImage, number: int, here: Read
 ) -> tuple[bytes, int]:
-    """Return it, and how many bytes came for it. Raises NotTaken."""
+    """Return a piece, and the number of downloaded bytes. Raises NotTaken."""
     piece, before = image.pieces[number], around(here, image.before_size, number)
     for differs in (piece.differs, False):
         if differs != piece.differs:
@@ -259,7 +262,7 @@ def _piece(
 
 
 def _whole(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
-    """The same piece of the image that is no difference. Raises NotTaken."""
+    """Return the same piece of the image that is not a difference. Raises NotTaken."""
     content, _ = signed_file(trial.what, SYSTEM, keys_in(Path(trial.key)), place.part)
     try:
         return read_image(content).pieces[number]
@@ -268,7 +271,7 @@ def _whole(place: Place, trial: SystemTrial, number: int) -> SystemPiece:
 
 
 def _fetched(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
-    """Wait for the server, as long as it takes. Raises NotTaken."""
+    """Fetch a piece, and wait for the server without a limit. Raises NotTaken."""
     name = f"{pieces_folder(trial.what)}/{piece.file}"
     away = 0
     while True:
@@ -284,20 +287,19 @@ def _fetched(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
             continue
         if digest(file.content) == piece.file:
             return file.content
-        # A power cut may have spoiled what came before.
+        # A power failure may have damaged the earlier part.
         if not file.went_on:
             raise NotTaken(f"{name} is not the file that was signed: it was changed, or cut short")
 
 
 def _is_unplugged(name: str) -> bool:
-    """Return whether it lies on what may be put in again, such as a stick."""
+    """Return True if the file is on a removable medium that is not there, such as a stick."""
     return name.startswith("/") and not Path(name).exists()
 
 
 @contextmanager
 def opened(path: Path, how: int) -> Iterator[int]:
-    """Open a file by its descriptor, with the flags `how`, and close it in any case. Raises
-    OSError."""
+    """Open a file descriptor with the flags `how`, and always close it. Raises OSError."""
     file = os.open(path, how | os.O_CLOEXEC)
     try:
         yield file

@@ -1,8 +1,8 @@
-"""`fieldagent update NAME.system`: a whole signed system is written beside the one that runs, tried
-once, and left again where it does not work.
+"""`fieldagent update NAME.system`: writes a signed system beside the running one and tries it once.
+If it fails, the old system runs again.
 
-Here its signature is verified, and whether it is for this card; what follows is `system_trial`'s,
-in a unit of its own.
+This module verifies the signature, and checks that the system is for this card. `system_trial`
+takes the further steps, in its own unit.
 """
 
 from __future__ import annotations
@@ -41,28 +41,30 @@ LOOK = 0.5
 
 
 def begin(order: UpdateOrder, place: Place, slots: Slots) -> SystemTrial:
-    """Have a system written and tried. Another that is only being written gives way, once this one
-    may be taken. Raises NotTaken, OSError."""
+    """Start to write and try a system. If another one is still being written, it is replaced once
+    this one is accepted. Raises NotTaken, OSError.
+    """
     now, slot = slots.about(), slots.other()
     _check_nothing_else(place)
     root_units.make(place.folder)
     under_way = place.system.exists()
     if under_way:
-        # Both fetch into the same file.
+        # Stop the other download, because both use the same file.
         kit_health.systemctl("stop", system_trial.UNIT)
     try:
-        # It may have come further meanwhile.
+        # It may have advanced meanwhile.
         _check_nothing_else(place)
         image, trial = _may_be_taken(order, place, slots, now, slot)
     except BaseException:
-        # Also where whoever gave the order gives it up.
+        # Do this even if the user interrupts the command.
         if under_way:
             _start_unit()
         raise
-    # From here to the last line nothing is under way: a power cut mixes no two systems.
+    # No trial is on disk from here to the last line, so that a power failure cannot mix two
+    # systems.
     place.system.unlink(missing_ok=True)
     sync_folder(place.folder)
-    # It takes the steps: it is known to work.
+    # Copy the current program, which is known to work: it takes the steps.
     put_file(place.previous, order.program.read_bytes(), mode=0o644)
     put_file(place.image, write_image(image))
     place.result.unlink(missing_ok=True)
@@ -85,13 +87,13 @@ def _start_unit() -> bool:
 def _may_be_taken(
     order: UpdateOrder, place: Place, slots: Slots, now: SystemName, slot: str
 ) -> tuple[SystemImage, SystemTrial]:
-    """Raises NotTaken, OSError."""
+    """Return the image and its trial. Raises NotTaken, OSError."""
     what, keys = order.what, keys_in(order.key)
     image = _image(what, keys, place, now.id)
     if image.name.board != now.board:
         raise NotTaken(f"{what} is for {image.name.board}, and this is {now.board}")
     for version in (now.version, __version__):
-        # The program of the card's system may have been updated alone since.
+        # The card's program may have been updated separately.
         check_newer(version, image.name.version, older_too=order.older)
     with system_trial.opened(slots.device(slot), os.O_RDONLY) as device:
         capacity = os.lseek(device, 0, os.SEEK_END)
@@ -123,7 +125,7 @@ def _absolute(what: str) -> str:
 
 
 def _check_nothing_else(place: Place) -> None:
-    """Raises NotTaken, OSError."""
+    """Check that no other change is on trial. Raises NotTaken, OSError."""
     if place.trial.exists() or SettingsPlace(place.folder).trial.exists():
         raise NotTaken("another change is on trial; `fieldagent update --last`", TAKEN)
     if not place.system.exists():
@@ -134,7 +136,9 @@ def _check_nothing_else(place: Place) -> None:
 
 
 def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemImage:
-    """The difference from the system that runs, where there is one. Raises NotTaken."""
+    """Return the image, as a difference from the running system if there is one. Raises
+    NotTaken.
+    """
     delta = delta_name(what, now)
     name = delta if is_served(f"{delta}.minisig") else what
     content, release = signed_file(name, SYSTEM, keys, place.part)
@@ -148,8 +152,7 @@ def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemI
 
 
 def follow(place: Place) -> None:
-    """Tell how it goes until the machine starts anew, which the unit has it do; or until it has
-    ended before."""
+    """Print the progress until the unit reboots the machine, or until the trial ends before."""
     last = ""
     try:
         while place.system.exists():

@@ -1,14 +1,14 @@
-"""systemd-boot, by which a PC's card starts one of its two systems.
+"""systemd-boot, the loader of a PC's card, which starts one of its two systems.
 
-It takes the entry of the highest version among those that may be tried, and counts the tries in
-their names (systemd.io/AUTOMATIC_BOOT_ASSESSMENT):
+It selects the entry with the highest version among those that may be tried, and counts the attempts
+in their names (systemd.io/AUTOMATIC_BOOT_ASSESSMENT):
 
-    system-a.conf         it works: kept
-    system-b+1.conf       armed: to be tried once
-    system-b+0-1.conf     spent: was tried, and is started no more while there is another
+  system-a.conf         it works: kept
+  system-b+1.conf       armed: to be tried once
+  system-b+0-1.conf     spent: was tried, and is not started while there is another
 
-The loader itself renames the armed to the spent one, before the kernel has begun. Whatever is dead
-in there, the next start is of the other system.
+The loader itself renames an armed entry to a spent one before it starts the kernel. So even if the
+new system hangs, the next start is of the other one.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ from pathlib import Path
 from fieldagent.system.folder import put_file, sync_folder
 
 TRIAL = "kit.trial"
-"""A word to the kernel of a system that is tried; its units look for it."""
+"""Word in the kernel's command line of a system on trial, which its units check."""
 
 
 class SystemdBoot:
     WORDS = "entry.conf"
-    """What a system has for its loader."""
+    """File of a system for its loader."""
 
     def __init__(self, boot: Path) -> None:
         self._entries = boot / "loader/entries"
 
     def is_there(self) -> bool:
-        """Return whether this loader starts the card."""
+        """Return True if this loader starts the card."""
         return self._entries.is_dir()
 
     def clear(self, slot: str) -> None:
-        """Remove the slot's entries, so that the loader does not find it any more. Raises
-        OSError."""
+        """Remove the slot's entries, so that the loader no longer finds it. Raises OSError."""
         for each in self._of(slot):
             each.unlink()
         sync_folder(self._entries)

@@ -1,14 +1,15 @@
-"""A new program is on trial: the part of an update that outlives whoever ordered it, and the power.
+"""Trial of a new program: the part of an update that survives the end of the command, and power
+failures.
 
-    switch   the agent stops, its journal is copied, the new program is put in place
-    watch    the agent must answer, and bring up each channel that worked before
-    back     only where it does not: the program before, and its journal where the new one's is
-             of a later version, with all that the new one has accepted
-    end      how it ended is left for the agent, and what was kept for the way back is removed
+  switch   the agent stops, its journal is copied, the new program is put in place
+  watch    the agent must answer, and restore each channel that worked before
+  back     only if it fails: the old program; and its journal if the new one's has a later
+           version, with all that the new one has accepted
+  end      the result is left for the agent, and the files for the way back are removed
 
-Each step can be taken again from its beginning, and is on disk before the next begins. The program
-before takes them all: it is known to work. Nothing here sends anything, but for the reason of a way
-back, which costs no credit.
+Each step can be repeated from its beginning, and is on disk before the next one begins. The old
+program takes all steps, because it is known to work. This module sends nothing except the reason of
+a way back, which costs no credit.
 """
 
 from __future__ import annotations
@@ -42,27 +43,27 @@ IN_WORDS = {
 
 
 class Place:
-    """The folder of an update: root's alone. The agent reads how it ended, for the hub."""
+    """Folder of an update, for root only. The agent reads the result for the hub."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.new = folder / "new.pyz"
         self.previous = folder / "previous.pyz"
-        """Which takes the steps."""
+        """The old program, which takes the steps."""
         self.part = folder / "part"
-        """Of a download that was broken off."""
+        """Part of an interrupted download."""
         self.packages = folder / "packages"
-        """Of both versions, where the program came as Debian packages."""
+        """Packages of both versions, if the program is installed as Debian packages."""
         self.trial = folder / outcomes.UPDATE_TRIAL
         self.system = folder / outcomes.SYSTEM_TRIAL
-        """Of a whole system, which is on trial; `image` lists its pieces."""
+        """Trial of a whole system; `image` is the list of its pieces."""
         self.image = folder / "system.image"
         self.result = folder / outcomes.UPDATE
         self.offered = folder / outcomes.PROGRAM
-        """What came of what the hub has offered."""
+        """Result of the hub's last offer."""
 
     def tell(self, offer: int, state: str, why: str = "") -> None:
-        """Tell what became of what the hub has offered; nothing of what came by hand."""
+        """Record the result of the hub's offer; nothing for a manual update."""
         if offer:
             outcomes.leave(self.offered, offer, state, why)
 
@@ -72,39 +73,39 @@ class Trial:
     version: str
     previous_version: str
     program: str
-    """The file that is put in place, where no packages are installed."""
+    """File to replace, if no packages are installed."""
     settings: str
     channels: dict[str, str] = field(default_factory=dict)
-    """Those that worked, each with its state."""
+    """Channels that worked, each with its state."""
     journal_version: int = 0
-    """Of the journal before; 0 where there was none."""
+    """Version of the journal before; 0 if there was none."""
     minutes: float = 15.0
-    """In which all must work again."""
+    """Minutes within which everything must work again."""
     steady: float = 30.0
-    """Seconds that the agent must have run in one piece."""
+    """Seconds that the agent must have run without a restart."""
     phase: str = "switch"
     boots: int = 0
     why: str = ""
-    """Why it goes back."""
+    """Reason of the way back."""
     offer: int = 0
-    """Number of the hub's; 0 where none of its brought this."""
+    """Number of the hub's offer; 0 for a manual update."""
     package: str = ""
-    """Version of the packages that are installed; empty where a file is put in place."""
+    """Version of the packages to install; empty for a file."""
     previous_package: str = ""
 
 
 def read(place: Place) -> Trial:
-    """Read the trial that is under way. Raises OSError."""
+    """Return the current trial. Raises OSError."""
     return root_units.read_trial(place.trial, Trial)
 
 
 def write(place: Place, trial: Trial) -> None:
-    """Put the trial on disk, whole or not at all, also in a power cut. Raises OSError."""
+    """Write the trial to disk atomically, even in a power cut. Raises OSError."""
     put_file(place.trial, json.dumps(asdict(trial)).encode())
 
 
 def phase(place: Place) -> str:
-    """Return where a trial is; empty where nothing is on trial."""
+    """Return the phase of the trial; empty if there is none."""
     try:
         return read(place).phase
     except FileNotFoundError:
@@ -112,8 +113,9 @@ def phase(place: Place) -> str:
 
 
 def go_on(place: Place) -> int:
-    """Take the steps that are left. Raises OSError, InvalidSettings: at the next start they are
-    taken again, and the agent goes on meanwhile, with the program that is there."""
+    """Take the remaining steps. Raises OSError, InvalidSettings: the next start repeats them, and
+    the agent continues meanwhile with the current program.
+    """
     with alone(place.folder):
         try:
             return _take_steps(place)
@@ -178,7 +180,7 @@ def _go_back(place: Place, trial: Trial) -> None:
 
 
 def tell_the_hub(settings: Path, text: str) -> None:
-    """Send the hub a message of this kit's, over IP alone; it waits there like any other."""
+    """Send the hub a message of this kit, only over IP. It waits in the queue like any other."""
     began = time.monotonic()
     while (status := kit_health.status(settings)) is None:
         if time.monotonic() - began > kit_health.SILENT:
@@ -196,7 +198,7 @@ def tell_the_hub(settings: Path, text: str) -> None:
 
 
 def end_of_trial(place: Place, result: dict[str, Any], state: Path) -> None:
-    """Leave how it ended, and remove what was kept for the way back. Raises OSError."""
+    """Leave the result, and remove the files for the way back. Raises OSError."""
     put_file(place.result, json.dumps(result).encode(), mode=0o644)
     kit_health.restart_others()
     trial_journal.forget(state)

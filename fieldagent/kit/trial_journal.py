@@ -1,6 +1,6 @@
-"""The agent's journal while a new program is on trial: kept as it was, and put back.
+"""The agent's journal during a trial of a new program: a copy, and its restoration.
 
-It is the agent's user's, and so is whatever lies beside it: all of this is done as them.
+The journal and the files beside it belong to the agent's user, so all of this runs as that user.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ from fieldagent.system.folder import rename_file, sync_folder
 T = TypeVar("T")
 NAME = "journal.sqlite3"
 BEFORE = f"{NAME}.before"
-"""A copy of it as it was, for the way back."""
+"""Copy of the old journal, for the way back."""
 NEW = f"{NAME}.before-new"
 
 
 def version(state: Path) -> int:
-    """Return the version of its tables, 0 where there is none. Raises OSError."""
+    """Return the version of the journal's tables; 0 if there is none. Raises OSError."""
     return _there(_version, state)
 
 
 def keep(state: Path, expected: int) -> None:
-    """Copy it for the way back, with what is still in its log. One that is not of the version
-    `expected` any more has been copied before. Raises OSError."""
+    """Copy the journal with its log for the way back. Does nothing if its version is no longer
+    `expected`, because it was copied before. Raises OSError.
+    """
     _there(partial(_keep, expected=expected), state)
 
 
 def put_back(state: Path, before: int, program: str) -> str:
-    """Put a journal of version `before` back where the new `program` has brought it beyond that,
-    with all that the new one's holds. Return what people are to be told of what this journal cannot
-    take over; "" where there is nothing. Raises OSError."""
+    """Restore the journal of version `before` if the new `program` has upgraded it, with all
+    contents of the new one. Returns a text for people about contents that cannot be restored;
+    empty if there are none. Raises OSError.
+    """
     return _there(partial(_put_back, before=before, program=program), state)
 
 
@@ -77,7 +79,8 @@ def _opened(journal: Path) -> sqlite3.Connection:
 
 
 def _keep(state: Path, expected: int) -> None:
-    # Where power failed later on, the new program may have begun: the copy of before stays.
+    # If the version has changed, the new program has already run (power failed later): keep the
+    # earlier copy.
     if not expected or _version(state) != expected:
         return
     with closing(_opened(state / NAME)) as source:
@@ -92,7 +95,8 @@ def _put_back(state: Path, before: int, program: str) -> str:
     journal = state / NAME
     kept = journal.with_name(f"{NAME}.of-{program}")
     with closing(_opened(journal)) as writer:
-        # All of it into the one file: its log would be taken for the other's.
+        # Write everything into the one file, because its log would be taken for that of the other
+        # journal.
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     made = journal.with_name(f"{NAME}.restored")
     with closing(_opened(state / BEFORE)) as source:

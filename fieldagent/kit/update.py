@@ -1,9 +1,8 @@
-"""`fieldagent update`: a signed program takes the place of this one, and gives it back where it
-does not work.
+"""`fieldagent update`: a signed program replaces this one, and is rolled back if it fails.
 
-Here it is read, verified and asked whether it understands the kit; nothing that runs is touched.
-What follows is `trial.py`'s, in a unit of its own: it outlives this command, and the link that
-somebody is logged in by.
+This module reads and verifies the program, and checks that it accepts the kit's settings, without
+touching anything that runs. `trial.py` takes the further steps, in its own unit, which survives the
+end of this command and of the user's connection.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ from fieldagent.wire.kit_note import ProgramOffer
 from fieldagent.wire.signed_delta import SignedDelta
 
 STARTS = 120.0
-"""Seconds in which the new program is to have said who it is, and to have checked the kit."""
+"""Seconds for the new program to print its version and to check the kit."""
 LOOK = 0.5
-"""Seconds between two looks at how far it is."""
+"""Seconds between two checks of the progress."""
 
 
 def begin(
@@ -62,8 +61,9 @@ def begin(
     offer: ProgramOffer | None = None,
     brought: SignedDelta | None = None,
 ) -> Trial:
-    """Begin an update and return its trial. `offer` is the hub's that brings it, `brought` what has
-    come with it instead of an address. Raises NotTaken, OSError."""
+    """Begin an update and return its trial. `offer` is the hub's offer; `brought` is the delta that
+    came with it instead of an address. Raises NotTaken, OSError.
+    """
     if place.trial.exists():
         version = trial.read(place).version
         raise NotTaken(f"an update to {version} is under way; `fieldagent update --last`", TAKEN)
@@ -73,7 +73,7 @@ def begin(
         raise NotTaken("settings from the hub are on trial; `fieldagent settings` tells", TAKEN)
     root_units.make(place.folder)
     programs = _programs(order, place, brought)
-    # Readable: what each `check` finds, it finds as the agent's user.
+    # Make it readable, because each `check` runs as the agent's user.
     put_file(place.new, programs.new, mode=0o644)
     put_file(place.previous, programs.now, mode=0o644)
     now, next_ = _version(place.previous), _version(place.new)
@@ -123,17 +123,17 @@ def _start_unit(place: Place) -> None:
 
 
 class Programs(NamedTuple):
-    """Each as one file that Python starts."""
+    """The old and the new program, each as one file that Python can run."""
 
     source: str
-    """Where the new one came from: a file, an address, a version of packages."""
+    """Source of the new one: a file, an address, a version of packages."""
     new: bytes
     now: bytes
     package: str = ""
-    """Version of the Debian packages that bring the new one; empty where none do."""
+    """Version of the Debian packages with the new one; empty for a file."""
     previous_package: str = ""
     signed_as: str = ""
-    """The version that the signature names; empty of Debian packages, whose list apt verifies."""
+    """Version in the signature; empty for Debian packages, whose list apt verifies."""
 
 
 def _programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> Programs:
@@ -161,7 +161,7 @@ def _programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> 
 
 
 def _packaged(version: str, folder: Path) -> Programs:
-    """Raises NotAtHand, OSError."""
+    """Return the programs in the packages. Raises NotAtHand, OSError."""
     if version and ("/" in version or version.endswith((".deb", ".pyz"))):
         raise NotAtHand(
             "fieldagent is here as Debian packages, and apt's repositories alone are trusted with"
@@ -189,8 +189,9 @@ def _packaged(version: str, folder: Path) -> Programs:
 
 
 def _verified(what: str, now: bytes, key: Path, place: Place) -> tuple[bytes, str]:
-    """Return the program and the version as which it was signed: made of `now`, which is here,
-    where its maker has put the difference beside it. Raises NotTaken."""
+    """Return the program and its signed version. It is made from `now`, the current program, if its
+    builder provides a delta. Raises NotTaken.
+    """
     keys = keys_in(key)
     changed = _by_delta(what, now, keys, place)
     content, release = changed or signed_file(what, PROGRAM, keys, place.part)
@@ -198,7 +199,9 @@ def _verified(what: str, now: bytes, key: Path, place: Place) -> tuple[bytes, st
 
 
 def _brought(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
-    """Return what a delta that has come makes of `now`, and its version. Raises NotTaken."""
+    """Return the program that a received delta makes from `now`, and its version. Raises
+    NotTaken.
+    """
     signature = brought.signature.text("by a command")
     try:
         release = release_of(brought.delta, signature, DELTA, keys_in(key))
@@ -210,7 +213,9 @@ def _brought(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
 def _by_delta(
     what: str, now: bytes, keys: Sequence[TrustedKey], place: Place
 ) -> tuple[bytes, Release] | None:
-    """None where there is none from this program, or it is of no use: the whole is there, too."""
+    """Return the program from a delta; None if there is no usable delta from this program, because
+    the whole is available, too.
+    """
     try:
         here = contents(now)
         named = delta_name(what, here)
@@ -260,7 +265,7 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _channels(port: int) -> dict[str, str]:
-    """Return how each that works does now; none where no agent runs."""
+    """Return the state of each working channel; empty if no agent runs."""
     channels = kit_health.working_channels(port)
     if channels is None:
         tell("no agent runs: it is tried whether the new one does")
@@ -268,11 +273,13 @@ def _channels(port: int) -> dict[str, str]:
 
 
 def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
-    """Tell how it goes until the unit has ended, which does not need us; return the exit code."""
+    """Print the progress until the unit has ended, and return the exit code. The unit does not need
+    this command.
+    """
     until = time.monotonic() + 60 * offered.minutes + 2 * kit_health.SILENT
     phase = ""
     try:
-        # The result is there a moment before the trial is gone, so that power may fail between.
+        # The result is written just before the trial is removed, because power may fail between.
         while place.trial.exists() or not place.result.exists():
             if time.monotonic() > until:
                 complain(f"{trial.UNIT} has not ended: `journalctl -u fieldagent-update`")
@@ -289,7 +296,9 @@ def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
 
 
 def last(place: Place, *, as_json: bool) -> int:
-    """Print how the last one ended, or that one is under way. Returns an exit code."""
+    """Print the result of the last update, or the state of the current one. Returns an
+    exit code.
+    """
     if as_json:
         return _last_as_json(place)
     _, now = _under_way(place)
@@ -310,7 +319,7 @@ def last(place: Place, *, as_json: bool) -> int:
 
 
 def _under_way(place: Place) -> tuple[str, str]:
-    """The phase, and what it is in words; both empty where nothing is on trial."""
+    """Return the phase, and its text; both empty if nothing is on trial."""
     try:
         phase = system_trial.read(place).phase
     except FileNotFoundError:
@@ -320,7 +329,7 @@ def _under_way(place: Place) -> tuple[str, str]:
 
 
 def _result(place: Place) -> dict[str, Any] | None:
-    """None where there is none that can be read."""
+    """Return the result, or None if it is missing or unreadable."""
     try:
         result: dict[str, Any] = json.loads(place.result.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -329,7 +338,7 @@ def _result(place: Place) -> dict[str, Any] | None:
 
 
 def _last_as_json(place: Place) -> int:
-    """`phase` where it is under way; `why` where it went back."""
+    """Print the result as JSON: `phase` during a trial, `why` after a rollback."""
     report = {"phase": _under_way(place)[0] or None, "version": None, "before": None, "why": None}
     if not report["phase"] and (result := _result(place)) is not None:
         report |= {

@@ -1,10 +1,10 @@
-"""`fieldagent update --offered`: root's unit takes the program that the hub has offered, or tells
-why not.
+"""`fieldagent update --offered`: root's unit installs the program that the hub has offered, or
+records the reason of a refusal.
 
-An offer is a version and an address. What lies there must bear the signature of who builds this
-kit's programs, be of that version, and newer than what runs: a hub that somebody has broken into
-can bring nothing else. It is removed once its trial is on disk, or once it is told why it is none;
-power may fail anywhere.
+An offer has a version and an address. The file there must have the signature of the builder of this
+kit's programs and the offered version, and must be newer than the current program. So a compromised
+hub cannot install anything else. The offer is removed when its trial is on disk, or when the reason
+of its refusal is recorded; power may fail at any time.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from fieldagent.wire.kit_note import ProgramOffer, decode
 from fieldagent.wire.signed_delta import SignedDelta, read_payload
 
 LOOK = 5.0
-"""Seconds between two looks whether another change is over."""
+"""Seconds between two checks for the end of another change."""
 PAUSES = (30.0, 120.0, 600.0)
-"""Seconds before each further try to fetch it."""
+"""Seconds before each further attempt to fetch it."""
 
 
 def take(order: UpdateOrder, place: Place) -> int:
-    """Take what the hub has offered, once nothing else is on trial; the order says over which
-    program, and how it is judged. Returns an exit code."""
+    """Process the hub's offer when nothing else is on trial. `order` contains the program to
+    replace, and the conditions of the trial. Returns an exit code.
+    """
     others = (place.trial, place.system, SettingsPlace(place.folder).trial)
     try:
         while True:
             with alone(place.folder):
-                # After a power cut their own units go on with these first.
+                # After a power failure, the other units continue these first.
                 if not any(each.exists() for each in others):
                     return _take_left(order, place)
             time.sleep(LOOK)
@@ -69,7 +70,7 @@ def _take_left(order: UpdateOrder, place: Place) -> int:
 
 
 def _taken(order: UpdateOrder, place: Place, body: bytes, state: Path) -> tuple[int, str]:
-    """The number of what was offered, and why it is not taken."""
+    """Return the number of the offer, and the reason of a refusal."""
     try:
         offer = decode(body)
     except RemoteProtocolError as error:
@@ -89,7 +90,7 @@ def _taken(order: UpdateOrder, place: Place, body: bytes, state: Path) -> tuple[
 
 
 def _brought(state: Path) -> SignedDelta:
-    """Return what the agent has left beside its offer. Raises NotTaken, OSError."""
+    """Return the delta that the agent has left beside its offer. Raises NotTaken, OSError."""
     try:
         return read_payload(read_left(state / PROGRAM_DELTA) or b"")
     except ValueError as wrong:
@@ -99,7 +100,7 @@ def _brought(state: Path) -> SignedDelta:
 def _begin(
     order: UpdateOrder, place: Place, offer: ProgramOffer, brought: SignedDelta | None
 ) -> None:
-    """Raises NotTaken, OSError."""
+    """Begin the update, with further attempts if the server is down. Raises NotTaken, OSError."""
     for pause in PAUSES:
         try:
             update.begin(order, place, offer, brought)

@@ -1,4 +1,4 @@
-"""What somebody asks for who wants another program, or system, on this kit."""
+"""A request for another program or system on this kit."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 class UpdateOrder(NamedTuple):
     what: str
-    """A file, an address, or a version of Debian packages; empty for what the settings, or apt,
-    name."""
+    """A file, an address, or a version of Debian packages; empty: the default of the settings or of
+    apt."""
     program: Path
-    """Which is replaced."""
+    """Program file to replace."""
     settings: Path
     key: Path
-    """File of the keys that are trusted with programs."""
+    """File of the keys that are trusted for programs."""
     older: bool
-    """Also one that is no newer."""
+    """True: an older or equal version is allowed."""
     minutes: float
-    """In which all must work again."""
+    """Minutes within which everything must work again."""
     steady: float
-    """Seconds that the agent must have run in one piece."""
+    """Seconds that the agent must have run without a restart."""

@@ -1,4 +1,4 @@
-"""Which of two versions is the newer one, and whether it may take the other's place."""
+"""Order of versions, and the check that a version may replace another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fieldagent.kit.fetching import NotTaken
 
 
 def check_newer(now: str, next_: str, *, older_too: bool) -> None:
-    """Check that `next_` is newer than `now`, unless older ones are taken too. Raises NotTaken."""
+    """Check that `next_` is newer than `now`, unless older ones are allowed. Raises NotTaken."""
     if older_too or order(next_) > order(now):
         return
     what = "is what runs" if next_ == now else f"is older than {now}, which runs"
@@ -16,12 +16,13 @@ def check_newer(now: str, next_: str, *, older_too: bool) -> None:
 
 
 STAGES = ("dev", "a", "b", "rc", None)
-"""Before a release, in their order (PEP 440)."""
+"""Stages before a release, in order (PEP 440)."""
 
 
 def order(version: str) -> tuple[tuple[int, ...], int, int, int]:
-    """Return that by which versions compare: 0.2.0.dev1 is before 0.2.0, and 0.2.0+1.g1a2b3c4d, a
-    commit after it, behind. Raises NotTaken."""
+    """Return the sort key of a version: 0.2.0.dev1 is before 0.2.0; 0.2.0+1.g1a2b3c4d, one commit
+    after it, is behind. Raises NotTaken.
+    """
     form = r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?(?:\+([0-9]+)(?![^.]))?"
     read = re.match(form, version, re.ASCII)
     if read is None:

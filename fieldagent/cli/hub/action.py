@@ -1,4 +1,4 @@
-"""What the arguments of every `fieldagent hub` command share."""
+"""Common arguments of all `fieldagent hub` commands."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fieldagent.cli.subcommand import CommandParser, Subparsers, command
 
 KINDS = ("message", "location", "waypoint", "data")
 DAYS_MAX = 36_500
-"""For which a key is good at most: a hundred years."""
+"""Maximum days for which a key is valid: a hundred years."""
 
 
 def add_store(parser: CommandParser) -> None:
-    """Add the arguments that say which database a command uses."""
+    """Add the arguments that select the database."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file")
     parser.add_argument(
         "--database", metavar="WHERE", help="postgresql://… or the path of an SQLite file"
@@ -29,8 +29,9 @@ def add_listing(parser: CommandParser) -> None:
 def action(
     actions: Subparsers, name: str, carry_out: tuple[str, str], summary: str
 ) -> CommandParser:
-    """Add an action that works in one workspace and prints a result. `carry_out` is as `command`
-    has it."""
+    """Add an action that works in one workspace and prints a result. `carry_out` is the same as in
+    `command`.
+    """
     parser = command(actions, name, carry_out, summary)
     parser.add_argument("--workspace", default="", help="number or name, where there are several")
     add_listing(parser)
@@ -38,7 +39,7 @@ def action(
 
 
 def number(text: str) -> int:
-    """Return the number of a row: no database takes more than 64 bits."""
+    """Read the id of a row, which has at most 64 bits in any database."""
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise ValueError
     return int(text)
@@ -48,7 +49,7 @@ number.__name__ = "number of those that `list` shows"
 
 
 def credit_count(text: str) -> int:
-    """Return what a device may cost."""
+    """Read a number of credits."""
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise ValueError
     return int(text)
@@ -58,7 +59,7 @@ credit_count.__name__ = "number of credits, from 0 on"
 
 
 def days(text: str) -> float:
-    """Return for how many a key is good. Raises ArgumentTypeError."""
+    """Read the number of days for which a key is valid. Raises ArgumentTypeError."""
     if not 0 < float(text) <= DAYS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, {DAYS_MAX} at most")
     return float(text)
