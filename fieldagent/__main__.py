@@ -1,4 +1,4 @@
-"""`python -m fieldagent`, the zipapp, and the installed command all start here."""
+"""Entry point of `python -m fieldagent`, the zipapp, and the installed command."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from fieldagent.cli.kit.plain_run import plain_run
 from fieldagent.system.exit_codes import IO_FAILED
 
 YOUNG_MAX = 10_000
-"""Objects made before the next look for cycles: ours are few, and each look has a price, at the
-start most of all."""
+"""Number of new objects before the next garbage collection of cycles. We make few cycles, and each
+collection costs time, most of all at the start."""
 
 
 def main() -> int:
-    """Carry out the command line and return its exit code: 130 after Ctrl-C, 141 where nobody reads
-    the output any more, 74 where there is no room for it."""
+    """Run the command line and return its exit code: 130 after Ctrl-C, 141 if the reader of the
+    output has gone, 74 if there is no space for the output.
+    """
     gc.set_threshold(YOUNG_MAX)
     if isinstance(sys.stdout, TextIOWrapper):
-        # As of standard error: a name that this terminal has no letters for ends no command.
+        # As for standard error: a name that the terminal cannot show must not end a command.
         sys.stdout.reconfigure(errors="backslashreplace")
     if sys.stdin is None:
-        # Closed: nobody says anything.
+        # Standard input is closed, so there is no input.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     asked: list[int] = []
     try:
@@ -37,12 +38,12 @@ def main() -> int:
     except KeyboardInterrupt:
         return _interrupted(asked)
     except BaseExceptionGroup as group:
-        # As trio's nurseries raise it.
+        # trio's nurseries raise it in a group.
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
         return _interrupted(asked)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python must not complain at exit either.
+        # The reader of our output has closed it; Python must not print an error at exit either.
         sys.stdout = None
         return 141
     except OSError as error:
@@ -57,26 +58,27 @@ def main() -> int:
 
 def _interrupted(asked: Sequence[int]) -> int:
     for number in asked:
-        # Whoever asked is told how it ended as if nothing had been cleared up before.
+        # Raise the signal again, so that the parent sees the same exit as without a cleanup.
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
     return 130
 
 
 def _end_as_by_ctrl_c(asked: list[int]) -> None:
-    """Let SIGTERM, and SIGHUP where a terminal is closed, interrupt a command, so that it removes
-    the folders it made and ends what it began. `asked` is told which came."""
+    """Let SIGTERM, and SIGHUP when a terminal is closed, interrupt a command, so that it removes
+    its folders and ends its children. `asked` gets the signal.
+    """
 
     def interrupt(number: int, frame: object) -> None:
         asked.append(number)
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            # Begun in the background by a shell.
+            # A shell started it in the background.
             raise KeyboardInterrupt
-        # By the handler of whoever runs now: trio lets its tasks come to an end.
+        # Use the current handler, because trio lets its tasks end.
         signal.raise_signal(signal.SIGINT)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # `nohup` has it ignored, and is to be heeded.
+        # `nohup` ignores the signal, and must be respected.
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, interrupt)
 

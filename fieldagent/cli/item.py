@@ -1,4 +1,4 @@
-"""Items as the arguments of `send` and `push` tell them, in the JSON of both APIs."""
+"""Items from the arguments of `send` and `push`, in the JSON of both APIs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fieldagent.system.exit_codes import USAGE
 
 
 def message_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the body of a message. Raises CallFailed where it has no text."""
+    """Return the body of a message. Raises CallFailed if its text is empty."""
     content = sys.stdin.read() if arguments.content == "-" else arguments.content
     if not content:
         raise CallFailed("a message without a character says nothing: give its text", USAGE)
@@ -26,7 +26,7 @@ def message_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def location_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the body of a position report. Raises CallFailed where no place is named."""
+    """Return the body of a position report. Raises CallFailed if the position is invalid."""
     members = {
         **_position(arguments),
         "altitude": arguments.altitude,
@@ -37,19 +37,19 @@ def location_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def waypoint_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the body of a waypoint. Raises CallFailed where no place is named."""
+    """Return the body of a waypoint. Raises CallFailed if the position is invalid."""
     return {"waypoint": {**_position(arguments), "name": arguments.name, "notes": arguments.notes}}
 
 
 def data_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the body of raw bytes. Raises CallFailed when the file cannot be read."""
+    """Return the body of raw bytes. Raises CallFailed if the file cannot be read."""
     return _data(_content(arguments.file))
 
 
 def picture_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return a picture as data: as it is, or scaled to `--bytes`.
+    """Return a picture as data: unchanged, or scaled to `--bytes`.
 
-    Raises CallFailed for what is no picture, too large as it is, or cannot be scaled here.
+    Raises CallFailed if it is not a picture, is too large, or cannot be scaled here.
     """
     raw = _content(arguments.file)
     if picture_type(raw) is None:
@@ -79,11 +79,11 @@ def _data(raw: bytes) -> dict[str, Any]:
 
 
 QUALITIES, SIDES = (60, 40, 25), (1600, 1024, 720, 480, 320, 200)
-"""Of WebP, and pixels of the longer side: the best that fits is taken."""
+"""Qualities of WebP, and pixels of the longer side. The best combination that fits is used."""
 
 
 def _scaled(raw: bytes, most: int) -> bytes:
-    """As WebP of at most so many bytes. Raises CallFailed."""
+    """Return the picture as WebP of at most `most` bytes. Raises CallFailed."""
     try:
         image = importlib.import_module("PIL.Image")
         turned = importlib.import_module("PIL.ImageOps").exif_transpose
@@ -110,5 +110,5 @@ def _scaled(raw: bytes, most: int) -> bytes:
 
 
 def _position(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Raises CallFailed."""
+    """Return the position of the arguments. Raises CallFailed."""
     return {**only_place(arguments.place).degrees(), "timestamp": arguments.timestamp}

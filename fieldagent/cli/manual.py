@@ -12,7 +12,7 @@ from fieldagent.system.exit_codes import OK
 
 
 def manual(_: argparse.Namespace) -> int:
-    """Print the page for every command of the parser, and return OK."""
+    """Print the page for all commands of the parser, and return OK."""
     print("\n".join(_page()))
     return OK
 
@@ -54,8 +54,9 @@ def _called(option: Option) -> str:
 
 
 def _roff(text: str) -> str:
-    """A line of text: no hyphen becomes a dash, none begins a macro, and all of it is ASCII, which
-    every troff reads (groff_char(7))."""
+    """Return a line of text: hyphens do not become dashes, no macro begins, and all characters are
+    ASCII, which every troff can read (groff_char(7)).
+    """
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     escaped = "".join(each if each.isascii() else f"\\[u{ord(each):04X}]" for each in escaped)
     return f"\\&{escaped}" if escaped[:1] in (".", "'") else escaped

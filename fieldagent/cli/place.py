@@ -1,4 +1,4 @@
-"""A place as people type it behind a command: degrees, or a reference of a grid."""
+"""A position as people type it after a command: degrees, or a grid reference."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 DECIMALS = 6
-"""Of degrees that a reference is read as: 11 cm, where MGRS names a metre at the finest."""
+"""Decimals of degrees from a grid reference: 11 cm. MGRS has metres at best."""
 _GRID_WORDS = 4
-"""Of the longest reference: zone, square and metres apart."""
+"""Number of words in the longest reference: zone, square and metres separately."""
 _MAY_BE_GRID = re.compile(r"([0-9]{1,2}\s*[A-Z]|[ABYZ])\s*([A-Z]{2}|[0-9]{6})", re.I | re.ASCII)
 
 
@@ -20,16 +20,17 @@ class Typed(NamedTuple):
     latitude: str | float
     longitude: str | float
     rest: Sequence[str]
-    """Words behind it."""
+    """Words after the position."""
 
     def degrees(self) -> dict[str, str | float]:
-        """Return the place as members of an item in JSON; typed degrees as they are typed."""
+        """Return the position as members of an item in JSON. Typed degrees stay text."""
         return {"latitude": self.latitude, "longitude": self.longitude}
 
 
 def read_place(words: Sequence[str]) -> Typed:
-    """Return the place at the head of these words. Degrees stay as they are typed: who takes them
-    reads them. Raises CallFailed."""
+    """Return the position at the beginning of the words. Degrees stay as typed, because the
+    receiver parses them. Raises CallFailed.
+    """
     if _MAY_BE_GRID.match(" ".join(words)):
         return _in_grid(words)
     if len(words) < 2:
@@ -38,7 +39,7 @@ def read_place(words: Sequence[str]) -> Typed:
 
 
 def _in_grid(words: Sequence[str]) -> Typed:
-    # Here, as few type such.
+    # Import here, because few people type such references.
     from fieldagent.package.grid import NotInGrid, read_grid
 
     longest = min(len(words), _GRID_WORDS)
@@ -54,7 +55,7 @@ def _in_grid(words: Sequence[str]) -> Typed:
 
 
 def only_place(words: Sequence[str]) -> Typed:
-    """Return the place that all of these are. Raises CallFailed."""
+    """Return the position that all of the words form. Raises CallFailed."""
     typed = read_place(words)
     if typed.rest:
         raise CallFailed(f"{typed.rest[0]!r} behind the place is no part of one", USAGE)

@@ -1,4 +1,4 @@
-"""A text as a code that a telephone's camera reads, in the terminal; Debian's qrencode draws it."""
+"""A QR code in the terminal for a phone's camera, drawn by Debian's qrencode."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ SECONDS = 10.0
 
 
 def show_qr_code(text: str) -> None:
-    """Show a text as a QR code. It goes by the program's standard input: others see how it was
-    called. Where it cannot be drawn, this tells why, and does not fail: the text itself was shown
-    before."""
+    """Show a text as a QR code. The text goes to qrencode's standard input, because other users can
+    see arguments. If it cannot be drawn, print the reason without failing, because the text
+    itself was shown before.
+    """
     try:
         drawn = subprocess.run(
             DRAW, input=text.encode(), capture_output=True, check=True, timeout=SECONDS

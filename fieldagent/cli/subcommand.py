@@ -1,4 +1,4 @@
-"""How a subcommand is declared, and the arguments that kinds of items share."""
+"""Declaration of subcommands, and the common arguments of kinds of items."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, NoReturn, TypeAlias
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Says what was probably meant where a word is mistyped. `-8,5417` is a number, no option."""
+    """Parser that suggests the right word for a mistyped one, and reads `-8,5417` as a number, not
+    as an option.
+    """
 
     def __init__(self, *words: Any, **options: Any) -> None:
         super().__init__(*words, **options)
@@ -17,7 +19,7 @@ class CommandParser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"-\d+$|-\d*[.,]\d+$", re.ASCII)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Called by argparse for each word that must be one of several."""
+        """Check a word that must be one of several; argparse calls this."""
         if action.choices is not None and value not in action.choices:
             meant = _meant(str(value), action.choices)
             choice = meant or f"it is one of {', '.join(action.choices)}"
@@ -26,7 +28,9 @@ class CommandParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Let options stand between arguments, which argparse before 3.12 takes from one place."""
+        """Allow options between positional arguments, which argparse before 3.12 takes from one
+        place.
+        """
         whole = super().parse_known_args
         last = self._get_positional_actions()[-1:]
         if self._mixing or not last or last[0].nargs not in ("*", "?", "+"):
@@ -38,13 +42,13 @@ class CommandParser(argparse.ArgumentParser):
             self._mixing = False
 
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
-        """Refuse words that no argument of this command takes."""
+        """Refuse words that no argument of this command accepts."""
         meant = _meant(words[0].partition("=")[0], self._option_string_actions)
         self.error(f"{words[0]!r} is unknown here; {meant or f'see `{self.prog} --help`'}")
 
 
 def _meant(word: str, known: Iterable[str]) -> str:
-    import difflib  # here, so that a command that is typed well starts without it
+    import difflib  # import here, so that a correct command starts without it
 
     close = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {close[0]!r}?" if close else ""
@@ -55,12 +59,12 @@ Adder: TypeAlias = Callable[[Subparsers], None]
 
 
 def by_name(*adders: tuple[str, Adder]) -> dict[str, Adder]:
-    """Return what adds each command; several words are commands of one."""
+    """Return the function that adds each command; one function may add several."""
     return {name: add for names, add in adders for name in names.split()}
 
 
 def add_called(adders: Mapping[str, Adder], called: str, commands: Subparsers) -> None:
-    """Add the command that is called; where none of these is, all, in their order."""
+    """Add the command that is called; all commands in order if it is not among them."""
     for add in [adders[called]] if called in adders else dict.fromkeys(adders.values()):
         add(commands)
 
@@ -80,8 +84,7 @@ def command(
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Return a reader of a whole number from `low` to `high`, both included; it raises
-    ArgumentTypeError."""
+    """Return a reader of an integer from `low` to `high` inclusive; it raises ArgumentTypeError."""
 
     def read(text: str) -> int:
         try:
@@ -100,7 +103,7 @@ port = whole(0, 65_535)
 
 
 def seconds(text: str) -> float:
-    """Read how many, from 0 on. Raises ArgumentTypeError."""
+    """Read a number of seconds, 0 or more. Raises ArgumentTypeError."""
     try:
         number = float(text)
     except ValueError:
@@ -118,8 +121,9 @@ def positive(value: str) -> float:
 
 
 def decimal(text: str) -> float:
-    """Read `2450.5`, or `2450,5` as many write it; `2,450` may be either of two numbers. Raises
-    ArgumentTypeError."""
+    """Read `2450.5`, or `2450,5` as in many languages. `2,450` is refused, because it is ambiguous.
+    Raises ArgumentTypeError.
+    """
     if match := re.fullmatch(r"([+-]?\d+),(\d{1,2})", text, re.ASCII):
         text = f"{match[1]}.{match[2]}"
     try:
@@ -130,7 +134,7 @@ def decimal(text: str) -> float:
 
 
 def duration(text: str) -> float:
-    """Read 90m, 12h or 2d as seconds, 5 minutes at least. Raises ArgumentTypeError."""
+    """Read 90m, 12h or 2d as seconds, at least 5 minutes. Raises ArgumentTypeError."""
     number, unit = text[:-1], {"m": 60.0, "h": 3600.0, "d": 86_400.0}.get(text[-1:])
     seconds = float(number) * unit if unit and number.replace(".", "", 1).isdecimal() else 0.0
     if not 300 <= seconds <= 366 * 86_400:
@@ -139,7 +143,9 @@ def duration(text: str) -> float:
 
 
 def add_item_arguments(add_kind: Callable[[str, str], CommandParser]) -> None:
-    """Add the five kinds of item; `add_kind` makes the parser of each from its name and summary."""
+    """Add the five kinds of items. `add_kind` makes the parser of each from its name and
+    summary.
+    """
     message = add_kind("message", "send a text message")
     message.add_argument("content", help="the text; - reads standard input")
     location = add_kind("location", "send a position report")

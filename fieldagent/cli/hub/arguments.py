@@ -1,4 +1,4 @@
-"""The command line of the hub and of those who push to it."""
+"""The command line of the hub, and of `fieldagent push`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TYPES = ("User", "Device", "Integration", "Resource")
 
 
 def add_hub(hub: CommandParser, words: Sequence[str] = ()) -> None:
-    """Add all its actions, or the one that these words call."""
+    """Add all actions, or only the one that `words` name."""
     actions = hub.add_subparsers(metavar="ACTION", title="actions")
     add_called(ACTIONS, words[0] if words else "", actions)
 
@@ -183,7 +183,7 @@ def _add_user(actions: Subparsers) -> None:
 
 
 def _add_of_extensions(noun: str, actions: Subparsers) -> None:
-    """Add the verbs that extensions have for this noun."""
+    """Add the verbs of extensions for this noun."""
     for extension in extensions().values():
         if noun in extension.hub_verbs:
             imported(extension.hub_verbs[noun])(actions)
@@ -425,7 +425,7 @@ def _update_action(actions: Subparsers, name: str, summary: str) -> CommandParse
 
 
 def _waves(text: str) -> tuple[int | None, ...]:
-    """None is all that are left, and comes last."""
+    """Read sizes of waves. None means all remaining kits, and comes last."""
     *sizes, last = text.split(",")
     return (*map(count, sizes), None if last == "all" else count(last))
 
@@ -557,7 +557,7 @@ def _webhook_action(kinds: Subparsers, name: str, summary: str) -> CommandParser
 
 
 def add_push(push: CommandParser) -> None:
-    """Add `push` with a kind of item each, carried out by `cli.hub.push`."""
+    """Add `push` with its kinds of items, which `cli.hub.push` runs."""
     kinds = push.add_subparsers(metavar="KIND", title="kinds")
     add_item_arguments(lambda kind, summary: _add_push_kind(kinds, kind, summary))
 
@@ -616,4 +616,4 @@ ACTIONS = by_name(
     ("restored backup export migrate", _add_database),
     ("audit", _add_audit),
 )
-"""By what each is called by."""
+"""Actions of the hub, by name."""

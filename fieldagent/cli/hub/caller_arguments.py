@@ -1,4 +1,4 @@
-"""The command line of whoever calls the hub: keys of programs, tokens of people, trackers."""
+"""The command line for callers of the hub: keys of programs, tokens of people, trackers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `fieldagent hub device add --card` may tell a card beside the agent's settings."""
+"""Arguments of `fieldagent hub device add --card` for the card, besides the agent's settings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from fieldagent.cli.subcommand import CommandParser
 
 
 def add_card(add: CommandParser) -> None:
-    """Add to `device add` what a card may be told; what goes on which card is checked in
-    `card_files`."""
+    """Add the card's arguments to `device add`. `card_files` checks which ones the card
+    supports.
+    """
     files = add.add_argument_group(
         "with --card: write kit.properties on a card of build/image, or cloud-init files on"
         " another card, such as Raspberry Pi OS"

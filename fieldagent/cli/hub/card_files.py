@@ -1,5 +1,6 @@
-"""What `fieldagent hub device add --card` writes beside the agent's settings: in the form of a card
-of build/image, or for cloud-init where a card is another's."""
+"""Files that `fieldagent hub device add --card` writes beside the agent's settings: in the form of
+a card of build/image, or for cloud-init on other cards.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ WORDS = ("hostname", "ssh_key", "wifi", "ca_file", "update_key", *OF_AN_IMAGE)
 
 class CardFiles(NamedTuple):
     files: Mapping[str, str]
-    """By name."""
+    """Contents of the files by name."""
     settings: list[tuple[str, str]]
-    """Of the agent, which they need."""
+    """Settings of the agent that these files need."""
     cloud_init: bool
 
 
 def wanted(arguments: argparse.Namespace) -> CardFiles:
-    """Return the files and settings that the arguments ask for on a card. Raises Unfit, OSError."""
+    """Return the files and settings that the arguments ask for. Raises Unfit, OSError."""
     if not any(getattr(arguments, word) for word in WORDS):
         return CardFiles({}, [], False)
     if arguments.card is None:
@@ -91,7 +92,7 @@ def _properties(arguments: argparse.Namespace) -> str:
         _check({"country": "CH", "wifi": arguments.wifi, "wifi-password": secret})
         properties["wifi-password"] = card_format.pre_shared_key(arguments.wifi, secret)
     if arguments.access_point:
-        # As it is: the kit shows it to phones.
+        # In plain text, because the kit shows it to phones.
         properties["access-point-password"] = _password(arguments.access_point, "")
     said = {name: value for name, value in properties.items() if value}
     _check(said)
@@ -103,7 +104,7 @@ def _password(name: str, more: str) -> str:
 
 
 def _text(said: Mapping[str, str]) -> str:
-    # A properties file's own mark (java.util.Properties).
+    # Double backslashes, the escape character of a properties file (java.util.Properties).
     marked = {name: value.replace("\\", "\\\\") for name, value in said.items()}
     return "".join(f"{name}={value}\n" for name, value in marked.items())
 

@@ -1,5 +1,6 @@
-"""`fieldagent hub command KIT …`: tells a kit what to do, by its link or over satellite, and shows
-what it answered."""
+"""`fieldagent hub command KIT …`: sends a command to a kit, over its link or satellite, and shows
+the answer.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ from fieldagent.wire.command_settings import arguments_of
 from fieldagent.wire.signed_delta import signed_delta
 
 LOOK = 0.5
-"""Seconds between two looks for the answer."""
+"""Seconds between two checks for the answer."""
 
 
 class _Commanded(NamedTuple):
@@ -46,8 +47,9 @@ class _Commanded(NamedTuple):
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Give the kit a command and wait `--wait` seconds for the answer; without words list those
-    given. What costs is asked about first; in scripts --yes or --by ip must say so."""
+    """Send a command to the kit and wait `--wait` seconds for the answer; without words, list
+    earlier commands. If it costs, ask first; scripts need --yes or --by ip.
+    """
 
     def carry_out(hub: HubSettings, store: Store) -> int:
         kit = store.once(lambda db: _kit(db, arguments))
@@ -64,7 +66,7 @@ def command(arguments: argparse.Namespace) -> int:
         estimate = store.once(lambda db: cost(db, kit.device, number, _like(asked), time.time()))
         price = _price(estimate, hub, None if delta is None else delta.cost)
         _agree(arguments, estimate, price)
-        # Nobody waits for a link that is not there.
+        # Do not wait for a missing link.
         grace = float(hub.satellite_grace) if estimate.linked else 0.0
         order = GivenCommand(
             kit.workspace, kit.device, number, asked, arguments.by or "", audit.ADMINISTRATION
@@ -97,8 +99,9 @@ def _read(words: list[str]) -> RemoteCommand:
 
 
 def _signed(arguments: argparse.Namespace, store: Store, number: int) -> tuple[int, RemoteCommand]:
-    """Have minisign sign the settings, under a number that is above all others of the kit. Raises
-    Refused."""
+    """Let minisign sign the settings, with a number above all earlier ones of the kit. Raises
+    Refused.
+    """
     if arguments.secret_key is None:
         raise Refused(
             "set takes --secret-key FILE: the key of minisign's whose public part the kit has as"
@@ -120,7 +123,7 @@ class _Bringing(NamedTuple):
 
 
 def _delta(arguments: argparse.Namespace) -> bytes:
-    """Return what the kit is brought: the delta with its signature. Raises Refused."""
+    """Return the payload for the kit: the delta with its signature. Raises Refused."""
     file = Path(arguments.words[1])
     signature = file.with_name(f"{file.name}.minisig")
     try:
@@ -137,7 +140,7 @@ def _delta(arguments: argparse.Namespace) -> bytes:
 
 
 def _bringing(db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: bytes) -> _Bringing:
-    """Raises Refused."""
+    """Return the delta's posting, and its price. Raises Refused."""
     if arguments.by == "satellite":
         raise Refused("a delta goes by the link where there is one: leave --by out, or --by ip")
     now = time.time()
@@ -152,13 +155,12 @@ def _bringing(db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: b
 
 
 def _like(asked: RemoteCommand) -> RemoteCommand:
-    """With a proof as long as its own will be."""
+    """Return the command with a proof of the final length."""
     return prove(0, asked, b"")
 
 
 def _price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> str:
-    """Return what command and answer, and the delta that is brought, cost over satellite, for
-    people."""
+    """Return the price over satellite of command, answer and delta, for people."""
     down = estimate.down + (0 if delta is None else delta.bytes)
     size = f"{down} bytes there, at most {estimate.up} back"
     if delta is not None:
@@ -173,7 +175,7 @@ def _price(estimate: CommandCost, hub: HubSettings, delta: DeltaCost | None) -> 
 
 
 def _agree(arguments: argparse.Namespace, estimate: CommandCost, price: str) -> None:
-    """Ask whether it may be paid for. Raises Refused."""
+    """Ask for agreement to the price. Raises Refused."""
     if not costs_something(estimate, arguments.by or "") or arguments.yes:
         return
     if not sys.stdin.isatty():

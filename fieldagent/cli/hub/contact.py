@@ -1,5 +1,6 @@
-"""`fieldagent hub contact …` and `fieldagent hub chain …`: who is told of an SOS beside the
-console, and in which steps."""
+"""`fieldagent hub contact …` and `fieldagent hub chain …`: people who are notified of an SOS
+besides the console, and the steps of the notification.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ T = TypeVar("T")
 
 
 def add(arguments: argparse.Namespace) -> int:
-    """Add a contact of the kind that its address shows, and print its number. It is not tried:
-    `test` does that."""
+    """Add a contact of the kind that its address shows, and print its number. Does not notify it;
+    `test` does.
+    """
 
     def change(settings: HubSettings, store: Store) -> int:
         kind = kind_of(arguments.address, contact_kinds(settings.contacts), settings.contact_own)
@@ -60,7 +62,9 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def list(arguments: argparse.Namespace) -> int:  # noqa: A001
-    """List the contacts in the order in which they are told, each with why it would not be."""
+    """List the contacts in the order of their notification, each with the reason if it would not be
+    notified.
+    """
 
     def look(settings: HubSettings, store: Store) -> int:
         kinds, own = contact_kinds(settings.contacts), settings.contact_own
@@ -74,7 +78,7 @@ def list(arguments: argparse.Namespace) -> int:  # noqa: A001
 
 
 def steps(arguments: argparse.Namespace) -> int:
-    """Show the chain, a line for each contact; fails where a step cannot work."""
+    """Show the chain, with a line for each contact. Fails if a step cannot work."""
 
     def look(settings: HubSettings, store: Store) -> int:
         kinds, own = contact_kinds(settings.contacts), settings.contact_own
@@ -111,7 +115,7 @@ def _line(step: Row, contact: Row) -> Row:
 
 
 def test_steps(arguments: argparse.Namespace) -> int:
-    """Tell all of the chain, step by step, that this is a test, and show how that went."""
+    """Send a test notification to the whole chain, step by step, and show the results."""
 
     def call(settings: HubSettings, store: Store) -> int:
         async def hand_over(reach: Reach) -> Sequence[Row]:
@@ -132,12 +136,12 @@ def test_steps(arguments: argparse.Namespace) -> int:
 
 
 def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awaitable[T]]) -> T:
-    """Run what hands notices over, while the store takes what it writes."""
+    """Run `use` with the notification services, while the store accepts its writes."""
     import trio
 
     async def run() -> T:
         async with trio.open_nursery() as nursery:
-            # A kind may keep something of its own in the database, such as a key.
+            # A kind may store data in the database, such as a key.
             nursery.start_soon(store.run)
             result = await use(Reach(host, contact_kinds(settings.contacts)))
             nursery.cancel_scope.cancel()
@@ -154,7 +158,7 @@ def _with_reach(settings: HubSettings, store: Store, use: Callable[[Reach], Awai
 
 
 def remove(arguments: argparse.Namespace) -> int:
-    """Remove a contact with what waits for it, by its number."""
+    """Remove a contact, by its number, and its waiting notifications."""
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -165,7 +169,7 @@ def remove(arguments: argparse.Namespace) -> int:
 
 
 def test(arguments: argparse.Namespace) -> int:
-    """Tell it that this is a test, and show how that went."""
+    """Send a test notification to a contact, and show the result."""
 
     def call(settings: HubSettings, store: Store) -> int:
         async def hand_over(reach: Reach) -> HandoverResult:

@@ -1,4 +1,4 @@
-"""`fieldagent hub key` and `token`: what callers of the API prove themselves with."""
+"""`fieldagent hub key` and `token`: credentials of the API's callers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY = 86_400.0
 
 
 def key_add(arguments: argparse.Namespace) -> int:
-    """Add an API key and print it, the only time; without --kind it pushes all kinds."""
+    """Add an API key and print it, only this time. Without --kind it can push all kinds."""
     purposes = [name for name in ("read", "acknowledge", "administer") if getattr(arguments, name)]
 
     def add(db: Db, now: float) -> int:
@@ -32,8 +32,9 @@ def key_add(arguments: argparse.Namespace) -> int:
 
 
 def token_add(arguments: argparse.Namespace) -> int:
-    """Add a token of a member and print it, the only time. It speaks for them in each of their
-    workspaces."""
+    """Add a token of a member and print it, only this time. It is valid for the member in all of
+    their workspaces.
+    """
 
     def add(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -47,7 +48,7 @@ def token_add(arguments: argparse.Namespace) -> int:
 
 
 def credential_list(arguments: argparse.Namespace) -> int:
-    """List keys or tokens (`arguments.what`); none is shown itself."""
+    """List keys or tokens (`arguments.what`), without their secrets."""
     return once(
         arguments,
         lambda db, now: show_list(
@@ -60,7 +61,7 @@ def credential_list(arguments: argparse.Namespace) -> int:
 
 
 def revoke(arguments: argparse.Namespace) -> int:
-    """Revoke a key or token (`arguments.what`) by its number, for good."""
+    """Revoke a key or token (`arguments.what`) permanently, by its number."""
 
     def withdraw(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -71,7 +72,7 @@ def revoke(arguments: argparse.Namespace) -> int:
 
 
 def key_rate(arguments: argparse.Namespace) -> int:
-    """Set how often a key may call; what is not named stays as it is."""
+    """Set the rate limit of a key. A limit that is not named stays."""
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)

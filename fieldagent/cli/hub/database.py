@@ -1,4 +1,4 @@
-"""`fieldagent hub backup|restored|migrate`: the hub's database as a whole."""
+"""`fieldagent hub backup|restored|migrate`: commands for the whole database of the hub."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ and this puts it back, while no hub runs:
 
 
 def backup(arguments: argparse.Namespace) -> int:
-    """Copy SQLite's file, whether a hub runs or not."""
+    """Copy SQLite's file, also while a hub runs."""
 
     def copy(_: HubSettings, store: Store) -> int:
         if not isinstance(store, SqliteStore):
@@ -48,8 +48,9 @@ def backup(arguments: argparse.Namespace) -> int:
 
 
 def restored(arguments: argparse.Namespace) -> int:
-    """Note that the database was put back from a copy; with --post, post what came back since
-    instead."""
+    """Record that the database was restored from a copy. With --post, post the items that have come
+    back since.
+    """
 
     def note(db: Db, now: float) -> int:
         if arguments.post:
@@ -60,5 +61,5 @@ def restored(arguments: argparse.Namespace) -> int:
 
 
 def migrate(arguments: argparse.Namespace) -> int:
-    """Make the tables, or bring them to this version."""
+    """Make the tables, or upgrade them to this version."""
     return with_store(arguments, lambda _, __: show(arguments, {"version": VERSION}), upgrade=True)

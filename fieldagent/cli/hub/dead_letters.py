@@ -1,4 +1,4 @@
-"""`fieldagent hub dead-letter`: what the field sent and the hub could not use."""
+"""`fieldagent hub dead-letter`: messages from the field that the hub could not use."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from fieldagent.hub.tracker import by_kit
 def taking_dead_letters(
     arguments: argparse.Namespace, change: Callable[[Db, float], tuple[Sequence[int], Row]]
 ) -> int:
-    """Carry out `change` on devices, and take in what they sent before: in one transaction, so
-    once. It returns their numbers, and what to show."""
+    """Run `change` on devices and process their dead letters, in one transaction. `change` returns
+    the devices' numbers, and the members to show.
+    """
 
     def carry_out(settings: HubSettings, store: Store) -> int:
         taking = _mobile_originated(settings, store)
@@ -55,7 +56,9 @@ def _mobile_originated(settings: HubSettings, store: Store) -> MobileOriginated:
 
 
 def dead_letter_list(arguments: argparse.Namespace) -> int:
-    """List them of all workspaces, the content as text where it is some; with --json as base64."""
+    """List the dead letters of all workspaces, with the content as text if possible; with --json as
+    base64.
+    """
 
     def rows(db: Db, now: float) -> int:
         listed = dead_letters.listing(db)
@@ -68,14 +71,14 @@ def dead_letter_list(arguments: argparse.Namespace) -> int:
 
 
 def _as_text(payload: str) -> str:
-    """A message as people read it, where it is text; the beginning of it."""
+    """Return the beginning of a message, as text if possible."""
     body = base64.b64decode(payload)
     text = body.decode("ascii", "replace")
     return (text if text.isprintable() and "\ufffd" not in text else f"hex {body.hex()}")[:40]
 
 
 def dead_letter_replay(arguments: argparse.Namespace) -> int:
-    """Take in what can be used by now, of all devices, and print how many that were."""
+    """Process the dead letters of all devices that are usable now, and print their number."""
 
     def all_of_them(settings: HubSettings, store: Store) -> int:
         taking = _mobile_originated(settings, store)
@@ -88,7 +91,7 @@ def dead_letter_replay(arguments: argparse.Namespace) -> int:
 
 
 def dead_letter_assign(arguments: argparse.Namespace) -> int:
-    """Give a device the dead letters that have its IMEI, and take them in."""
+    """Assign the dead letters with a device's IMEI to the device, and process them."""
 
     def find(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -99,7 +102,7 @@ def dead_letter_assign(arguments: argparse.Namespace) -> int:
 
 
 def dead_letter_remove(arguments: argparse.Namespace) -> int:
-    """Remove one by its number, for good. Refused where there is none of it."""
+    """Remove a dead letter permanently, by its number. Refused if it does not exist."""
 
     def drop(db: Db, now: float) -> int:
         dead_letters.discard(db, arguments.id, now=now)

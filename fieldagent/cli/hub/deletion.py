@@ -1,4 +1,6 @@
-"""`fieldagent hub user|device|workspace delete`: for good, once it was said what goes."""
+"""`fieldagent hub user|device|workspace delete`: permanent deletion, after a list of the affected
+data.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ NAMED = 20
 
 
 def delete(arguments: argparse.Namespace) -> int:
-    """Print what would go, and return REFUSED; with --yes delete it for good, also beside a hub
-    that runs."""
+    """Print the data that would be deleted, and return REFUSED. With --yes delete it permanently,
+    also while a hub runs.
+    """
 
     def carry_out(_: HubSettings, store: Store) -> int:
         data_subject = store.once(
@@ -42,7 +45,7 @@ def delete(arguments: argparse.Namespace) -> int:
 
 
 def _told(arguments: argparse.Namespace, plan: Row) -> Row:
-    """Without --json, of very many names the first ones."""
+    """Return the plan, without --json only with the first names of long lists."""
     if arguments.json:
         return plan
     deletes = {

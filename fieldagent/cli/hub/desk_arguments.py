@@ -1,4 +1,4 @@
-"""The hub's command line of an SOS: who is called, in which turn, and who is on watch."""
+"""The hub's command line for SOS: contacts and their order, incidents, and the watch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fieldagent.page.language import ENGLISH, LANGUAGES
 
 
 def add_contact(actions: Subparsers) -> None:
-    """Add `contact` to `fieldagent hub`, with the actions that `cli.hub.contact` carries out."""
+    """Add `contact` to `fieldagent hub`, with actions that `cli.hub.contact` runs."""
     summary = "manage contacts, who are notified of an unanswered SOS"
     kinds = command(actions, "contact", None, summary).add_subparsers(metavar="ACTION")
     add = _contact_action(kinds, "add", "add a contact")
@@ -69,7 +69,7 @@ def _contact_action(kinds: Subparsers, name: str, summary: str) -> CommandParser
 
 
 def add_chain(actions: Subparsers) -> None:
-    """Add `chain` to `fieldagent hub`, with the actions that `cli.hub.contact` carries out."""
+    """Add `chain` to `fieldagent hub`, with actions that `cli.hub.contact` runs."""
     summary = "show or test the escalation chain"
     kinds = command(actions, "chain", None, summary).add_subparsers(metavar="ACTION")
     for name, carries_out, summary in (
@@ -82,7 +82,7 @@ def add_chain(actions: Subparsers) -> None:
 
 
 def add_sos(actions: Subparsers) -> None:
-    """Add `sos` to `fieldagent hub`, with the actions that `cli.hub.sos` carries out."""
+    """Add `sos` to `fieldagent hub`, with actions that `cli.hub.sos` runs."""
     sos = command(actions, "sos", None, "handle SOS of the workspace's kits").add_subparsers(
         metavar="ACTION"
     )
@@ -113,7 +113,7 @@ def add_sos(actions: Subparsers) -> None:
 
 
 def add_watch(actions: Subparsers) -> None:
-    """Add `watch` to `fieldagent hub`, with the actions that `cli.hub.watch` carries out."""
+    """Add `watch` to `fieldagent hub`, with actions that `cli.hub.watch` runs."""
     watch = command(actions, "watch", None, "manage the watch at the desk").add_subparsers(
         metavar="ACTION"
     )

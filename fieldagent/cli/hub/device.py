@@ -1,4 +1,6 @@
-"""`fieldagent hub device`: agents in the field, and what a kit needs to reach the hub."""
+"""`fieldagent hub device`: agents in the field, and the settings with which a kit reaches
+the hub.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,13 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.wording import reason_of
 
 REASON_SHOWN = 60
-"""Characters of what --json tells whole."""
+"""Maximum characters of a reason in the table; --json has all of it."""
 
 
 def device_add(arguments: argparse.Namespace) -> int:
-    """Add a device, and print its secrets this once or put them on a card. Where the card cannot be
-    written, no device is added."""
+    """Add a device, and print its secrets, only this time, or write them to a card. If the card
+    cannot be written, no device is added.
+    """
     try:
         beside = card_files.wanted(arguments)
         _check_operator(arguments)
@@ -74,17 +77,17 @@ def device_add(arguments: argparse.Namespace) -> int:
 
 
 def _check_operator(arguments: argparse.Namespace) -> None:
-    """Raises Unfit where no operator has that name."""
+    """Check the operator's name. Raises Unfit if it is unknown."""
     try:
         own = load(arguments.config, arguments.database).operators
     except InvalidSettings:
-        return  # which is told where the database is opened
+        return  # reported when the database is opened
     if arguments.operator is not None and arguments.operator not in operators(own):
         raise Unfit(f"there is no operator {arguments.operator!r}: {', '.join(operators(own))}")
 
 
 def _settings(address: str | None, row: Row, more: list[tuple[str, str]]) -> str:
-    """Return the settings of its kit."""
+    """Return the settings of the device's kit."""
     if address is None:
         raise Refused("--address is missing: the https:// address that the kit calls")
     secrets = [(name, str(row[name])) for name in ("hub-token", "satellite-key") if name in row]
@@ -95,7 +98,7 @@ def _settings(address: str | None, row: Row, more: list[tuple[str, str]]) -> str
 
 
 def _put_on(folder: Path, settings: str, beside: CardFiles) -> str:
-    """Within the transaction: a device whose card could not be written is not there either."""
+    """Write the card within the transaction: if that fails, the device is not added."""
     try:
         card_files.write(folder, beside)
         return str(write_card(folder, settings))
@@ -104,8 +107,9 @@ def _put_on(folder: Path, settings: str, beside: CardFiles) -> str:
 
 
 def device_retry(arguments: argparse.Namespace) -> int:
-    """Let all that waits to be called in to a device's satellite operator go at once, and print how
-    many messages that are."""
+    """Retry all waiting calls to a device's satellite operator at once, and print the number of
+    messages.
+    """
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -116,13 +120,14 @@ def device_retry(arguments: argparse.Namespace) -> int:
 
 
 def device_contested(arguments: argparse.Namespace) -> int:
-    """List the IMEIs that a device claims which another has, in all workspaces."""
+    """List the IMEIs that a device claims but another device has, in all workspaces."""
     return once(arguments, lambda db, now: show_list(arguments, imei_claims.listing(db)))
 
 
 def device_imei(arguments: argparse.Namespace) -> int:
-    """Set a device's IMEI, and take in the dead letters that have it. --take takes it from another
-    device first."""
+    """Set a device's IMEI, and process the dead letters with it. --take first removes it from
+    another device.
+    """
 
     def change(db: Db, now: float) -> tuple[list[int], Row]:
         device = directory.device_named(
@@ -137,7 +142,7 @@ def device_imei(arguments: argparse.Namespace) -> int:
 
 
 def device_rename(arguments: argparse.Namespace) -> int:
-    """Rename a device. Refused where another of its workspace has the name."""
+    """Rename a device. Refused if another device of its workspace has the name."""
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -149,7 +154,9 @@ def device_rename(arguments: argparse.Namespace) -> int:
 
 
 def device_key(arguments: argparse.Namespace) -> int:
-    """Set a new key, or the one that the kit has (read, never an argument), or remove it."""
+    """Set a new key, or the kit's existing one (read from input, never an argument), or
+    remove it.
+    """
     key = (
         None
         if arguments.remove
@@ -172,7 +179,7 @@ def device_key(arguments: argparse.Namespace) -> int:
 
 
 def device_token(arguments: argparse.Namespace) -> int:
-    """Print a new link token, the only time; the kit's link by the old one ends."""
+    """Print a new link token, only this time. The kit's link with the old one ends."""
 
     def renew(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -184,8 +191,9 @@ def device_token(arguments: argparse.Namespace) -> int:
 
 
 def device_relay(arguments: argparse.Namespace) -> int:
-    """Let a kit bring what others of its workspace sent, or with --off no more, and take in what it
-    brought before."""
+    """Allow a kit to relay items of its workspace's other kits, or with --off forbid it, and
+    process the items that it relayed before.
+    """
 
     def change(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -197,8 +205,9 @@ def device_relay(arguments: argparse.Namespace) -> int:
 
 
 def device_revoke(arguments: argparse.Namespace) -> int:
-    """Revoke a device whose kit may be in wrong hands: of it an SOS alone counts. --new-radio-key
-    gives the others another radio-key, too."""
+    """Revoke a device whose kit may be stolen: only an SOS from it is accepted. With
+    --new-radio-key, the other kits also get a new radio-key.
+    """
     if arguments.new_radio_key:
         return radio_key.revoke_and_change(arguments)
 
@@ -214,21 +223,22 @@ def device_revoke(arguments: argparse.Namespace) -> int:
 
 
 def device_restore(arguments: argparse.Namespace) -> int:
-    """Take a revocation back, and take in what came meanwhile, also by others."""
+    """Undo a revocation, and process items that arrived meanwhile, also over other kits."""
 
     def change(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, arguments.workspace)
         device = directory.device_named(db, workspace, arguments.device)
         revocation.restore(db, device, now=now)
-        # Others may have brought what it sent.
+        # Other kits may have relayed its items.
         return dead_letters.devices_with(db, workspace), {"id": device, "revoked": False}
 
     return taking_dead_letters(arguments, change)
 
 
 def device_list(arguments: argparse.Namespace) -> int:
-    """List the devices of a workspace, each with how it stands; with --json its settings and last
-    update whole."""
+    """List the devices of a workspace with their states; with --json also their settings and last
+    update.
+    """
 
     def rows(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -251,8 +261,9 @@ def _in_short(text: str | None) -> str | None:
 
 
 def disable(arguments: argparse.Namespace) -> int:
-    """Disable a user or device, or with --enable enable it, and take in what its devices sent
-    meanwhile."""
+    """Disable a user or device, or enable it with --enable and process the items that its devices
+    sent meanwhile.
+    """
 
     def change(db: Db, now: float) -> tuple[list[int], Row]:
         workspace = directory.workspace_of(db, arguments.workspace)

@@ -1,4 +1,6 @@
-"""`fieldagent hub init`, `workspace`, `user` and `audit`: who there is, and who did what."""
+"""`fieldagent hub init`, `workspace`, `user` and `audit`: workspaces and users, and the
+audit log.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def init(arguments: argparse.Namespace) -> int:
 
 
 def workspace_add(arguments: argparse.Namespace) -> int:
-    """Add a workspace and print its number. Refused where another has the name."""
+    """Add a workspace and print its number. Refused if another one has the name."""
     return once(
         arguments,
         lambda db, now: show(
@@ -57,7 +59,7 @@ def workspace_list(arguments: argparse.Namespace) -> int:
 
 
 def user_add(arguments: argparse.Namespace) -> int:
-    """Add a user and print their number; a password is asked for, before the database is opened."""
+    """Add a user and print their number. Asks for a password before the database is opened."""
     hashed = _new_password() if arguments.password else None
 
     def add(db: Db, now: float) -> int:
@@ -77,8 +79,9 @@ def user_add(arguments: argparse.Namespace) -> int:
 
 
 def user_join(arguments: argparse.Namespace) -> int:
-    """Make a user of another workspace a member of this one, too; they are named by their
-    number. Refused where nobody has it."""
+    """Add a user of another workspace, by their number, as a member of this one, too. Refused if
+    the number does not exist.
+    """
 
     def join(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -96,7 +99,7 @@ def user_join(arguments: argparse.Namespace) -> int:
 
 
 def user_leave(arguments: argparse.Namespace) -> int:
-    """End a membership; what they sent stays."""
+    """End a membership. Items that the member sent stay."""
 
     def leave(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -108,8 +111,9 @@ def user_leave(arguments: argparse.Namespace) -> int:
 
 
 def user_role(arguments: argparse.Namespace) -> int:
-    """Set the role of a user in the workspace. Refused where one who is no person would be more
-    than a member."""
+    """Set the role of a user in the workspace. Refused if a user that is not a person would become
+    more than a member.
+    """
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -121,7 +125,9 @@ def user_role(arguments: argparse.Namespace) -> int:
 
 
 def _new_password() -> str:
-    """Ask for one, and return its hash. With an empty one everybody would be that user."""
+    """Ask for a password, and return its hash. With an empty password, anyone could sign in as the
+    user.
+    """
     password = ask_password()
     if not password:
         complain("no password was given, and nothing was changed: type one, or pipe a line of it")
@@ -130,7 +136,7 @@ def _new_password() -> str:
 
 
 def user_password(arguments: argparse.Namespace) -> int:
-    """Set a user's password, which is asked for before the database is opened."""
+    """Set a user's password. Asks for it before the database is opened."""
     hashed = _new_password()
 
     def change(db: Db, now: float) -> int:
@@ -143,7 +149,7 @@ def user_password(arguments: argparse.Namespace) -> int:
 
 
 def user_list(arguments: argparse.Namespace) -> int:
-    """List the users of a workspace, each with their role, and whether a password is set."""
+    """List the users of a workspace with their role, and if a password is set."""
     return once(
         arguments,
         lambda db, now: show_list(
@@ -153,7 +159,7 @@ def user_list(arguments: argparse.Namespace) -> int:
 
 
 def audit_list(arguments: argparse.Namespace) -> int:
-    """List the newest lines of the audit, without a workspace those of all."""
+    """List the newest lines of the audit log, without a workspace those of all."""
 
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace) if arguments.workspace else None

@@ -1,4 +1,4 @@
-"""`fieldagent hub export` and `hub user export`: all that the hub holds of somebody, as files."""
+"""`fieldagent hub export` and `hub user export`: all data of a workspace or user, as files."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from fieldagent.system.private import make_private_folder
 from fieldagent.system.wording import reason_of
 
 TOLD_EVERY = 10_000
-"""Items between two words on how far it is."""
+"""Number of items between two progress reports."""
 
 
 def write(arguments: argparse.Namespace) -> int:
-    """Write all that the hub holds of a workspace or user into a folder that must not be there yet.
-    What stopped midway is left beside it as FOLDER.unfinished."""
+    """Write all data of a workspace or user into a new folder. The data of an interrupted export
+    stays in FOLDER.unfinished.
+    """
     target: Path = arguments.folder
 
     def carry_out(_: HubSettings, store: Store) -> int:
@@ -60,7 +61,7 @@ def write(arguments: argparse.Namespace) -> int:
 
 
 def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
-    """Return how many there are of each. Raises OSError."""
+    """Write the data, and return the number of each kind. Raises OSError."""
     now = time.time()
     make_private_folder(folder)
     counts = {}
@@ -107,7 +108,7 @@ def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """A file for its owner alone, on disk once it is closed."""
+    """Open a file for its owner only, which is on disk after the context."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         yield file
         file.flush()

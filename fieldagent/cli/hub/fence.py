@@ -1,4 +1,4 @@
-"""`fieldagent hub fence …`: shapes on the map whose edge is watched."""
+"""`fieldagent hub fence …`: areas on the map, with an alarm when a kit crosses their edge."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import reason_of
 
 FILE_MAX = 1_000_000
-"""Bytes of a file with a polygon."""
+"""Maximum bytes of a file with a polygon."""
 
 
 def add(arguments: argparse.Namespace) -> int:
-    """Add a fence, and print its number. What is wrong with the shape is told before the database
-    is opened."""
+    """Add a fence, and print its number. Faults of its shape are reported before the database is
+    opened.
+    """
     try:
         drawn = _drawn(arguments)
     except WrongShape as wrong:
@@ -42,7 +43,7 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def _drawn(arguments: argparse.Namespace) -> Shape:
-    """Raises WrongShape."""
+    """Return the shape of the arguments. Raises WrongShape."""
     if arguments.circle is not None:
         return shape.read_circle(arguments.circle)
     path: Path = arguments.polygon
@@ -61,7 +62,7 @@ def _drawn(arguments: argparse.Namespace) -> Shape:
 
 
 def list(arguments: argparse.Namespace) -> int:  # noqa: A001
-    """List the fences; the shapes themselves are in --json alone."""
+    """List the fences. Only --json contains the shapes."""
 
     def look(db: Db, now: float) -> int:
         rows = fences.listing(db, directory.workspace_of(db, arguments.workspace))
@@ -86,7 +87,7 @@ def _row(fence: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_words(area: dict[str, Any]) -> str:
-    """Return a shape as people read it."""
+    """Return a shape as text for people."""
     if "circle" in area:
         circle = area["circle"]
         return f"{circle['radius']:g} m around {circle['latitude']:g} {circle['longitude']:g}"
@@ -96,8 +97,9 @@ def in_words(area: dict[str, Any]) -> str:
 
 
 def remove(arguments: argparse.Namespace) -> int:
-    """Remove a fence by its number; what it has told stays. Refused where the workspace has none of
-    it."""
+    """Remove a fence by its number; its past alarms stay. Refused if the workspace does not have
+    it.
+    """
 
     def change(db: Db, now: float) -> int:
         fences.remove(db, directory.workspace_of(db, arguments.workspace), arguments.id, now)

@@ -1,4 +1,4 @@
-"""`fieldagent hub fleet`: how all kits are, those that are unlike the others first."""
+"""`fieldagent hub fleet`: the condition of all kits, those that differ from the others first."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from fieldagent.system.terminal import escaped
 from fieldagent.wire.kit_status import span
 
 BARS = "▁▂▃▅▆█"
-"""Of a signal, 0 to 5."""
+"""Characters for signal bars, 0 to 5."""
 
 
 def fleet(arguments: argparse.Namespace) -> int:
-    """Print which kits are unlike the others and in what, and then a line of each."""
+    """Print the kits that differ from the others and the differences, and then a line for
+    each kit.
+    """
 
     def look(db: Db, now: float) -> int:
         answer = view.view(db, directory.workspace_of(db, arguments.workspace), now)
@@ -45,7 +47,7 @@ def _sentence(difference: Mapping[str, Any]) -> str:
 
 
 def _row(kit: Mapping[str, Any], now: float) -> Row:
-    """Return a line of the table."""
+    """Return a row of the table."""
     status, about = kit["status"] or {}, kit["about"] or {}
     booted = status.get("booted")
     return {
@@ -99,7 +101,9 @@ def _clock(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
 
 
 def _signal(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
-    """Return 24 bars of each channel that told them; else how the modems heard then."""
+    """Return 24 hours of bars of each channel with such reports; else the last signal of each
+    modem.
+    """
     hours = about.get("signals", {})
     if any(bars is not None for those in hours.values() for bars in those):
         return " ".join(f"{name} {_bars(those)}" for name, those in hours.items())

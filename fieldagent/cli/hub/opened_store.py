@@ -1,6 +1,7 @@
-"""Opens the hub's database for a command, and shows what came of it.
+"""Opens the hub's database for a command, and prints results.
 
-Administration opens the database itself, whether a hub runs or not. Secrets are shown once.
+Administration commands open the database themselves, whether a hub runs or not. Secrets are shown
+once.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ def with_store(
     *,
     upgrade: bool = False,
 ) -> int:
-    """Open the database of the settings, `use` it, and close it; what fails or is Refused is told
-    on standard error. Returns the exit code. As root it becomes the owner of SQLite's folder."""
+    """Open the database of the settings, call `use`, and close it. Errors and refusals are printed
+    to standard error. Returns the exit code. Root becomes the owner of SQLite's folder.
+    """
     try:
         settings = load(arguments.config, arguments.database)
     except (InvalidSettings, OSError) as error:
@@ -60,7 +62,7 @@ def with_store(
         complain(escaped(str(refused)))
         return REFUSED
     except UnicodeEncodeError:
-        # Python hands over as halves of a character what is no UTF-8.
+        # Python represents invalid UTF-8 in arguments by lone surrogates.
         complain("a word that was typed is not in UTF-8, and nothing was changed: see `locale`")
         return USAGE
     except NOT_STORED as error:
@@ -73,14 +75,16 @@ def with_store(
 def once(
     arguments: argparse.Namespace, operation: Callable[[Db, float], int], *, upgrade: bool = False
 ) -> int:
-    """Carry out an operation in one transaction, with the database opened for it; it gets the Unix
-    time, and returns the exit code."""
+    """Open the database and run an operation in one transaction. The operation gets the Unix time,
+    and returns the exit code.
+    """
     return with_store(arguments, lambda _, store: committed(store, operation), upgrade=upgrade)
 
 
 def committed(store: Store, operation: Callable[[Db, float], int]) -> int:
-    """Carry out an operation in one transaction, and print what it prints once that is committed:
-    whoever reads a key has one that is in the database. Returns its exit code."""
+    """Run an operation in one transaction, and print its output after the commit, so that each
+    printed key is in the database. Returns its exit code.
+    """
 
     def carry_out(db: Db) -> tuple[int, str, str]:
         with redirect_stdout(StringIO()) as output, redirect_stderr(StringIO()) as complained:
@@ -96,8 +100,9 @@ def committed(store: Store, operation: Callable[[Db, float], int]) -> int:
 def show(
     arguments: argparse.Namespace, members: Mapping[str, Any], *, secret_names: Sequence[str] = ()
 ) -> int:
-    """Print members by name, or as JSON, and return OK. Of `secret_names` people are told that they
-    are shown once."""
+    """Print members by name, or as JSON, and return OK. If `secret_names` are among them, print a
+    note that they are shown once.
+    """
     if arguments.json:
         print(json.dumps(members))
         return OK
@@ -109,8 +114,9 @@ def show(
 
 
 def show_list(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
-    """Print rows as a table under the names of the first one, or as JSON, and return OK. Floats are
-    shown as times."""
+    """Print rows as a table with the names of the first one, or as JSON, and return OK. Floats are
+    shown as times.
+    """
     if arguments.json:
         print(json.dumps(rows))
         return OK

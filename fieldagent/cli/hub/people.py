@@ -1,5 +1,6 @@
-"""`fieldagent hub group` and `hub user radio`: whom a kit's Package may be for, and who people are
-on the air."""
+"""`fieldagent hub group` and `hub user radio`: groups as addressees of a kit's Package, and the
+radios of users.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def group_add(arguments: argparse.Namespace) -> int:
 
 
 def group_join(arguments: argparse.Namespace) -> int:
-    """Let users join a group; who is in it already stays."""
+    """Add users to a group. Existing members stay."""
     return _change(
         arguments,
         lambda db, workspace, group, now: people.change_group(
@@ -38,7 +39,7 @@ def group_join(arguments: argparse.Namespace) -> int:
 
 
 def group_leave(arguments: argparse.Namespace) -> int:
-    """Let users leave a group; who is not in it changes nothing."""
+    """Remove users from a group. A user who is not in it is ignored."""
     return _change(
         arguments,
         lambda db, workspace, group, now: people.change_group(
@@ -48,7 +49,7 @@ def group_leave(arguments: argparse.Namespace) -> int:
 
 
 def group_satellite(arguments: argparse.Namespace) -> int:
-    """Set whether what kits send to a group goes to it over satellite too."""
+    """Set if items from kits to a group are also sent over satellite."""
     rule = arguments.rule == "on"
     return _change(
         arguments,
@@ -59,7 +60,7 @@ def group_satellite(arguments: argparse.Namespace) -> int:
 
 
 def group_remove(arguments: argparse.Namespace) -> int:
-    """Remove a group; what was sent to it stays."""
+    """Remove a group. Items that were sent to it stay."""
     return _change(
         arguments,
         lambda db, workspace, group, now: people.remove_group(db, workspace, group, now=now),
@@ -97,8 +98,9 @@ def group_list(arguments: argparse.Namespace) -> int:
 
 
 def user_radio(arguments: argparse.Namespace) -> int:
-    """Set the radios of a user by their handles; those of before are theirs no more. Refused where
-    one is another's."""
+    """Set the radios of a user by their handles, instead of earlier ones. Refused if a radio
+    belongs to another user.
+    """
 
     def change(db: Db, now: float) -> int:
         workspace = workspace_of(db, arguments.workspace)

@@ -1,6 +1,6 @@
-"""`fieldagent push`: an item to the field through a hub's push API. Without trio.
+"""`fieldagent push`: sends an item to the field through a hub's push API. Without trio.
 
-A push that got no answer is sent again under the same Idempotency-Key, so that it counts once.
+A push without an answer is repeated with the same Idempotency-Key, so that it counts once.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from fieldagent.system.terminal import escaped, escaped_lines
 from fieldagent.system.wording import counted, reason_of
 
 TIMEOUT = 30.0
-"""Seconds for one attempt."""
+"""Timeout of one attempt in seconds."""
 PAUSE = 5.0
-"""Seconds before another, where the hub does not say how many."""
+"""Seconds before the next attempt, unless the hub sends a number."""
 
 
 def message(arguments: argparse.Namespace) -> int:
-    """Push a text, and try again until the hub has it or `--patience` is over."""
+    """Push a text, and retry until the hub has it or `--patience` is over."""
     return _push(arguments, message_of)
 
 
 def location(arguments: argparse.Namespace) -> int:
-    """Push a position, by the rules of `message`."""
+    """Push a position, as `message` does."""
     return _push(arguments, location_of)
 
 
 def waypoint(arguments: argparse.Namespace) -> int:
-    """Push a waypoint, by the rules of `message`."""
+    """Push a waypoint, as `message` does."""
     return _push(arguments, waypoint_of)
 
 
 def data(arguments: argparse.Namespace) -> int:
-    """Push the bytes of a file, by the rules of `message`."""
+    """Push the bytes of a file, as `message` does."""
     return _push(arguments, data_of)
 
 
 def picture(arguments: argparse.Namespace) -> int:
-    """Push a picture, scaled first to `--bytes` where that is given, by the rules of `message`."""
+    """Push a picture, scaled to `--bytes` if that is set, as `message` does."""
     return _push(arguments, picture_of)
 
 
@@ -128,7 +128,7 @@ def _headers(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 class _Trouble(Exception):
-    """An attempt in vain, after which another may succeed."""
+    """A failed attempt, after which another one may succeed."""
 
     def __init__(self, why: str, wait: float | None = None) -> None:
         super().__init__(why)
@@ -138,9 +138,10 @@ class _Trouble(Exception):
 def _send_until_accepted(
     arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
 ) -> tuple[int, str]:
-    """Try again while the hub asks for it or cannot be reached, as long as there is patience: how
-    many attempts it took, and where the hub tells how the push stands. What is wrong is said once;
-    after that attempts are counted."""
+    """Retry while the hub asks for it or cannot be reached, and patience lasts. Returns the number
+    of attempts, and the path of the push's status. An error is printed once, and then only the
+    number of attempts.
+    """
     until = time.monotonic() + arguments.patience
     attempts, announced = 0, ""
     try:
@@ -167,7 +168,7 @@ def _send_until_accepted(
 
 
 def _tell(line: str) -> None:
-    """A count on a terminal stands on one line, and gives way to what comes next."""
+    """Print a line. On a terminal, a counter stays on one line, which the next text replaces."""
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""
     print(f"{clear}{line}", end="", file=sys.stderr, flush=True)
 
@@ -182,7 +183,7 @@ def _attempt(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
             " run there, and is --hub its address?)"
         ) from None
     if answer.status == 200:
-        # The page at which a guest signs in, or of another server, is 200 as well.
+        # The sign-in page for guests, or a page of another server, also has status 200.
         if location := answer.headers.get("Location"):
             return location
         raise _Trouble(

@@ -1,4 +1,4 @@
-"""`fieldagent hub quiet …`: when the hub's own alarms wait until the morning."""
+"""`fieldagent hub quiet …`: hours in which the hub's own alarms wait until the morning."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from fieldagent.hub.store.contract import Db
 
 
 def set(arguments: argparse.Namespace) -> int:  # noqa: A001
-    """Set the quiet hours of the workspace, or of one contact, who by `never` has none whatever the
-    workspace's are."""
+    """Set the quiet hours of the workspace, or of one contact. With `never`, a contact has none,
+    whatever the workspace has.
+    """
     if arguments.hours == NEVER:
         return _change(arguments, NEVER if arguments.contact else "")
     return _change(arguments, f"{arguments.hours} {arguments.zone}", check=read_hours)
 
 
 def inherit(arguments: argparse.Namespace) -> int:
-    """Drop the quiet hours of a contact's own: the workspace's hold again."""
+    """Remove a contact's own quiet hours, so that the workspace's apply again."""
     return _change(arguments, "")
 
 

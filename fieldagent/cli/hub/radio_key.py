@@ -1,5 +1,6 @@
-"""`fieldagent hub radio-key …`: gives all kits of a workspace another radio-key, step by step, and
-shows who still lacks it."""
+"""`fieldagent hub radio-key …`: gives all kits of a workspace a new radio-key, step by step, and
+shows the kits that do not have it yet.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ from fieldagent.system.wording import counted
 
 
 def change(arguments: argparse.Namespace) -> int:
-    """Have all kits of a workspace change their radio-key, once the cost is agreed to."""
+    """Change the radio-key of all kits in a workspace, after agreement to the price."""
     return with_store(arguments, partial(_change, arguments, None))
 
 
 def revoke_and_change(arguments: argparse.Namespace) -> int:
-    """Take a kit out of use, and have all others change their radio-key: both or neither."""
+    """Revoke a kit and change the radio-key of all others: both or neither."""
     return with_store(arguments, partial(_change, arguments, arguments.device))
 
 
@@ -68,7 +69,7 @@ def _price_of(
 
 
 def _price(estimate: KeyPrice, hub: HubSettings) -> str:
-    """Return whom it reaches and what that takes, for people."""
+    """Return the number of kits by bearer, and the price, for people."""
     waiting = estimate.kits - estimate.linked - estimate.by_satellite
     parts = [
         f"{estimate.linked} by link" if estimate.linked else "",
@@ -90,7 +91,7 @@ def _credits(estimate: KeyPrice, hub: HubSettings) -> str:
 
 
 def _agreed(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings) -> str:
-    """Return by which bearer it goes. Raises Refused where nobody has agreed to what it costs."""
+    """Return the bearer. Raises Refused without agreement to the price."""
     if arguments.by or not estimate.by_satellite or arguments.yes:
         return arguments.by or ""
     price = _price(estimate, hub)
@@ -115,8 +116,9 @@ def _short(db: Db, workspace: int, now: float) -> Row:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """Print at which step the change is, and who is behind; it is Refused where there never was
-    one."""
+    """Print the step of the change, and the kits that are behind. Refused if there never was a
+    change.
+    """
 
     def tell(hub: HubSettings, store: Store) -> int:
         def read(db: Db) -> tuple[Row, list[Row]]:
@@ -150,7 +152,7 @@ def _line(kit: Row) -> str:
 
 
 def leave_out(arguments: argparse.Namespace) -> int:
-    """Go on with the change without a kit, and print how it stands."""
+    """Continue the change without a kit, and print its state."""
 
     def act(db: Db) -> Row:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -162,7 +164,7 @@ def leave_out(arguments: argparse.Namespace) -> int:
 
 
 def ask(arguments: argparse.Namespace) -> int:
-    """Ask a kit anew for its step; what that costs over satellite is asked about first."""
+    """Ask a kit again for its step, after agreement to the price over satellite."""
 
     def act(hub: HubSettings, store: Store) -> int:
         def find(db: Db) -> tuple[int, KeyPrice]:
@@ -180,7 +182,7 @@ def ask(arguments: argparse.Namespace) -> int:
 
 
 def key(arguments: argparse.Namespace) -> int:
-    """Show it, for kits that have no way to the hub."""
+    """Print the key, for kits without a route to the hub."""
 
     def read(db: Db) -> Row:
         key_change = radio_key.change_of(db, directory.workspace_of(db, arguments.workspace))

@@ -7,8 +7,7 @@ from fieldagent.cli.subcommand import CommandParser, Subparsers, command
 
 
 def add_radio_key(actions: Subparsers) -> None:
-    """Add `radio-key` to `fieldagent hub`, with the actions that `cli.hub.radio_key` carries
-    out."""
+    """Add `radio-key` to `fieldagent hub`, with actions that `cli.hub.radio_key` runs."""
     summary = "change the radio-key of all kits of a workspace, in three steps"
     radio_key = command(actions, "radio-key", None, summary).add_subparsers(metavar="ACTION")
     where = "cli.hub.radio_key"
@@ -28,7 +27,7 @@ def add_radio_key(actions: Subparsers) -> None:
 
 
 def add_key_change(parser: CommandParser) -> None:
-    """Add what a change of the radio-key asks for, to `radio-key change` and to `device revoke`."""
+    """Add the arguments of a radio-key change, to `radio-key change` and to `device revoke`."""
     summary = "do not wait for this kit; can be repeated"
     parser.add_argument("--but", action="append", metavar="KIT", help=summary)
     summary = "use this key, which is asked for or read from standard input, instead of a new one"

@@ -1,4 +1,4 @@
-"""`fieldagent hub report`: what a kit did in a week."""
+"""`fieldagent hub report`: report of a kit's week."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fieldagent.system.log_lines import complain
 
 
 def write(arguments: argparse.Namespace) -> int:
-    """Write it to the standard output."""
+    """Write the report to standard output."""
     now = time.time()
     try:
         week = week_of(now) if arguments.week is None else read_week(arguments.week)

@@ -1,4 +1,4 @@
-"""`fieldagent hub route …`: where a kit is to be, and by when."""
+"""`fieldagent hub route …`: places at which a kit must arrive by a time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
 def add(arguments: argparse.Namespace) -> int:
-    """Add where a kit is to be by when, and print its number and both times. A --to that is no
-    circle is Refused."""
+    """Add a route for a kit, and print its number and both times. Refused if --to is not a
+    circle.
+    """
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -44,8 +45,9 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def due_of(text: str, now: float) -> float:
-    """Return the next such time of a UTC day, or that of ISO 8601, in UTC unless it says otherwise.
-    Raises Refused."""
+    """Return the next such time of a UTC day, or an ISO 8601 time, in UTC without an offset. Raises
+    Refused.
+    """
     if match := _CLOCK.fullmatch(text):
         at = now - now % DAY + int(match[1]) * 3_600 + int(match[2]) * 60
         return at if at > now else at + DAY
@@ -58,7 +60,7 @@ def due_of(text: str, now: float) -> float:
 
 
 def list(arguments: argparse.Namespace) -> int:  # noqa: A001
-    """List the routes that have not ended, and the newest that have, the newest first."""
+    """List the routes that have not ended, and the newest ended ones, the newest first."""
 
     def look(db: Db, now: float) -> int:
         rows = routes.listing(db, directory.workspace_of(db, arguments.workspace))
@@ -83,8 +85,9 @@ def _row(route: dict[str, Any]) -> dict[str, Any]:
 
 
 def end(arguments: argparse.Namespace) -> int:
-    """End a route in the name of a user, with a reason; an alarm about it stays for a person to
-    close."""
+    """End a route in the name of a user, with a reason. An alarm about it stays until a person
+    closes it.
+    """
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)

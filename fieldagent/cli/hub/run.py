@@ -20,7 +20,7 @@ CODES: dict[type[BaseException], int] = {PortTaken: TAKEN, StoreFailed: IO_FAILE
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the hub until it is stopped by a signal."""
+    """Run the hub until a signal stops it."""
     from fieldagent.hub import hub
     from fieldagent.system.signals import run_heeding
 

@@ -1,7 +1,8 @@
 """`fieldagent hub device set`: settings for a kit, signed by its operator, over the IP link.
 
-The hub never holds a secret key, and verifies nothing: the kit does. Without --secret-key the text
-is written to be signed wherever the key is, and the signed file is sent by the same command.
+The hub never has a secret key, and does not verify the signature; the kit does. Without
+--secret-key the text is written to a file. After it was signed elsewhere, the same command sends
+it.
 """
 
 from __future__ import annotations
@@ -29,23 +30,24 @@ from fieldagent.wire.settings_change import NotAChange, SettingsChange, read_cha
 
 
 class SignedFor(NamedTuple):
-    """The kit that settings are for."""
+    """Kit that the settings are for."""
 
     workspace: int
     device: int
     name: str
     kit: str
-    """What the text names it by."""
+    """Id of the kit in the text."""
     last: int
-    """Number of what was sent to it last."""
+    """Number of the last settings that were sent to it."""
 
 
 def device_set(arguments: argparse.Namespace) -> int:
-    """Write settings for a kit to a file, have minisign sign it, and offer it. Without --secret-key
-    it ends at the file, and offers what was signed when called again without settings."""
+    """Write settings for a kit to a file, let minisign sign it, and offer it. Without --secret-key,
+    only write the file; a later call without settings offers the signed file.
+    """
 
     def carry_out(_: HubSettings, store: Store) -> int:
-        # Who signs may take their time: no transaction is open meanwhile.
+        # Signing may take long: no transaction is open meanwhile.
         kit = store.once(lambda db: kit_of(db, arguments))
         file = arguments.file or Path(f"device-{kit.device}.settings")
         if arguments.settings:
@@ -69,8 +71,9 @@ def device_set(arguments: argparse.Namespace) -> int:
 
 
 def kit_of(db: Db, arguments: argparse.Namespace) -> SignedFor:
-    """Return the kit for which a change of settings is signed. Raises Refused, also where the
-    device has no link token."""
+    """Return the kit for a settings change. Raises Refused, also if the device has no link
+    token.
+    """
     workspace = directory.workspace_of(db, arguments.workspace)
     device = directory.device_named(db, workspace, arguments.device)
     ((name, kit),) = db.execute("SELECT name, link_token FROM device WHERE id = ?", device)
@@ -80,7 +83,7 @@ def kit_of(db: Db, arguments: argparse.Namespace) -> SignedFor:
 
 
 def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsChange:
-    """Return the change that these words say. Raises Refused."""
+    """Return the change from NAME=VALUE arguments. Raises Refused."""
     known = {key.name: key for key in KEYS}
     pairs = []
     for each in settings:
@@ -100,7 +103,7 @@ def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsC
 
 
 def write(file: Path, change: SettingsChange) -> None:
-    """Write its text, to be signed. Raises Refused."""
+    """Write the text to a file, for signing. Raises Refused."""
     try:
         text = change.text()
         if len(text) > OFFER_MAX:
@@ -121,7 +124,7 @@ def _to_be_signed(file: Path, device: str) -> dict[str, str]:
 
 
 def sign(file: Path, key: Path, *how: str) -> None:
-    """Have minisign sign it; `how` are its further options. Raises Refused."""
+    """Let minisign sign the file; `how` are further options. Raises Refused."""
     try:
         done = subprocess.run(["minisign", "-Sm", file, "-s", key, *how])
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`fieldagent hub sos …`: what a dispatcher does at the machine of the hub."""
+"""`fieldagent hub sos …`: a dispatcher's actions at the hub's machine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from fieldagent.hub.store.contract import Db
 
 
 def device_checkin(arguments: argparse.Namespace) -> int:
-    """Have a kit missed where nothing comes from it in time, or with --off no more; print when it
-    would be."""
+    """Set a check-in for a kit, or remove it with --off, and print the time of its alarm."""
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -35,7 +34,7 @@ def device_checkin(arguments: argparse.Namespace) -> int:
 
 
 def list(arguments: argparse.Namespace) -> int:  # noqa: A001
-    """List the incidents of a workspace, the newest first, `--limit` at most."""
+    """List the incidents of a workspace, the newest first, at most `--limit`."""
 
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -63,7 +62,7 @@ def _row(incident: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_one(arguments: argparse.Namespace, db: Db, incident: Sos) -> int:
-    """Print an incident and, below it or in --json, its timeline; return OK."""
+    """Print an incident and its timeline; return OK."""
     document = {**sos_desk.shown(db, incident), "timeline": sos_desk.timeline(db, incident.id)}
     if arguments.json:
         return show(arguments, document)
@@ -83,7 +82,7 @@ def _named(arguments: argparse.Namespace, db: Db, *, locked: bool = False) -> So
 
 
 def show_named(arguments: argparse.Namespace) -> int:
-    """Print one incident with its timeline. Refused where the workspace has none such."""
+    """Print one incident with its timeline. Refused if the workspace does not have it."""
     return once(arguments, lambda db, now: show_one(arguments, db, _named(arguments, db)))
 
 
@@ -97,7 +96,7 @@ def _answer(arguments: argparse.Namespace, deed: Deed) -> int:
 
 
 def _by(arguments: argparse.Namespace, db: Db, workspace: int) -> int:
-    """A person's name goes to the kit."""
+    """Return the user who acts, whose name goes to the kit."""
     if arguments.by:
         return directory.member_of(db, workspace, arguments.by)
     people = sos_desk.dispatchers(db, workspace)
@@ -107,18 +106,21 @@ def _by(arguments: argparse.Namespace, db: Db, workspace: int) -> int:
 
 
 def acknowledge(arguments: argparse.Namespace) -> int:
-    """Acknowledge an incident: its kit is told. Refused where another has it, or it is closed."""
+    """Acknowledge an incident and notify its kit. Refused if another dispatcher has it, or if it is
+    closed.
+    """
     return _answer(arguments, sos_desk.acknowledge)
 
 
 def take_over(arguments: argparse.Namespace) -> int:
-    """Take an incident over from who has it; its kit is told. Refused once it is closed."""
+    """Take an incident over from another dispatcher and notify its kit. Refused if it is closed."""
     return _answer(arguments, sos_desk.take_over)
 
 
 def hand_over(arguments: argparse.Namespace) -> int:
-    """Ask another dispatcher to take an incident over, and print it; until they do, it stays as it
-    is."""
+    """Ask another dispatcher to take an incident over, and print it. It stays with the current one
+    until then.
+    """
 
     def deed(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
         heir = directory.member_of(db, incident.workspace, arguments.to)
@@ -128,15 +130,15 @@ def hand_over(arguments: argparse.Namespace) -> int:
 
 
 def close(arguments: argparse.Namespace) -> int:
-    """Close an incident, and tell its kit the reason. Refused once it is closed."""
+    """Close an incident, and send the reason to its kit. Refused if it is closed."""
     return _answer(arguments, sos_desk.close)
 
 
 def answer(arguments: argparse.Namespace) -> int:
-    """Send words to the kit of an incident, closed or not. Refused where it is out of use."""
+    """Send a text to the kit of an incident, closed or not. Refused if the kit is out of use."""
     return _answer(arguments, sos_desk.write_to)
 
 
 def note(arguments: argparse.Namespace) -> int:
-    """Write words into the timeline of an incident, closed or not; its kit is told nothing."""
+    """Write a note into the timeline of an incident, closed or not, without notifying its kit."""
     return _answer(arguments, sos_desk.write_down)

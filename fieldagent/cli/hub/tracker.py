@@ -1,4 +1,4 @@
-"""`fieldagent hub source` and `tracker`: who carries no kit is on the map all the same."""
+"""`fieldagent hub source` and `tracker`: positions of people without a kit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from fieldagent.hub.tracker.service import PATH
 
 
 def source_add(arguments: argparse.Namespace) -> int:
-    """Add an address for trackers, and print it for each kind, the only time: whoever knows it can
-    report."""
+    """Add an address for trackers and print it for each kind, only this time. Anyone who knows it
+    can report.
+    """
 
     def add(settings: HubSettings, store: Store) -> int:
         id_, secret = store.once(
@@ -32,8 +33,9 @@ def source_add(arguments: argparse.Namespace) -> int:
 
 
 def add(arguments: argparse.Namespace) -> int:
-    """Add a tracker of a user, as a device that nothing can be sent to, and print its number.
-    Refused where its --id is in the workspace already."""
+    """Add a tracker of a user, as a device that cannot receive, and print its number. Refused if
+    the workspace already has its --id.
+    """
 
     def carry_out(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -48,7 +50,7 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def listing(arguments: argparse.Namespace) -> int:
-    """List the trackers of a workspace, each with when it last told a position."""
+    """List the trackers of a workspace with the time of their last position."""
     return once(
         arguments,
         lambda db, now: show_list(

@@ -1,7 +1,7 @@
 """`fieldagent hub update …`: a new program for the kits, in waves, over their IP links.
 
-The hub never holds a secret key, and serves no program: whoever builds it signs it, and puts it and
-its signature where the kits can fetch them. Each kit verifies it.
+The hub never has a secret key, and serves no program. The builder signs the program, and puts it
+with its signature on a server for the kits. Each kit verifies it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from fieldagent.system.signed_release import program_of
 from fieldagent.wire.kit_note import is_address
 
 REASONS = 5
-"""Of so many kits, at most."""
+"""Maximum number of kits whose reasons are listed."""
 
 
 def offer(arguments: argparse.Namespace) -> int:
-    """Fetch what is to be offered and check it, then offer it to the kits in waves, and list who is
-    in which."""
+    """Download and check the program, then offer it to the kits in waves, and list the kits of each
+    wave.
+    """
 
     def carry_out(_: HubSettings, store: Store) -> int:
-        # What is fetched may take its time: no transaction is open meanwhile.
+        # The download may take long: no transaction is open meanwhile.
         _check(arguments.version, arguments.url, time.time())
         return show_list(arguments, store.once(lambda db: _offer(db, arguments, time.time())))
 
@@ -64,7 +65,7 @@ def _offer(db: Db, arguments: argparse.Namespace, now: float) -> Sequence[Row]:
 
 
 def _check(version: str, url: str, now: float) -> None:
-    """Raise Refused for what no kit would take, before any is asked."""
+    """Raise Refused if kits would not accept the program, before any kit is asked."""
     if not is_address(url):
         raise Refused(f"{url!r} is no https:// or http:// address that kits can fetch it from")
     try:
@@ -83,7 +84,7 @@ def _check(version: str, url: str, now: float) -> None:
 
 
 def _version_in(program: bytes) -> str:
-    """Return the version of a zipapp, without running it; empty where it is none of ours."""
+    """Return the version of a zipapp without running it; empty if it is not a fieldagent."""
     try:
         with zipfile.ZipFile(io.BytesIO(program)) as archive:
             text = archive.read("fieldagent/__init__.py").decode()
@@ -94,7 +95,7 @@ def _version_in(program: bytes) -> str:
 
 
 def _named(db: Db, workspace: int, devices: str, now: float) -> Sequence[Candidate]:
-    """In the order in which they are named."""
+    """Return the kits in the order of their names in the argument."""
     kits = update_offers.candidates(db, workspace, now)
     if devices == "all":
         return kits
@@ -108,7 +109,7 @@ def _named(db: Db, workspace: int, devices: str, now: float) -> Sequence[Candida
 def _planned(
     kits: Sequence[Candidate], version: str, waves: Sequence[int | None]
 ) -> Sequence[Planned]:
-    """Raises Refused."""
+    """Return the plan of waves. Raises Refused."""
     beside = {kit: entry for kit in kits if (entry := _beside(kit, version))}
     left = [kit.device for kit in kits if kit not in beside]
     if not left:
@@ -127,7 +128,7 @@ def _planned(
 
 
 def _beside(kit: Candidate, version: str) -> Planned | None:
-    """One that is not told."""
+    """Return the plan of a kit that does not get the offer; None if it does."""
     if why := update_offers.cannot(kit):
         return Planned(kit.device, 0, "left out", why)
     if kit.version == version:
@@ -138,14 +139,14 @@ def _beside(kit: Candidate, version: str) -> Planned | None:
 
 
 def _is_newer(runs: str, version: str) -> bool:
-    """What a kit runs; it may have told anything."""
+    """Return True if the kit's version is newer. The kit may have reported any text."""
     with suppress(NotTaken):
         return order(runs) > order(version)
     return False
 
 
 def list(arguments: argparse.Namespace) -> int:  # noqa: A001
-    """List the offers of a workspace, the newest first, `--limit` at most."""
+    """List the offers of a workspace, the newest first, at most `--limit`."""
 
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -155,7 +156,7 @@ def list(arguments: argparse.Namespace) -> int:  # noqa: A001
 
 
 def show_kits(arguments: argparse.Namespace) -> int:
-    """List the kits of an offer, or of the last, each with how far it is and what it runs."""
+    """List the kits of an offer, or of the last one, with their progress and version."""
 
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -167,7 +168,7 @@ def show_kits(arguments: argparse.Namespace) -> int:
 
 
 def stop(arguments: argparse.Namespace) -> int:
-    """Tell no more kits of the offer that is under way; those that have begun go on."""
+    """Stop the current offer for kits that have not begun. The others continue."""
 
     def end(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)

@@ -1,4 +1,4 @@
-"""`fieldagent hub usage`: what satellite messages cost, here and by the operator's own count."""
+"""`fieldagent hub usage`: cost of satellite messages, by our count and by the operator's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fieldagent.system.wording import counted, reason_of
 
 
 def usage_import(arguments: argparse.Namespace) -> int:
-    """Take in a file of what an operator counted: all of it, or nothing."""
+    """Import a file with an operator's count: all of it, or nothing."""
     try:
         days = _read(arguments)
     except (WrongUsageFile, OSError, UnicodeDecodeError) as wrong:
@@ -58,7 +58,7 @@ def _read(arguments: argparse.Namespace) -> list[CountedDay]:
 
 
 def usage_list(arguments: argparse.Namespace) -> int:
-    """Show each kit and day, ours beside theirs."""
+    """Show each kit and day, with our count and the operator's."""
     since, until = usage.days_asked(arguments.since, arguments.until, time.time())
 
     def look(settings: HubSettings, store: Store) -> int:
@@ -79,7 +79,7 @@ def usage_list(arguments: argparse.Namespace) -> int:
 
 
 def _in_words(total: usage.Total, days: Sequence[usage.UsageDay]) -> str:
-    """Return the sum of what is paid in credits."""
+    """Return the sum of the credits as text."""
     text = f"{counted(total.ours, 'credit')} here" + (f", {total.money}" if total.money else "")
     if any(each.theirs is not None and each.unit == "credit" for each in days):
         money = f", {total.their_money}" if total.their_money else ""

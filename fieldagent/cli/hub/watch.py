@@ -1,4 +1,4 @@
-"""`fieldagent hub watch …`: who is on watch at the desk, said at the machine of the hub."""
+"""`fieldagent hub watch …`: the watch at the desk, set at the hub's machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fieldagent.system.exit_codes import OK
 
 
 def standing(arguments: argparse.Namespace) -> int:
-    """Print the hours of watch, who is on watch, and whom they hand over to."""
+    """Print the watch hours, the dispatchers on watch, and their hand-overs."""
 
     def look(db: Db, now: float) -> int:
         status = shifts.standing(db, directory.workspace_of(db, arguments.workspace), now)
@@ -40,7 +40,7 @@ def standing(arguments: argparse.Namespace) -> int:
 
 
 def take(arguments: argparse.Namespace) -> int:
-    """Put a dispatcher on watch for `--for`, and print who is."""
+    """Put a dispatcher on watch for `--for`, and print the watch."""
     return _act(
         arguments,
         lambda db, workspace, member, now: watch_desk.take(
@@ -50,7 +50,7 @@ def take(arguments: argparse.Namespace) -> int:
 
 
 def hand_over(arguments: argparse.Namespace) -> int:
-    """Ask another dispatcher to take the watch, and print who has it; until they do, it stays."""
+    """Ask another dispatcher to take the watch, and print it. It stays unchanged until then."""
     return _act(
         arguments,
         lambda db, place, who, now: watch_desk.hand_over(
@@ -60,7 +60,7 @@ def hand_over(arguments: argparse.Namespace) -> int:
 
 
 def end(arguments: argparse.Namespace) -> int:
-    """End a user's watch, and print who is on watch then. Refused where they are not."""
+    """End a user's watch, and print the new watch. Refused if they are not on watch."""
     return _act(
         arguments,
         lambda db, place, who, now: watch_desk.end(db, place, who, arguments.note, now),
@@ -77,7 +77,7 @@ def _act(arguments: argparse.Namespace, deed: Callable[[Db, int, int, float], No
 
 
 def hours(arguments: argparse.Namespace) -> int:
-    """Set when somebody is to be on watch, in UTC; none: nobody has to be."""
+    """Set the hours in which a dispatcher must be on watch, in UTC; none: no hours."""
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)

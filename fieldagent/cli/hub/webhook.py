@@ -1,4 +1,4 @@
-"""`fieldagent hub webhook …`: where what agents send is posted to."""
+"""`fieldagent hub webhook …`: webhooks that get the items of agents."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from fieldagent.webhook.delivery import HandoverOutcome
 
 
 def add(arguments: argparse.Namespace) -> int:
-    """Add a webhook and print its secret. It is tried first, unless --untried: one that does not
-    take the test is not added."""
+    """Add a webhook and print its secret. It is tested first, unless with --untried, and not added
+    if the test fails.
+    """
     try:
         webhook = _read(arguments)
     except WrongProperty as wrong:
@@ -33,7 +34,7 @@ def add(arguments: argparse.Namespace) -> int:
     def keep(settings: HubSettings, store: Store) -> int:
         workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
         if webhook.secrets and not arguments.untried and not arguments.secret:
-            # So that the receiver can verify the test.
+            # With a secret, so that the receiver can verify the test.
             print(f"What it is sent is signed with {webhook.secrets[0]}", file=sys.stderr)
         if not arguments.untried and not _try(settings, webhook):
             print("fieldagent: nothing was added; --untried adds it all the same", file=sys.stderr)
@@ -46,7 +47,7 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> Webhook:
-    """Raises WrongProperty."""
+    """Return the webhook of the arguments. Raises WrongProperty."""
     headers = {}
     for header in arguments.header:
         name, colon, value = header.partition(":")
@@ -82,7 +83,7 @@ def _try(settings: HubSettings, webhook: Webhook) -> bool:
 
 
 def test(arguments: argparse.Namespace) -> int:
-    """Send a webhook a test; REFUSED where it does not take it."""
+    """Send a test to a webhook. Returns REFUSED if it fails."""
 
     def call(settings: HubSettings, store: Store) -> int:
         webhook = store.once(
@@ -106,7 +107,7 @@ def list(arguments: argparse.Namespace) -> int:  # noqa: A001
 
 
 def enable(arguments: argparse.Namespace) -> int:
-    """Let a webhook be called again, at once with what was tried in vain."""
+    """Enable a webhook, and make its failed deliveries due at once."""
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -117,7 +118,7 @@ def enable(arguments: argparse.Namespace) -> int:
 
 
 def secret(arguments: argparse.Namespace) -> int:
-    """Sign with another secret from now on, and print it."""
+    """Sign with a new secret from now on, and print it."""
     try:
         signing = webhook_directory.new_secrets(" ".join(arguments.secret))
     except WrongProperty as wrong:
@@ -136,7 +137,7 @@ def secret(arguments: argparse.Namespace) -> int:
 
 
 def remove(arguments: argparse.Namespace) -> int:
-    """Remove a webhook with what waits for it."""
+    """Remove a webhook with its waiting deliveries."""
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -147,7 +148,7 @@ def remove(arguments: argparse.Namespace) -> int:
 
 
 def dead(arguments: argparse.Namespace) -> int:
-    """List what webhooks did not take, the newest first."""
+    """List the dead letters of webhooks, the newest first."""
 
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
@@ -157,8 +158,9 @@ def dead(arguments: argparse.Namespace) -> int:
 
 
 def replay(arguments: argparse.Namespace) -> int:
-    """Post again what webhooks did not take, one item or all, and print how many that were. Refused
-    where none is dead."""
+    """Post dead letters of webhooks again, one item or all, and print their number. Refused if
+    there are none.
+    """
 
     def change(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)

@@ -1,4 +1,4 @@
-"""What a command prints of the agent's answer."""
+"""Output of the agent's answers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fieldagent.system.terminal import escaped_lines
 
 
 def report(failed: CallFailed) -> int:
-    """Print why a call had no success, and return how the command ends."""
+    """Print the reason of a failed call, and return the exit code."""
     print(f"fieldagent: {escaped_lines(str(failed))}", file=sys.stderr)
     return failed.code
 
 
 def show(arguments: argparse.Namespace, value: Any, text: str) -> None:
-    """Print `value` where JSON is asked for, and `text` otherwise."""
+    """Print `value` with --json, otherwise `text`."""
     print(json.dumps(value) if arguments.json else escaped_lines(text))

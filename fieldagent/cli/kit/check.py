@@ -1,4 +1,4 @@
-"""`fieldagent check`: whether the agent could work here, and what to mend if it could not."""
+"""`fieldagent check`: checks that the agent can work here, and shows the fixes if it cannot."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ from fieldagent.system.terminal import escaped_lines
 from fieldagent.system.wording import counted, reason_of
 
 HUB_MAX = 30.0
-"""Seconds in which the hub is to answer."""
+"""Seconds within which the hub must answer."""
 AGENT_MAX = 5.0
-"""Seconds in which an agent that runs is to answer."""
+"""Seconds within which a running agent must answer."""
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Print each finding, those that are bad on standard error. Returns MISSING where the settings
-    file is not there, SETTINGS where anything else is bad."""
+    """Print each finding, bad ones to standard error. Returns MISSING if there is no settings file,
+    SETTINGS for any other fault.
+    """
     code = SETTINGS
     try:
         settings = load(arguments.config)
@@ -75,7 +76,9 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def _as_the_agent(settings: Settings) -> Iterator[Finding]:
-    """Yield what the agent's user finds: root opens nothing in a folder of theirs."""
+    """Yield the findings of the agent's user, because root must not open files in that user's
+    folder.
+    """
     try:
         become_owner_of(settings.state_directory)
     except OSError as error:
@@ -95,8 +98,8 @@ def _reserve(limit: int, wanted: int | None) -> Finding:
 
 
 def _findings(settings: Settings) -> Iterator[Finding]:
-    # In the order in which a kit is mended: its folder, its port, its channels, what is handed on.
-    # What is not set has nothing to look at, and one device is asked after the other.
+    # In the order in which a kit is repaired: its folder, its port, its channels, its hooks. Parts
+    # that are not configured are skipped. Devices are checked one after another.
     running = _running(settings)
     yield _state_directory(settings.state_directory)
     yield running.finding or _api_port(settings.api_port)
@@ -144,7 +147,7 @@ def _has_hook(settings: Settings) -> bool:
 
 
 def _people(settings: Settings, running: Running) -> Finding:
-    """Return how the people's radio is, by the agent that has it or by its port."""
+    """Return the state of the people's radio, from the running agent or from its port."""
     port = settings.mesh.port or ""
     if running.status is not None and (seen := running.status.get("mesh")):
         text = f"people's radio at {port}: {seen['reason'] or seen['state']}"
@@ -164,16 +167,18 @@ def _healing(settings: Settings) -> Iterator[Finding]:
 
 
 class Running(NamedTuple):
-    """The agent that works with these settings at this moment, if one does."""
+    """The agent that runs with these settings, if there is one."""
 
     finding: Finding | None = None
-    """What is to be said of it; None where none runs."""
+    """Finding about it; None if no agent runs."""
     status: Mapping[str, Any] | None = None
-    """What it tells of itself; None where it could not be asked."""
+    """Its status; None if it did not answer."""
 
 
 def _running(settings: Settings) -> Running:
-    """An agent is asked what it knows: nothing that it holds is opened beside it."""
+    """Return the running agent with its status. Ports that it uses are not opened by this
+    command.
+    """
     port, held = settings.api_port, is_held(settings.state_directory)
     try:
         status = call(port, "GET", "/api/status", timeout=AGENT_MAX).body if port else None
@@ -290,7 +295,9 @@ def _radio(settings: Settings, port: str) -> Finding:
 
 
 def _key_change(settings: Settings, running: Running) -> Iterator[Finding]:
-    """At which step it is, and, from the agent that runs, who sends with which key."""
+    """Yield the step of the key change and, from a running agent, the stations by the key that they
+    send with.
+    """
     step = radio_keys.load(settings).step
     if running.status is None:
         change: Mapping[str, Any] = {"step": step, "old": [], "new": []}
@@ -304,8 +311,9 @@ def _key_change(settings: Settings, running: Running) -> Iterator[Finding]:
 
 
 def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
-    """Yield whether strangers can read what is sent, and whether all of the group keep to the
-    same."""
+    """Yield if anonymous listeners can read the messages, and if all kits of the group use the same
+    setting.
+    """
     seals = settings.radio_seal == "on"
     if seals:
         yield Finding(True, "radio-seal=on: only who has radio-key can read what this kit sends")
@@ -317,7 +325,7 @@ def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
 
 
 def _hub(settings: Settings, address: str) -> Finding:
-    """A WebSocket over the interface that the link takes, which ends no link."""
+    """Open a WebSocket over the link's interface, which does not end a link."""
     import trio
 
     from fieldagent.agent.channels.connecting import Unreachable

@@ -1,4 +1,4 @@
-"""`fieldagent checkin`: the hub raises the alarm where nothing comes from this kit."""
+"""`fieldagent checkin`: lets the hub raise an alarm if this kit is silent."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from fieldagent.package.writing import clock_time, minutes_in_words
 
 
 def check_in(arguments: argparse.Namespace) -> int:
-    """Begin, change or end (--done) a check-in, and wait for how that word ends unless
-    --no-wait."""
+    """Start, change or end (--done) a check-in, and wait for its delivery unless with --no-wait."""
     try:
         if arguments.done:
             return finish(arguments, call(arguments.port, "DELETE", "/api/check-in").body)
@@ -24,8 +23,7 @@ def check_in(arguments: argparse.Namespace) -> int:
 
 
 def check_in_line(record: dict[str, Any] | None) -> list[str]:
-    """Return the line about the check-in for `fieldagent status`; none where there is no
-    check-in."""
+    """Return the line about the check-in for `fieldagent status`; empty if there is no check-in."""
     if record is None:
         return []
     if record["within"] is None:

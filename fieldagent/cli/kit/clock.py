@@ -10,8 +10,9 @@ from fieldagent.system.lived_time import MachineClocks
 
 
 def clock(arguments: argparse.Namespace) -> int:
-    """Set the system's clock by what the agent has left, which takes root; OK where it has left
-    nothing."""
+    """Set the system's clock to the time that the agent has left; needs root. Returns OK if it has
+    left none.
+    """
 
     def put(unix: float) -> None:
         time.clock_settime(time.CLOCK_REALTIME, unix)

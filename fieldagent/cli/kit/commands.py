@@ -1,4 +1,4 @@
-"""`fieldagent commands`: what the hub has told this kit to do, and what it answered."""
+"""`fieldagent commands`: the hub's commands to this kit, and its answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fieldagent.system.terminal import escaped_lines
 
 
 def commands(arguments: argparse.Namespace) -> int:
-    """Print which commands this kit allows, and those that the hub has given with their answers."""
+    """Print the commands that this kit allows, and those from the hub with their answers."""
     try:
         answer = call(arguments.port, "GET", "/api/commands").body
     except CallFailed as failed:

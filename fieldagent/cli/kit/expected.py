@@ -1,4 +1,4 @@
-"""When a Package is likely to be delivered, in words."""
+"""The expected delivery of a Package as text."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from fieldagent.system.wording import counted, lasting
 
 
 def begin_in_words(cost: dict[str, Any]) -> list[str]:
-    """Return a line for why a Package does not begin on a channel at once; none where it does."""
+    """Return a line with the reason if a Package does not begin on a channel at once; empty
+    otherwise.
+    """
     after = cost.get("begins", 0)
     return [f"  begins after {lasting(after)}: {cost['why']}"] if after else []
 
 
 def in_turn_in_words(channels: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the line that tells what happens in turn, where one channel waits for another: "by
-    Radio within 40 s (7 of 10), otherwise by Satellite within 3 min (9 of 10) for 2 credits"."""
+    """Return a line with the order of channels if one waits for another: "by Radio within 40 s (7
+    of 10), otherwise by Satellite within 3 min (9 of 10) for 2 credits".
+    """
     able = [each for each in channels.items() if not each[1].get("reason")]
     turns = sorted(able, key=lambda each: each[1].get("begins", 0))
     if not turns or not turns[-1][1].get("begins", 0):
@@ -34,14 +37,14 @@ def _turn(name: str, cost: dict[str, Any]) -> str:
 
 
 def _most(expectation: dict[str, Any]) -> tuple[float, float]:
-    """Return how many of ten are delivered, nine at the most, and within how many seconds."""
+    """Return the number of ten that are delivered, at most nine, and the seconds for that."""
     if expectation["most"] is None:
         return 10 * expectation["share"], expectation["last"]
     return 9, expectation["most"]
 
 
 def expected_in_words(expectation: dict[str, Any] | None) -> list[str]:
-    """Return a line for what the agent expects of a channel; none where it knows too little."""
+    """Return a line with the forecast of a channel; empty if there is too little data."""
     if expectation is None:
         return []
     times = []
@@ -53,7 +56,7 @@ def expected_in_words(expectation: dict[str, Any] | None) -> list[str]:
 
 
 def forecast_lines(forecast: dict[str, Any]) -> list[str]:
-    """Return what is expected, and how good such words were."""
+    """Return the forecast, and the accuracy of earlier ones."""
     lines, kept = expected_in_words(forecast["expected"]), forecast["kept"]
     if kept["of"]:
         lines.append(

@@ -13,7 +13,9 @@ from fieldagent.system.terminal import escaped
 
 
 def neighbours(arguments: argparse.Namespace) -> int:
-    """Print who was heard, how well and when, and who was heard of over others."""
+    """Print the stations that were heard with signal and time, and those that are reached over
+    others.
+    """
     try:
         answer = call(arguments.port, "GET", "/api/neighbours").body
     except CallFailed as failed:

@@ -1,4 +1,4 @@
-"""`fieldagent page`: where people of the camp find the kit's page, and the pass phrase for it."""
+"""`fieldagent page`: the kit's page for people of the camp: its address and its passphrase."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from fieldagent.system.text_files import read_text_file
 from fieldagent.system.wording import reason_of
 
 SHORTEST = 12
-"""Characters: whoever is in the network may guess at it for weeks."""
+"""Minimum characters, because a user of the network may guess for weeks."""
 UNSET = "page-listen is not set: name the networks, such as page-listen=192.168.4.0/24, and restart"
 
 
 def page(arguments: argparse.Namespace) -> int:
-    """Print the addresses of the page and the fingerprint of its certificate, set the pass phrase
-    (--set), or show how a phone joins the kit's Wi-Fi (--wifi). Works without an agent."""
+    """Print the addresses of the page and the fingerprint of its certificate, set the passphrase
+    (--set), or show how a phone joins the kit's Wi-Fi (--wifi). Works without an agent.
+    """
     if arguments.wifi is not None:
         return _show_network(arguments)
     try:

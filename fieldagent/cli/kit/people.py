@@ -1,4 +1,4 @@
-"""`fieldagent people`: whom a Package may be for."""
+"""`fieldagent people`: the possible addressees of a Package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PART = "these have written before; a link to the hub brings the whole directory"
 
 
 def people(arguments: argparse.Namespace) -> int:
-    """Print users, groups and kits as the hub last told them."""
+    """Print users, groups and kits of the hub's last directory."""
     try:
         answer = call(arguments.port, "GET", "/api/people").body
     except CallFailed as failed:

@@ -1,7 +1,7 @@
-"""`fieldagent run` as systemd starts it, read without argparse.
+"""`fieldagent run` as systemd starts it, parsed without argparse.
 
-argparse and the table of all commands would be half a megabyte of an agent for as long as it runs,
-and a tenth of its start.
+argparse and the table of all commands would cost half a megabyte while the agent runs, and a tenth
+of its start time.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 
 class RunArguments(NamedTuple):
-    """As argparse names them."""
+    """Arguments with the names that argparse uses."""
 
     config: Path | None = None
     verbose: bool = False
 
 
 def plain_run(words: Sequence[str]) -> RunArguments | None:
-    """Return the arguments of a plain `run`; None for all else, which argparse knows: other
-    commands, other spellings, mistakes."""
+    """Return the arguments of a plain `run`; None for everything else, which argparse must parse:
+    other commands, other spellings, mistakes.
+    """
     match words:
         case ["run"]:
             return RunArguments()

@@ -12,8 +12,8 @@ from fieldagent.system.log_lines import complain
 
 
 def provision(arguments: argparse.Namespace) -> int:
-    """Take the settings that wait on the card. MISSING where what is named is no folder."""
-    # What may not be looked at is told below.
+    """Take the settings that wait on the card. Returns MISSING if the argument is not a folder."""
+    # A folder that cannot be accessed is reported below.
     with suppress(OSError):
         if arguments.card and not arguments.card.is_dir():
             complain(

@@ -1,4 +1,4 @@
-"""`fieldagent radio`: which radio is at a port, how it is set, and what is wrong with that."""
+"""`fieldagent radio`: shows the radio at a port, its settings, and its problems."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from fieldagent.system.terminal import escaped
 
 
 def radio(arguments: argparse.Namespace) -> int:
-    """Ask what is at the port what it is; nothing is set. MISSING where none is recognised,
-    SETTINGS where something is wrong with it."""
+    """Query the device at the port, without changes. Returns MISSING if no radio is recognized,
+    SETTINGS if it has a problem.
+    """
     device = run_breakable(look_at, arguments.place, radios())
     if arguments.json:
         print(json.dumps(as_json(device)))
@@ -30,7 +31,7 @@ def radio(arguments: argparse.Namespace) -> int:
 
 
 def as_json(device: FoundDevice) -> dict[str, Any]:
-    """Return what is known of a port, for programs."""
+    """Return the state of a port, for programs."""
     facts = {} if device.report is None else {"is": device.report.what, **device.report.facts}
     return {
         "port": device.place,
@@ -42,7 +43,7 @@ def as_json(device: FoundDevice) -> dict[str, Any]:
 
 
 def in_lines(device: FoundDevice) -> list[str]:
-    """Return the same for people."""
+    """Return the state of a port, for people."""
     if device.report is None:
         return [device.why]
     bad = [f"BAD {each}" for each in device.trouble]

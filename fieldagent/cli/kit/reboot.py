@@ -8,5 +8,5 @@ from fieldagent.kit.reboot import take
 
 
 def reboot(arguments: argparse.Namespace) -> int:
-    """Start the machine anew where the hub has asked for it, once; for root's unit."""
+    """Reboot the machine if the hub has asked for it, once; for root's unit."""
     return take(arguments.config)

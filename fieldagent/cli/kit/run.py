@@ -25,8 +25,9 @@ log = logging.getLogger(__name__)
 
 
 def run(arguments: RunArguments) -> int:
-    """Run the agent until it is stopped. With wrong settings it does not begin; without any channel
-    it warns, and runs."""
+    """Run the agent until it is stopped. With wrong settings it does not start; without any channel
+    it warns, and runs.
+    """
     start_logging(arguments.verbose)
     try:
         settings = load(arguments.config)
@@ -43,11 +44,12 @@ def run(arguments: RunArguments) -> int:
 
 
 def ended(program: Callable[[Asks], Awaitable[None]], state: Path) -> int:
-    """Run it as the owner of its state directory, and turn what may stop an agent into a message
-    and an exit code."""
+    """Run a program as the owner of its state directory. Errors that stop it become a message and
+    an exit code.
+    """
     try:
         if os.geteuid() == 0:
-            # The units are not root, and keep the memory.
+            # Import here: the units do not run as root, and save the memory.
             from fieldagent.system.as_owner import become_owner_of
 
             become_owner_of(state)

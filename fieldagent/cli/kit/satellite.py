@@ -1,5 +1,6 @@
-"""`fieldagent satellite`: a person who sees the sky lets the modem try at once, and one who looks
-for a fault sees what went over its serial line."""
+"""`fieldagent satellite`: lets the modem try at once when a person sees the sky, and shows the
+traffic on its serial line for diagnosis.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from fieldagent.system.wording import counted
 
 
 def retry(arguments: argparse.Namespace) -> int:
-    """Print what waits; what becomes of it, `fieldagent status` shows."""
+    """Let the modem try, and print the number of waiting Packages. `fieldagent status` shows the
+    results.
+    """
     try:
         answer = call(arguments.port, "POST", "/api/satellite/retry", {}).body
     except CallFailed as failed:
@@ -23,7 +26,7 @@ def retry(arguments: argparse.Namespace) -> int:
 
 
 def trace(arguments: argparse.Namespace) -> int:
-    """Print what a fault left on disk, and what is in the agent's memory."""
+    """Print the trace of the last fault on disk, and the one in the agent's memory."""
     try:
         query = f"channel={arguments.channel}&payloads={int(arguments.payloads)}"
         answer = call(arguments.port, "GET", f"/api/trace?{query}").body

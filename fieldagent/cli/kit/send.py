@@ -1,4 +1,4 @@
-"""`fieldagent send`: post a Package and wait for its terminal status."""
+"""`fieldagent send`: posts a Package and waits for its terminal status."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from fieldagent.system.wording import counted
 
 
 def message(arguments: argparse.Namespace) -> int:
-    """Post a text and return the exit code of its end; with `--dry-run` print its cost alone."""
+    """Post a text and return the exit code of its status; with `--dry-run` only print its price."""
     return _send(arguments, message_of)
 
 
 def location(arguments: argparse.Namespace) -> int:
-    """Post a position, by the rules of `message`."""
+    """Post a position, as `message` does."""
     return _send(arguments, location_of)
 
 
 def waypoint(arguments: argparse.Namespace) -> int:
-    """Post a waypoint, by the rules of `message`."""
+    """Post a waypoint, as `message` does."""
     return _send(arguments, waypoint_of)
 
 
 def data(arguments: argparse.Namespace) -> int:
-    """Post the bytes of a file, by the rules of `message`."""
+    """Post the bytes of a file, as `message` does."""
     return _send(arguments, data_of)
 
 
 def picture(arguments: argparse.Namespace) -> int:
-    """Post a picture, scaled first to `--bytes` where that is given, by the rules of `message`."""
+    """Post a picture, scaled to `--bytes` if that is set, as `message` does."""
     return _send(arguments, picture_of)
 
 
@@ -65,7 +65,7 @@ def _send(
 
 
 def _whom(named: str | None) -> str | int | None:
-    """A user's number as one."""
+    """Return the addressee, with a number as an integer."""
     is_number = named and named.lstrip("-").isdecimal() and named.isascii() and len(named) < 20
     return int(named) if named and is_number else named
 
@@ -104,13 +104,14 @@ def _post(arguments: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]
 
 
 def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
-    """Wait for the end of a Package unless --no-wait, print it, and return the exit code of its
-    status; OK where it has none. Raises CallFailed."""
+    """Wait for the end of a Package unless with --no-wait, print it, and return the exit code of
+    its status; OK if it has none yet. Raises CallFailed.
+    """
     if not arguments.no_wait:
         try:
             package = _wait(arguments.port, package)
         except CallFailed as failed:
-            # Sent again it would go twice.
+            # Report this as queued: a repeated command would send it twice.
             known = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` tells"
             raise CallFailed(f"{known} how it goes; {failed}", failed.code) from None
     status = package["status"]
@@ -128,7 +129,9 @@ def _reasons(package: dict[str, Any]) -> str:
 
 
 def _wait(port: int, package: dict[str, Any]) -> dict[str, Any]:
-    """Ask until it has ended; on a terminal, say meanwhile what the channels are doing."""
+    """Poll until the Package has ended. On a terminal, print the states of the channels
+    meanwhile.
+    """
     began = time.monotonic()
     telling = sys.stderr.isatty()
     pause = 0.05

@@ -1,4 +1,4 @@
-"""`fieldagent sent`: what was sent, the newest first, and who has it."""
+"""`fieldagent sent`: sent Packages, the newest first, and who has them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fieldagent.system.terminal import escaped
 
 PAGE = 100
 TEXT_SHOWN = 60
-"""Characters of a text; --json and `show` have more."""
+"""Maximum characters of a text; --json and `show` have more."""
 
 
 def sent(arguments: argparse.Namespace) -> int:
-    """Print what was sent, two lines of each."""
+    """Print the sent Packages, two lines each."""
     try:
         packages = _packages(arguments)
     except CallFailed as failed:
@@ -41,7 +41,7 @@ def _packages(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def package_lines(package: dict[str, Any]) -> list[str]:
-    """Return the lines of one Package, escaped for a terminal: the item, and how it went."""
+    """Return the lines of one Package, escaped for a terminal: the item, and its delivery."""
     alarm = "SOS " if package["sos"] else ""
     relayed = " (a neighbour's)" if package["relayed"] else ""
     lines = [
@@ -70,11 +70,11 @@ def said(package: dict[str, Any]) -> str:
 
 
 def holders(receipts: list[dict[str, Any]]) -> str:
-    """Return who has it, and since when."""
+    """Return the holders of the Package, and since when."""
     return ", ".join(f"{holder(each)} at {clock_time(each['at'])}" for each in receipts)
 
 
 def holder(receipt: dict[str, Any]) -> str:
-    """Return whose receipt it is, for people: an agent that has something is not its person."""
+    """Return the holder of a receipt for people. An agent that has an item is not its user."""
     who = receipt["name"] or receipt["id"]
     return str(who) if receipt["kind"] == "hub" else f"{who}'s agent"

@@ -1,5 +1,6 @@
-"""`fieldagent settings`: what became of the settings that the hub has brought last; and, for root's
-unit, the steps that are left of them."""
+"""`fieldagent settings`: the result of the last settings from the hub; and, for root's unit, their
+remaining steps.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ IN_WORDS = {
 
 
 def settings(arguments: argparse.Namespace) -> int:
-    """Print what became of the last offer, and return ERROR where it was not taken. With --go-on,
-    which is root's unit's, take the steps that are due."""
+    """Print the result of the last offer, and return ERROR if it was not accepted. With --go-on,
+    for root's unit, take the due steps.
+    """
     if not arguments.go_on:
         return _last(outcomes.of_offer(arguments.state / outcomes.SETTINGS), arguments.json)
     place = SettingsPlace(arguments.state)

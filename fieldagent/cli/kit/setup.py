@@ -1,4 +1,4 @@
-"""`fieldagent setup`: what is plugged in here, and the settings that follow from it."""
+"""`fieldagent setup`: detects the connected devices, and writes settings for them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ LASTS = "a port where nothing answers takes some twenty seconds"
 
 
 def setup(arguments: argparse.Namespace) -> int:
-    """Look for devices, propose settings, and write them where a person or --yes agrees; --dry-run
-    writes nothing. Returns USAGE where nobody has agreed."""
-    # Each way out has its exit code, and what has not passed all before it is not written.
+    """Detect devices, propose settings, and write them after agreement by a person or --yes.
+    --dry-run writes nothing. Returns USAGE without agreement.
+    """
+    # Each exit has its own code, and nothing is written before all checks have passed.
     path = arguments.config or (INSTALLED if os.geteuid() == 0 else default_path())
     try:
         text = read_file(path, required=False)
@@ -75,13 +76,12 @@ def setup(arguments: argparse.Namespace) -> int:
 
 
 def _look(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[FoundDevice]:
-    """Ask the ports that are named, or else all; and those of the settings, to see whether they
-    work."""
+    """Check the named ports, or all ports; and those in the settings."""
     places = [lasting_name(each) for each in arguments.places] or serial_ports()
     for seat in SEATS:
         port = before.get(seat.port, "")
         if port and not port.startswith("udp://"):
-            # By the name that it has in the settings.
+            # Use the port's name in the settings.
             places = [port, *(each for each in places if not is_same_port(each, port))]
     places = list(dict.fromkeys(places))
     if not arguments.json and places:
@@ -100,7 +100,7 @@ def _look(arguments: argparse.Namespace, before: Mapping[str, str]) -> list[Foun
 def _ask_for(
     plan: Proposal, devices: list[FoundDevice], text: str, more: Mapping[str, str]
 ) -> tuple[Proposal, dict[str, str]]:
-    """Ask for what no device can tell; what is left empty leaves its device out."""
+    """Ask for settings that no device can report. An empty answer leaves the device out."""
     answers = dict(more)
     for port, names in plan.needed.items():
         print(escaped(f"{port}={plan.by_port[port][port]} needs more; nothing leaves it out"))
@@ -114,7 +114,7 @@ def _ask_for(
 
 
 def _asked(question: str) -> str:
-    """Return what is typed; nothing at the end of input."""
+    """Return the typed answer; empty at the end of input."""
     try:
         return input(escaped(question)).strip()
     except EOFError:

@@ -1,4 +1,4 @@
-"""`fieldagent sos`: raise an SOS, add to it, answer, call it off, or take another kit's."""
+"""`fieldagent sos`: raises an SOS, adds to it, answers, calls it off, or takes another kit's."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fieldagent.system.exit_codes import CANCELED, ERROR, OK, USAGE
 from fieldagent.system.terminal import escaped
 
 LOOK_EVERY = 2.0
-"""Seconds between two looks how it stands."""
+"""Seconds between two checks of its state."""
 ENDS = ("closed", "called off")
 
 Call = Callable[[argparse.Namespace], int]
 
 
 def sos(arguments: argparse.Namespace) -> int:
-    """Carry out what the options ask for, and else raise an SOS or add to the one that is open."""
+    """Do what the options ask for; without one, raise an SOS or add to the open one."""
     try:
         if arguments.cancel:
             return _call_off(arguments)
@@ -53,13 +53,13 @@ def _raise(arguments: argparse.Namespace) -> int:
 
 
 def _raised(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Raises CallFailed where the place is none."""
+    """Return the body of the request. Raises CallFailed if the position is invalid."""
     body: dict[str, Any] = {} if arguments.content is None else {"text": arguments.content}
     if arguments.position is None:
         return body
     place = read_place(arguments.position)
     body["position"] = {**place.degrees(), "source": PositionSource.TYPED}
-    # Words behind the place are the text.
+    # Words after the position are the text.
     if arguments.content is None and place.rest:
         body["text"] = " ".join(place.rest)
     elif place.rest:
@@ -68,8 +68,9 @@ def _raised(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
-    """Print each step of the ladder as it is reached: until it has left, or with --until-seen until
-    a person has it."""
+    """Print each stage when it is reached, until the SOS has left; with --until-seen until a person
+    has seen it.
+    """
     known_steps: list[dict[str, Any]] = []
     if sys.stderr.isatty():
         print("Ctrl-C stops waiting; the SOS goes on", file=sys.stderr)
@@ -97,8 +98,9 @@ def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
 
 
 def _is_stuck(incident: dict[str, Any]) -> bool:
-    """Return True if the agent says that it has no next try, and nothing has left the kit. The
-    answer to the raising says nothing of a next try: the channels have not looked at it yet."""
+    """Return True if the agent reports no next attempt, and nothing has left the kit. The answer to
+    a new SOS does not contain the next attempt yet.
+    """
     has_none = "nextTry" in incident and incident["nextTry"] is None
     is_raised_only = {"raised"} == {each["state"] for each in incident["steps"]}
     return has_none and is_raised_only and incident["ended"] is None
@@ -134,7 +136,7 @@ def _take(arguments: argparse.Namespace) -> int:
 
 
 def _answer(arguments: argparse.Namespace) -> int:
-    """Say something to whoever has the SOS; whoever answers when none is open raises nothing."""
+    """Send an answer about the open SOS. It does not raise an SOS if none is open."""
     if arguments.content is None:
         print("fieldagent: --answer needs words: fieldagent sos --answer yes", file=sys.stderr)
         return USAGE
@@ -165,7 +167,7 @@ def _confirmed() -> bool:
 
 
 def incident_text(incident: dict[str, Any]) -> str:
-    """Return the whole ladder in one line, and when it goes again."""
+    """Return all stages of an incident in one line, with the time of the next attempt."""
     steps = "; ".join(step_text(step) for step in incident["steps"])
     again = incident.get("nextTry")
     more = f"; next try {clock_time(again)}" if again else ""
@@ -186,13 +188,13 @@ def heard_text(incident: dict[str, Any]) -> str:
 
 
 def _ago(seconds: int) -> str:
-    """Return the time since then in words, such as `13 hours ago`; `seconds` are hours at least."""
+    """Return a duration in the past, such as `13 hours ago`; `seconds` is at least some hours."""
     hours = seconds // 3600
     return f"{hours} hours ago" if hours < 48 else f"{hours // 24} days ago"
 
 
 def step_text(step: dict[str, Any]) -> str:
-    """Return one step of the ladder in its words, such as `left by Satellite 2026-…Z`."""
+    """Return one stage as text, such as `left by Satellite 2026-…Z`."""
     state = step["state"]
     if "channel" in step:
         whose = f"{step['by']}'s " if "by" in step else ""

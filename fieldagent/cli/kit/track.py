@@ -1,6 +1,6 @@
-"""`fieldagent track`: positions from gpsd to the agent on this machine, as any client would.
+"""`fieldagent track`: sends positions from gpsd to the agent on this machine, like any client.
 
-Neither the one nor the other being away ends it: it says so once, and waits.
+It continues if gpsd or the agent is down: it prints that once, and waits.
 """
 
 from __future__ import annotations
@@ -28,32 +28,34 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.gpsd import LINE_BYTES, WATCH, Fix, NoFix, read_line
 
 SILENCE = 30.0
-"""Seconds after which a gpsd that says nothing is called again; it reports each second."""
+"""Seconds without a line after which gpsd is called again. It reports each second."""
 AGAIN = 5.0
-"""Seconds between two calls of somebody who is away."""
+"""Seconds between two calls of gpsd or the agent while it is down."""
 TELL_EVERY = 20.0
-"""Seconds between two words to the agent about the pace."""
+"""Seconds between two reports of the interval to the agent."""
 LOOK_EVERY = 30.0
-"""Seconds for which it is believed which channels are up."""
+"""Seconds for which the states of the channels are cached."""
 DATED_FROM = datetime(2025, 1, 1, tzinfo=UTC).timestamp()
-"""Before it there was no fieldagent: an older date is that of a receiver whose weeks ran over."""
+"""Start of plausible dates. An earlier date is from a receiver with a week rollover, because there
+was no fieldagent."""
 
 
 BATCH_DECIMALS = 5
-"""Of a degree: at most 1.1 m."""
+"""Decimals of degrees: at most 1.1 m."""
 
 
 class Away(Exception):
-    """gpsd cannot be reached, or went away; the text is for people."""
+    """gpsd cannot be reached, or has gone. The text is for people."""
 
 
 class Stopped(BaseException):
-    """SIGTERM, SIGINT or SIGHUP."""
+    """SIGTERM, SIGINT or SIGHUP was received."""
 
 
 def track(arguments: argparse.Namespace) -> int:
-    """Post positions until stopped; gpsd and the agent may come and go. USAGE for a --gpsd that is
-    none."""
+    """Post positions until stopped; gpsd and the agent may be down at times. Returns USAGE if
+    --gpsd is invalid.
+    """
     host, _, port = arguments.gpsd.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         print(f"fieldagent: --gpsd takes HOST:PORT, not {arguments.gpsd!r}", file=sys.stderr)
@@ -83,16 +85,16 @@ class _Tracker:
     gpsd: tuple[str, int]
     track: Track
     own: Policy
-    """By the command line; people may choose another interval on the page."""
+    """Policy of the command line. People may select another interval on the page."""
     _said: dict[str, str] = field(default_factory=dict)
-    """What was last said of each, so that it is said once."""
+    """Last message about each program, so that it is printed once."""
     _costly: bool = False
     _looked: float = -math.inf
-    """When the agent was last asked which channels are up."""
+    """Time of the last query for the states of the channels."""
     _told: float = -math.inf
-    """When the agent was told the pace last."""
+    """Time of the last report of the interval to the agent."""
     _call_again: float = -math.inf
-    """When an agent that was away is to be called again."""
+    """Time at which an agent that was down is called again."""
 
     def run(self) -> NoReturn:
         while True:
@@ -104,7 +106,7 @@ class _Tracker:
             time.sleep(AGAIN)
 
     def _fixes(self) -> Iterator[Fix]:
-        """Yield those that gpsd reports, until it goes away."""
+        """Yield the fixes from gpsd, until it goes away."""
         where = f"gpsd at {self.gpsd[0]}:{self.gpsd[1]}"
         try:
             with socket.create_connection(self.gpsd, timeout=SILENCE) as line:
@@ -124,7 +126,7 @@ class _Tracker:
         try:
             report = read_line(text)
         except RemoteProtocolError as error:
-            # Once a connection: each of them may be another one.
+            # Report this once per connection, because each may be to another program.
             if "line" not in self._said:
                 self._say("line", f"{where} wrote what is not understood, and is left out: {error}")
             return
@@ -132,12 +134,12 @@ class _Tracker:
             self._say("gpsd", f"{where} has no fix yet: the antenna needs to see the sky")
         elif isinstance(report, Fix):
             self._say("gpsd", f"{where} knows the position")
-            # The policy needs the time between two fixes, whatever the date.
+            # The policy needs the time between two fixes, independent of the date.
             yield report if report.time else report._replace(time=time.monotonic())
 
     def _take(self, fix: Fix) -> None:
         self.track.see(fix)
-        # While the agent is away fixes are read on: those that pile up unread would be old ones.
+        # While the agent is down, continue to read fixes: unread ones would be old later.
         if time.monotonic() < self._call_again:
             return
         try:
@@ -157,7 +159,7 @@ class _Tracker:
         except CallFailed as failed:
             if failed.code == UNAVAILABLE:
                 raise
-            # The same would be refused again at once.
+            # The same position would be refused again at once.
             self._say("agent", f"a position was refused: {failed}")
             self.track.posted()
             return
@@ -171,7 +173,9 @@ class _Tracker:
         print(json.dumps(shown) if self.arguments.json else escaped_lines(text), flush=True)
 
     def _tell_pace(self) -> None:
-        """The agent shows it on its page, and answers with the interval that people chose there."""
+        """Report the interval to the agent, which shows it on its page, and use the interval that
+        people have selected there.
+        """
         now = time.monotonic()
         if now - self._told < TELL_EVERY:
             return
@@ -192,7 +196,7 @@ class _Tracker:
         except CallFailed as failed:
             if failed.code == UNAVAILABLE:
                 raise
-            # An agent of an earlier version knows nothing of it.
+            # An older agent does not support this.
             return
         chosen = _member(answer, "chosenInterval")
         wanted = self.own if chosen is None else self.own.at(chosen)
@@ -202,7 +206,7 @@ class _Tracker:
             self._say("pace", f"a position each {wanted.interval:g} s at rest from now on")
 
     def _look_at_cost(self) -> bool:
-        """Whether, of the channels that may be used, nothing but satellite is up."""
+        """Return True if satellite is the only allowed channel that is up."""
         now = time.monotonic()
         if now - self._looked >= LOOK_EVERY:
             channels = _member(call(self.arguments.port, "GET", "/api/status").body, "channels")
@@ -212,7 +216,7 @@ class _Tracker:
         return self._costly
 
     def _body(self, fix: Fix) -> dict[str, Any]:
-        # The agent dates what has no date, and is right to the second.
+        # The agent adds a missing date, correct to the second.
         dated = fix.time >= DATED_FROM
         if self.arguments.batch is not None:
             return self._batched(fix, dated)
@@ -228,8 +232,9 @@ class _Tracker:
         return _present({"location": _present(location), **how, **self._terms()})
 
     def _batched(self, fix: Fix, dated: bool) -> dict[str, Any]:
-        """All are kept, and tell time and place alone, so that many share a message as a track
-        (docs/reference/on-air.md)."""
+        """Return a position with only time and place, so that many share a message as a track
+        (docs/reference/on-air.md). None of them is replaced.
+        """
         location = {
             "latitude": round(fix.latitude, BATCH_DECIMALS),
             "longitude": round(fix.longitude, BATCH_DECIMALS),
@@ -269,7 +274,7 @@ def _is_up(channel: dict[str, Any]) -> bool:
 
 
 def _lines(line: socket.socket) -> Iterator[bytes]:
-    """Lines as they come. One that is too long is dropped."""
+    """Yield lines as they arrive. A line that is too long is dropped."""
     rest = b""
     while data := line.recv(4096):
         *whole, rest = (rest + data).split(b"\n")

@@ -1,4 +1,4 @@
-"""`fieldagent update`, and what root's unit calls it with."""
+"""`fieldagent update`, also as root's unit calls it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from fieldagent.system.wording import reason_of
 
 
 def update(arguments: argparse.Namespace) -> int:
-    """Put a program, or a whole system where the name is one's, in place of this one; go on with
-    what was begun; or tell how the last one ended."""
+    """Install a program, or a whole system if the name is that of one; continue a started update;
+    or print the result of the last one.
+    """
     place, order = Place(arguments.state), _order(arguments)
     try:
         if arguments.go_on:
@@ -47,7 +48,7 @@ def update(arguments: argparse.Namespace) -> int:
 
 
 def take_offer(arguments: argparse.Namespace) -> int:
-    """Take the program that the hub has offered, in place of this one; for root's unit."""
+    """Install the program that the hub has offered; for root's unit."""
     return update_offer.take(_order(arguments), Place(arguments.state))
 
 

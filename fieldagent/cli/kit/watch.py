@@ -1,4 +1,6 @@
-"""`fieldagent cancel`, `queue`, `status` and `inbound`: what waits, how it goes, what came."""
+"""`fieldagent cancel`, `queue`, `status` and `inbound`: waiting Packages, the agent's state, and
+received payloads.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted, lasting
 
 LETTER_SHOWN = 160
-"""Characters of a message that cannot be read; --json shows all."""
+"""Maximum characters of an unreadable message; --json shows all."""
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -43,7 +45,7 @@ def _query(arguments: argparse.Namespace) -> str:
 
 @_calls
 def cancel(arguments: argparse.Namespace) -> int:
-    """Take a Package back, on `--channel` alone or on all, and print how it stands."""
+    """Cancel a Package, on `--channel` or on all channels, and print its status."""
     path = f"/api/package/{arguments.id}/cancel{_query(arguments)}"
     package = call(arguments.port, "POST", path).body
     status = package["status"] or "still queued on its other channels"
@@ -53,7 +55,9 @@ def cancel(arguments: argparse.Namespace) -> int:
 
 @_calls
 def show_package(arguments: argparse.Namespace) -> int:
-    """Print one Package: how it stands, who has it, who lacks it, and its history."""
+    """Print one Package: its status, its holders, the stations that are missing it, and its
+    history.
+    """
     package = call(arguments.port, "GET", f"/api/package/{arguments.id}").body
     status = package["status"] or "queued"
     late = ", and reached its addressee all the same" if package["late"] else ""
@@ -79,7 +83,7 @@ def show_package(arguments: argparse.Namespace) -> int:
 
 
 BEYOND = ("programs", "read", "handed_over", "nobody", "radio")
-"""Rungs of which the story tells nothing."""
+"""Stages that the history does not contain."""
 
 
 def _stations(listed: list[dict[str, Any]]) -> str:
@@ -95,7 +99,7 @@ def _story_line(line: dict[str, Any]) -> str:
 
 @_calls
 def queue(arguments: argparse.Namespace) -> int:
-    """Print all that waits, page by page, or with --clear cancel it."""
+    """Print all waiting Packages, or cancel them with --clear."""
     if arguments.clear:
         deleted = call(arguments.port, "DELETE", f"/api/queue{_query(arguments)}").body
         show(arguments, deleted, f"{deleted['deleted']} canceled")
@@ -126,7 +130,7 @@ def _queue_lines(packages: list[dict[str, Any]]) -> list[str]:
 
 
 def _waits(package: dict[str, Any]) -> list[str]:
-    """Return what it waits for, and until when."""
+    """Return the reasons why it waits, and the times of the next attempts."""
     return [
         escaped(f"{'':>10}  {name} waits: {leg['reason']}")
         for name, leg in package["channels"].items()
@@ -146,7 +150,7 @@ def _track_lines(track: dict[str, Any]) -> list[str]:
 
 @_calls
 def status(arguments: argparse.Namespace) -> int:
-    """Print how the agent is, an SOS first, and each channel with its forecast."""
+    """Print the agent's state, an SOS first, and each channel with its forecast."""
     answer = call(arguments.port, "GET", "/api/status").body
     lines = _sos_lines(answer["sos"])
     lines += check_in_line(answer["checkIn"])
@@ -175,8 +179,9 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 def _forecasts(port: int) -> dict[str, Any]:
-    """Return what is expected of each channel; nothing from an agent of before, which goes on until
-    it is started anew."""
+    """Return the forecast of each channel; empty from an agent of an older version, which runs
+    until its restart.
+    """
     try:
         forecasts: dict[str, Any] = call(port, "GET", "/api/forecast").body["channels"]
     except CallFailed:
@@ -185,7 +190,7 @@ def _forecasts(port: int) -> dict[str, Any]:
 
 
 def _sos_lines(sos: dict[str, Any]) -> list[str]:
-    """Before anything else: this kit's SOS, then those of others."""
+    """Return the lines about SOS: this kit's, then those of others."""
     own = [] if sos["incident"] is None else [incident_text(sos["incident"])]
     return [escaped(each) for each in (*own, *map(heard_text, sos["heard"]))]
 
@@ -243,7 +248,7 @@ def _fault_line(fault: dict[str, Any]) -> str:
 
 @_calls
 def inbound_list(arguments: argparse.Namespace) -> int:
-    """Print what came in and what of it is dead, all pages."""
+    """Print received payloads and dead letters, from all pages."""
     state = f"?state={arguments.state}" if arguments.state else ""
     answer = _whole_inbound(arguments.port, f"/api/inbound{state}")
     lines = _inbound_lines(answer["payloads"]) + _dead_letter_lines(answer["deadLetters"])
@@ -252,7 +257,7 @@ def inbound_list(arguments: argparse.Namespace) -> int:
 
 
 def _whole_inbound(port: int, path: str) -> dict[str, Any]:
-    """All of its pages."""
+    """Return all pages of the list in one."""
     whole: dict[str, Any] = {"payloads": [], "deadLetters": []}
     follows: str | None = path
     while follows is not None:
@@ -304,7 +309,7 @@ def _in_path(request_id: str) -> str:
 
 @_calls
 def inbound_read(arguments: argparse.Namespace) -> int:
-    """Note that a payload was read; its sender is told."""
+    """Record that a payload was read. Its sender gets a read receipt."""
     body = {"by": arguments.by} if arguments.by else {}
     answer = call(
         arguments.port, "POST", f"/api/inbound/{_in_path(arguments.request_id)}/read", body
@@ -315,8 +320,9 @@ def inbound_read(arguments: argparse.Namespace) -> int:
 
 @_calls
 def inbound_replay(arguments: argparse.Namespace) -> int:
-    """Hand payloads over again, and with --dead all dead ones, the oldest first. USAGE where
-    nothing is named."""
+    """Hand payloads over again; with --dead all dead ones, the oldest first. Returns USAGE without
+    an argument.
+    """
     wanted = list(arguments.request_id)
     if arguments.dead:
         payloads = _whole_inbound(arguments.port, "/api/inbound?state=dead")["payloads"]
