@@ -10,7 +10,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def page(title: str, description: Mapping[str, Any]) -> str:
-    """Return the page of `description`, which is OpenAPI 3.1: each call, then each schema."""
+    """Return the page of an OpenAPI 3.1 `description`: each call, then each schema."""
     parts = [f"# {title[0].upper() + title[1:]}", description["info"].get("description", "")]
     parts.append("Made from what `GET /openapi.json` answers, which programs read.")
     for path, item in sorted(description["paths"].items()):
@@ -76,7 +76,7 @@ def _members(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _content(message: Mapping[str, Any]) -> str:
-    """The media types, and what each of them holds."""
+    """Return the media types with their schemas."""
     return ", ".join(
         f"{_code(media.partition(';')[0])} {_type(each.get('schema', {}))}".strip()
         for media, each in message.get("content", {}).items()
@@ -84,7 +84,7 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 def _type(schema: Any) -> str:
-    """A schema in a few words; one that has a name as a link to it."""
+    """Return a schema in a few words; a named one as a link to it."""
     if not isinstance(schema, Mapping):
         return ""
     if "$ref" in schema:
@@ -143,5 +143,5 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text of the description, of which nothing is Markdown."""
+    """Return a text of the description with all Markdown escaped."""
     return "".join(f"\\{mark}" if mark in "\\`*_[]<>{}#|" else mark for mark in text)

@@ -1,10 +1,10 @@
-"""Packs a folder into a zip file that Python runs, each file as small as DEFLATE allows.
+"""Packs a folder into a zip file that Python can run, each file as small as DEFLATE allows.
 
-    PYTHON build/archive.py FOLDER TARGET UNIX_TIME LIBRARIES
+  PYTHON build/archive.py FOLDER TARGET UNIX_TIME LIBRARIES
 
-libdeflate packs 4 % tighter than zlib, in seconds; where the folder LIBRARIES has none (PyPI's
-`deflate` is there for x86-64 and arm64), zlib does. The same input gives the same bytes, by the one
-or by the other.
+libdeflate compresses 4 % better than zlib, in seconds. If the folder LIBRARIES does not contain it
+(PyPI has `deflate` for x86-64 and arm64), zlib is used. With either of them, the same input gives
+the same bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 BEFORE = b"#!/usr/bin/env python3\n"
 VERSION = 20
-"""Of the format, which has DEFLATE (APPNOTE 4.4.3)."""
+"""Version of the format that supports DEFLATE (APPNOTE 4.4.3)."""
 UNIX = 3
 DEFLATE = 8
 MODE = 0o100644 << 16
@@ -26,7 +26,7 @@ TIGHTEST = 12
 
 
 Pack = Callable[[bytes], bytes]
-"""Makes a bare stream of RFC 1951."""
+"""Function that compresses to a raw stream of RFC 1951."""
 
 
 def tightest() -> Pack:
@@ -43,8 +43,9 @@ def by_zlib(content: bytes) -> bytes:
 
 
 def archive(files: dict[str, bytes], made_at: int, pack: Pack) -> bytes:
-    """APPNOTE.TXT 6.3: each file behind its header (4.3.7), then all headers again (4.3.12), then
-    where these are (4.3.16)."""
+    """Return the zip file (APPNOTE.TXT 6.3): each file after its header (4.3.7), then all headers
+    again (4.3.12), then their position (4.3.16).
+    """
     year, month, day, hour, minute, second, *_ = time.gmtime(made_at)
     date = (year - 1980) << 9 | month << 5 | day
     moment = hour << 11 | minute << 5 | second // 2

@@ -1,4 +1,4 @@
-"""Sources without what is said about them, each line where it was, as tracebacks need it."""
+"""Sources without comments and docstrings. Each line keeps its number, for tracebacks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ TEXT_OR_COMMENT = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-"""As Python has it before 3.12, where a text in braces has other quotes than the text around it.
-`tokenize` knows it too, in ten times the time."""
+"""Strings of Python before 3.12, in which a text in braces has other quotes than the text around
+it. `tokenize` does the same in ten times the time."""
 
 
 def strip(tree: Path) -> None:
-    """Licenses are beside them, as files. JSON loses its white space."""
+    """Strip all sources in a tree. Licenses stay as files beside them. JSON loses its
+    white space.
+    """
     for path in sorted(tree.rglob("*.py")):
         path.write_text(bare(path.read_text()))
     for path in sorted(tree.rglob("*.json")):
@@ -37,7 +39,7 @@ def bare(source: str) -> str:
     source = TEXT_OR_COMMENT.sub(lambda match: "" if match["comment"] else match[0], source)
     lines = source.splitlines()
     nodes = [*blocks(ast.parse(source))]
-    # The last of a line first: the others stay where they are.
+    # From the end of a line, so that earlier columns stay valid.
     for row, begin, end in sorted(_types(nodes, lines), reverse=True):
         line = lines[row - 1].encode()
         lines[row - 1] = (line[:begin] + line[end:]).decode()
@@ -51,8 +53,9 @@ def bare(source: str) -> str:
 
 
 def _types(nodes: Iterable[ast.AST], lines: list[str]) -> Iterator[tuple[int, int, int]]:
-    """Where functions say of what type their arguments and results are, as compiled code leaves it
-    out too (`bytecode.py`): row, and first and last byte. Those on several lines stay."""
+    """Yield the type annotations of arguments and results, which compiled code does not have either
+    (`bytecode.py`): row, first and last byte. Those on several lines stay.
+    """
     for said, mark in _said(nodes):
         if said is None or said.lineno != said.end_lineno or said.end_col_offset is None:
             continue
@@ -69,7 +72,7 @@ def _said(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr | None, bytes]]:
 
 
 def _is_alone(node: ast.Expr, lines: list[str]) -> bool:
-    """Whether nothing else is on its lines."""
+    """Return True if its lines contain nothing else."""
     assert node.end_lineno is not None
     before = lines[node.lineno - 1].encode()[: node.col_offset]
     behind = lines[node.end_lineno - 1].encode()[node.end_col_offset :]

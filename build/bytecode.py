@@ -1,12 +1,12 @@
 """Compiles each source below a folder, for the Python that runs this.
 
-    PYTHON -X no_debug_ranges build/bytecode.py FOLDER [TARGET]
+  PYTHON -X no_debug_ranges build/bytecode.py FOLDER [TARGET]
 
-TARGET is TAG/ in that folder where none is named, TAG being that Python's, as in `cpython-311`.
+The default TARGET is TAG/ in that folder. TAG is that Python's tag, such as `cpython-311`.
 
-Documentation strings go, and what functions say of their arguments' types: a quarter of the size,
-and a running agent has no use for them; the sources beside it keep them. What is asserted stays.
-Nothing in it tells where or when it was built.
+Docstrings and types of arguments are removed. They are a quarter of the size, and a running agent
+does not use them; the sources beside it have them. Assertions stay. The result contains no place or
+time of the build.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 UNCHECKED_HASH = (1).to_bytes(4, "little")
-"""PEP 552: not compared with its source, which is elsewhere."""
+"""Flag of PEP 552: not compared with its source, which is in another folder."""
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
@@ -40,7 +40,7 @@ OFTEN = (
     ),
     *(f"fieldagent/kit/{name}.py" for name in ("__init__", "local_http")),
 )
-"""Of what `SELDOM` names, what starts with each agent, or with each command."""
+"""Modules below `SELDOM` that each agent or each command loads at its start."""
 SELDOM = (
     *(
         "fieldagent/cli/",
@@ -53,9 +53,9 @@ SELDOM = (
     *("fieldagent/store/pages.py", "fieldagent/hub/administration/export.py"),
     *("fieldagent/hub/store/postgres", "idna/uts46data.py"),
 )
-"""What no agent or hub loads as it runs: commands, what root does to a kit, the simulator, what
-reads a damaged journal; what only a hub on PostgreSQL does, which is on no kit; a table for host
-names that are not ASCII. Of these the source does, compiled when it is asked for."""
+"""Modules that a running agent or hub does not load: commands, root's work on a kit, the simulator,
+the rescue of damaged journals. Also code only for a hub on PostgreSQL, which no kit has, and a
+table for host names that are not ASCII. They are compiled from source on demand."""
 FROM_SOURCE = b"""\
 import sys
 place, _, name = __file__.rpartition(sys.implementation.cache_tag + "/")
@@ -92,7 +92,7 @@ def forget_documentation(syntax: ast.Module) -> None:
 
 
 def forget_types(syntax: ast.Module) -> None:
-    """Of functions alone: those of a class's members make what it is."""
+    """Remove types from functions only, because types of a class's members define the class."""
     for node in blocks(syntax):
         if isinstance(node, FUNCTIONS):
             node.returns = None
@@ -101,8 +101,7 @@ def forget_types(syntax: ast.Module) -> None:
 
 
 def blocks(syntax: ast.Module) -> Iterator[ast.AST]:
-    """The module and each statement, and what of one holds others. Expressions hold none, and are
-    nine nodes of ten."""
+    """Yield the module and all statements. Expressions contain none, and are nine of ten nodes."""
     waiting: list[ast.AST] = [syntax]
     while waiting:
         yield (node := waiting.pop())

@@ -1,8 +1,8 @@
-"""Writes the pages of the kit's handbook from docs/handbook, a page for each language.
+"""Writes the pages of the kit's handbook from docs/handbook, one page per language.
 
-    .venv/bin/python build/handbook.py [--check]
+  .venv/bin/python build/handbook.py [--check]
 
-With --check it writes nothing, and fails where a page is not what it would write.
+With --check it writes nothing, and fails if a page is out of date.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMES = {
     "fr": "Français",
     "uk": "Українська",
 }
-"""What each language calls itself."""
+"""Name of each language in that language."""
 PAGE = Template("""\
 <!doctype html>
 <html lang="$language">

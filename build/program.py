@@ -1,5 +1,6 @@
-"""What `build/zipapp` and `build/deb` put into what they make: the program and the libraries that
-it needs, as sources without native code."""
+"""Contents of `build/zipapp` and `build/deb`: the program and its libraries, as sources without
+native code.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from version import write_into
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv/bin/python"
 EARLIEST = 315532800
-"""Unix time of 1980-01-01, the first that a zip file can hold."""
+"""Unix time of 1980-01-01, the earliest in a zip file."""
 NATIVE = (".so", ".pyd", ".dylib", ".a")
 UNUSED = (
     "**/__pycache__",
@@ -22,7 +23,7 @@ UNUSED = (
     "**/py.typed",
     "bin",
     "**/_tests",
-    # Of systems other than Linux.
+    # For systems other than Linux.
     "trio/_core/_io_kqueue.py",
     "trio/_core/_io_windows.py",
     "trio/_core/_generated_io_kqueue.py",
@@ -35,7 +36,7 @@ UNUSED = (
     "trio/_wait_for_object.py",
     "trio/testing/_[a-z]*.py",
     "trio/_tools",
-    # Of trio's own prompt.
+    # For trio's own prompt.
     "trio/__main__.py",
     "trio/_repl.py",
     "serial/urlhandler",
@@ -46,7 +47,7 @@ UNUSED = (
     "serial/*win32*",
     "serial/*java*",
     "serial/*cli*",
-    # Of websockets, the protocol without I/O is what is used.
+    # Of websockets, only the protocol without I/O is used.
     "websockets/asyncio",
     "websockets/legacy",
     "websockets/sync",
@@ -58,20 +59,20 @@ UNUSED = (
     "websockets/proxy.py",
     "websockets/speedups.c",
     "websockets/__main__.py",
-    # Of Leaflet, the library itself is what is used.
+    # Of Leaflet, only the library itself is used.
     "XStatic_*.pth",
     "xstatic/pkg/leaflet/data/images",
     "xstatic/pkg/leaflet/data/*.map",
     "xstatic/pkg/leaflet/data/leaflet-src*",
-    # Nobody's command is called, and no host name is a codec.
+    # Their commands are never called, and host names are never used as a codec.
     "cbor2/tool.py",
     "idna/cli.py",
     "idna/codec.py",
     "idna/compat.py",
     "idna/__main__.py",
-    # Whose license is this or MIT's, which is beside it.
+    # The license is this one or MIT's, which is beside it.
     "**/LICENSE.APACHE2",
-    # Of those that bring their license as a file beside it.
+    # Libraries whose license is a separate file.
     *(
         f"{name}-*.dist-info/METADATA"
         for name in [
@@ -99,8 +100,8 @@ STAND_INS = {
     "trio/_dtls.py": "DTLSChannel = DTLSChannelStatistics = DTLSEndpoint = None\n",
     "trio/testing/__init__.py": "from trio._core import MockClock as MockClock\n",
 }
-"""What trio imports for others, and its clock for a drill without its other aids for tests: 20 kB
-of a zipapp, and more of an agent's memory."""
+"""Replacements: modules that trio imports for other users, and trio's clock for drills without its
+other test tools. They save 20 kB of a zipapp, and more of an agent's memory."""
 MAIN = """\
 import os
 import sys
@@ -122,11 +123,11 @@ from fieldagent.__main__ import main
 sys.exit(main())
 """
 
-"""What `__main__.py` holds. It puts first what `bytecode.py` makes."""
+"""Contents of `__main__.py`. It prefers the compiled code of `bytecode.py`."""
 
 
 def install(tree: Path) -> None:
-    """All of it into an empty folder. Ends the program with words where that cannot be."""
+    """Install everything into an empty folder. Exits with a message if that fails."""
     if not PYTHON.exists():
         subprocess.run([ROOT / "build/venv"], check=True)
     install_dependencies(tree)
@@ -136,13 +137,13 @@ def install(tree: Path) -> None:
     for name, source in STAND_INS.items():
         (tree / name).write_text(source)
     for folder in ("xstatic", "xstatic/pkg"):
-        # A package without a file of its own is not found in a zip file before Python 3.13.
+        # Python before 3.13 does not find a package without `__init__.py` in a zip file.
         (tree / folder / "__init__.py").touch()
     refuse_native(tree)
 
 
 def made_at() -> int:
-    """The Unix time that what is made bears."""
+    """Return the Unix time for all files."""
     return max(EARLIEST, int(os.environ.get("SOURCE_DATE_EPOCH", EARLIEST)))
 
 
@@ -166,7 +167,7 @@ def refuse_native(tree: Path) -> None:
 
 
 def run(python: str | Path, *arguments: str | Path) -> None:
-    # The order of sets in compiled code follows the hash seed.
+    # The order of sets in compiled code depends on the hash seed.
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run([python, *arguments], env=environment, stdin=subprocess.DEVNULL)
     if done.returncode:

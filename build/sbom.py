@@ -1,6 +1,6 @@
-"""Tells what is in what a build has made, beside it, as CycloneDX 1.5 (https://cyclonedx.org).
+"""Writes the contents of a build beside it, as CycloneDX 1.5 (https://cyclonedx.org).
 
-    build/sbom.py FILE [ROOT]      FILE.cdx.json; ROOT is the system that an image was made of
+  build/sbom.py FILE [ROOT]      FILE.cdx.json; ROOT is the system that an image was made of
 
 The same input gives the same bytes.
 """
@@ -24,7 +24,7 @@ REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)==(\S+) --hash=sha256:([0-9a-f]{64})
 
 
 def write(made: Path, root: Path | None = None) -> Path:
-    """Beside `made`, which is a program, a package, or an image of the system in `root`."""
+    """Write the list beside `made`: a program, a package, or an image of the system in `root`."""
     itself = {
         "type": "application",
         "name": made.name,
@@ -50,7 +50,7 @@ def _sha256(made: Path) -> str:
 
 
 def _libraries() -> Iterator[dict[str, Any]]:
-    """Those in the program, by the hash of what each came as."""
+    """Yield the libraries in the program, with the hash of each downloaded file."""
     for name, version, digest in REQUIREMENT.findall((HERE / "requirements.txt").read_text()):
         yield {
             **_component("library", name, version, f"pkg:pypi/{name.lower()}@{version}"),
@@ -64,7 +64,7 @@ def _libraries() -> Iterator[dict[str, Any]]:
 
 
 def _packages(root: Path) -> Iterator[dict[str, Any]]:
-    """Debian's, of an image."""
+    """Yield the Debian packages of an image."""
     form = "--showformat=${Package} ${Version} ${Architecture}\n"
     query = ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show", form]
     for line in sorted(subprocess.check_output(query, text=True).splitlines()):

@@ -1,8 +1,8 @@
 """Writes docs/reference/settings.md from the tables in the code.
 
-    .venv/bin/python build/settings_doc.py [--check]
+  .venv/bin/python build/settings_doc.py [--check]
 
-With --check it writes nothing, and fails where the page is not what it would write.
+With --check it writes nothing, and fails if the page is out of date.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ What a device's `operator` may be; each is one module of `fieldagent/hub/operato
 
 
 def satellite_operators() -> str:
-    """Return the operators there are as a table."""
+    """Return the available operators as a table."""
     rows = [
         f"| `{kind.name}` | {kind.means} | {_names(key.name for key in kind.keys)} |\n"
         for kind in operators().values()
@@ -98,7 +98,7 @@ How somebody is told of an SOS; each is one module of `fieldagent/hub/escalation
 
 
 def people() -> str:
-    """Return the kinds of contact there are as a table."""
+    """Return the available kinds of contact as a table."""
     rows = [
         f"| `{kind.name}` | {kind.form or 'what a browser gives'} |"
         f" {_names(key.name for key in kind.keys) or 'none'} |\n"
@@ -108,7 +108,7 @@ def people() -> str:
 
 
 def radios() -> str:
-    """Return the radios there are as a table, and the settings of each as one."""
+    """Return the available radios as a table, and the settings of all as another one."""
     kinds = [radio(name) for name in RADIOS]
     rows = [
         f"| `{kind.name}` | {kind.means} | {_names(kind.needs)} |"

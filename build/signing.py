@@ -1,5 +1,6 @@
-"""Signs files for `fieldagent update`, by minisign. The signed text says what a file is, in which
-version, and until when it may be taken (`fieldagent/system/signed_release.py` reads it)."""
+"""Signs files for `fieldagent update`, by minisign. The signed text contains the kind of a file,
+its version, and its expiry (`fieldagent/system/signed_release.py` reads it).
+"""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ from fieldagent.system.system_image import SUFFIX, UnreadableImage, read_image
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    """Whose unknown options are minisign's."""
+    """Return a parser whose unknown options go to minisign."""
     parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
     parser.add_argument("--days", type=int, default=90)
     return parser
 
 
 def sign(path: Path, kind: str, version: str, days: int, options: Sequence[str]) -> None:
-    """Write `PATH.minisig`, or exit with what minisign says."""
+    """Write `PATH.minisig`, or exit with minisign's error."""
     today = datetime.now(UTC).date()
     text = f"fieldagent {kind} {version}, signed {today}, expires {today + timedelta(days=days)}"
     try:

@@ -1,10 +1,9 @@
-"""Makes the image of a whole system out of a file system, in the pieces that kits fetch
+"""Makes the image of a whole system from a file system, in the pieces that kits download
 (`fieldagent/system/system_image.py`).
 
-    python3 build/system.py FILE-SYSTEM NAME TARGET.system
+  python3 build/system.py FILE-SYSTEM NAME TARGET.system
 
-NAME is what the system says of itself, its /usr/lib/kit/system.json. `build/sign TARGET.system`
-signs it.
+NAME is the system's description, its /usr/lib/kit/system.json. `build/sign TARGET.system` signs it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from fieldagent.system.system_image import (
 from fieldagent.system.zstd import ZstdFailed, pack, unpack
 
 QUICK = ("-12",)
-"""For pieces: 490 MiB of a system become 205 MB."""
+"""Compression of pieces: 490 MiB of a system become 205 MB."""
 
 
 def main() -> None:
@@ -48,8 +47,7 @@ def main() -> None:
 
 
 def make(source: Path, name: SystemName, target: Path) -> None:
-    """Write the list of its pieces, and those that are not there yet. Raises ZstdFailed,
-    OSError."""
+    """Write the list of its pieces, and the missing pieces. Raises ZstdFailed, OSError."""
     folder = Path(pieces_folder(str(target)))
     folder.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as file:
@@ -64,8 +62,9 @@ def make(source: Path, name: SystemName, target: Path) -> None:
 
 
 def make_delta(target: Path, before: Path) -> Path:
-    """Write the list for who has the system `before`: of its pieces those that have changed, each
-    as the difference where that is smaller. Raises UnreadableImage, ZstdFailed, OSError."""
+    """Write the list for kits with the system `before`: the changed pieces, each as a difference if
+    that is smaller. Raises UnreadableImage, ZstdFailed, OSError.
+    """
     new, old = (read_image(each.read_bytes()) for each in (target, before))
     folder = Path(pieces_folder(str(target)))
     read_new, read_old = stored(target, new), stored(before, old)
@@ -94,7 +93,7 @@ def put(folder: Path, content: bytes, packed: bytes, *, differs: bool = False) -
 
 
 def stored(target: Path, image: SystemImage) -> Read:
-    """Read a system out of its pieces."""
+    """Return a reader of a system from its pieces."""
     folder = Path(pieces_folder(str(target)))
     content = b"".join(unpack((folder / each.file).read_bytes()) for each in image.pieces)
     return lambda offset, length: content[offset : offset + length]

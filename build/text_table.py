@@ -1,13 +1,14 @@
-"""Makes a table of `fieldagent.wire.text_models`: what follows what in short messages of a script.
+"""Makes a table of `fieldagent.wire.text_models`: probabilities of the next symbol in short
+messages of a script.
 
-    build/text_table.py SCRIPT LOCALE TABLE
+  build/text_table.py SCRIPT LOCALE TABLE
 
-What it counts is dialogue and frequencies of words, in the languages of the script: the texts of
-Battle for Wesnoth 1.16.9 and their translations (GPL-2.0-or-later), of which LOCALE is the folder
-(in Debian 12 `/usr/share/games/wesnoth/1.16/locale`, once wesnoth-1.16-did, -dw, -httt, -l, -nr,
--thot, -tsg, -ttb and -utbs are installed), and wordfreq 3.1.1 (CC BY-SA 4.0), which must be
-installed. The table holds no text of either. It is on air: another one gets another number, and
-this one stays.
+It counts dialogue and frequencies of words, in the languages of the script. The dialogue is the
+texts of Battle for Wesnoth 1.16.9 and their translations (GPL-2.0-or-later). LOCALE is their folder
+(in Debian 12 `/usr/share/games/wesnoth/1.16/locale`, after an installation of wesnoth-1.16-did,
+-dw, -httt, -l, -nr, -thot, -tsg, -ttb and -utbs). The frequencies are wordfreq 3.1.1 (CC BY-SA
+4.0), which must be installed. The table contains no text of either. It is part of the on-air
+format: a new table needs a new number, and this one stays.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from fieldagent.wire.text_models import ORDER, WEIGHTS, alphabet
 
 class Language(NamedTuple):
     lines: int
-    """How often each message counts."""
+    """Weight of each message."""
     words: int
-    """Words of its list that count; 0 where there is none in this script."""
+    """Number of words from its list; 0 if there is no list in this script."""
 
 
 class Training(NamedTuple):
     languages: dict[str, Language]
     followers: int
-    """How many the table has."""
+    """Number of followers in the table."""
 
 
 TRAININGS = {
-    # Half as many followers are 10 kB less, and 0.02 more of UTF-8; twice as many 20 kB more, and
-    # 0.01 less.
+    # Half as many followers save 10 kB, and cost 0.02 of UTF-8. Twice as many cost 20 kB, and save
+    # 0.01.
     "latin": Training(dict.fromkeys(("en", "de", "fr", "es", "it"), Language(2, 400_000)), 10_000),
     "cyrillic": Training(
         {
@@ -62,15 +63,16 @@ UNITS = {
     "greek": {"km": "χλμ", "min": "λεπτά", "h": "ώρες"},
     "arabic": {"km": "كم", "min": "دقيقة", "h": "ساعة"},
 }
-"""As Latin ones are written in it."""
+"""Units in the script, by their Latin form."""
 UNKNOWN = "\ufffd"
 LEAST = 8
-"""Times that a context must be seen."""
+"""Minimum number of occurrences of a context."""
 
 
 def messages(text: str, chance: random.Random) -> Iterator[str]:
-    """A line as people would send it: a sentence or two, often without the last full stop or a
-    capital, and with numbers."""
+    """Yield messages as people would send them: a sentence or two, often without the last full stop
+    or a capital, and with numbers.
+    """
     text = re.sub(r"<[^>]*>|[\n|]", " ", text)
     for old, new in (("’", "'"), ("“", '"'), ("”", '"'), ("…", "..."), ("\xa0", " "), ("—", "-")):
         text = text.replace(old, new)
@@ -130,8 +132,9 @@ def dialogue(locale: Path, languages: Iterable[str]) -> dict[str, list[str]]:
 
 
 def training(script: str, locale: Path) -> list[tuple[bytes, int]]:
-    """What is counted, in symbols from END to END, and how often each counts. Of a word only what
-    stands within it."""
+    """Return the texts to count, as symbols from END to END, each with its weight. A word has no
+    symbols around it.
+    """
     chance = random.Random(1)
     texts: Counter[bytes] = Counter()
     languages = TRAININGS[script].languages
@@ -156,8 +159,9 @@ def words(language: str, count: int) -> Iterator[tuple[str, int]]:
 
 
 def of_script(script: str, text: str) -> str:
-    """Return it as that script's model meets it: a word in Latin letters is one choice of another
-    model. Empty where nothing of it is in the script."""
+    """Return the text as that script's model gets it: a word in Latin letters becomes one unknown
+    symbol, because another model codes it. Empty if nothing of it is in the script.
+    """
     if script == "latin":
         return text
     for unit, own in UNITS[script].items():
@@ -179,7 +183,7 @@ Counts = dict[bytes, Counter[int]]
 
 
 def counted(texts: Sequence[tuple[bytes, int]]) -> Counts:
-    """What follows each context, however long."""
+    """Count the followers of each context of any length."""
     counts: Counts = {b"": Counter()}
     for size in range(ORDER + 1):
         below = {context for context, after in counts.items() if len(context) == size - 1}
@@ -196,7 +200,7 @@ def counted(texts: Sequence[tuple[bytes, int]]) -> Counts:
 
 
 def chosen(counts: Counts, symbols: int, followers: int) -> dict[bytes, list[int]]:
-    """Those contexts and followers that save the most."""
+    """Return the contexts and followers that save the most."""
     gains = []
     for context, after in counts.items():
         if not context:
@@ -219,7 +223,9 @@ def chosen(counts: Counts, symbols: int, followers: int) -> dict[bytes, list[int
 def weighed(
     kept: dict[bytes, list[int]], texts: Iterable[tuple[bytes, int]]
 ) -> dict[bytes, tuple[dict[int, float], float]]:
-    """How often each follower was met where the coder looks for it, and how often none was."""
+    """Return the number of times that the coder finds each follower in a context, and that it finds
+    none.
+    """
     met: dict[bytes, dict[int, float]] = {
         context: dict.fromkeys(after, 0.5) for context, after in kept.items()
     }
@@ -244,7 +250,9 @@ def level(share: float) -> int:
 
 
 def table(weights: dict[bytes, tuple[dict[int, float], float]]) -> bytes:
-    """Its columns, context by context: the root, then those of one symbol, and so on."""
+    """Return the table's columns, context by context: the root, then those with one symbol, and so
+    on.
+    """
     below: defaultdict[bytes, list[bytes]] = defaultdict(list)
     for context in sorted(weights):
         if context:

@@ -1,12 +1,11 @@
-"""Tells the version of what is built, by git: `python build/version.py`.
+"""Prints the version of a build, from git: `python build/version.py`.
 
-    0.1.0.dev1980+g1a2b3c4d    on the way to 0.1.0, 1 980 commits in
-    0.1.0                      the commit that bears the tag v0.1.0
-    0.1.0+12.g1a2b3c4d         12 commits after it
+  0.1.0.dev1980+g1a2b3c4d    on the way to 0.1.0, 1 980 commits in
+  0.1.0                      the commit with the tag v0.1.0
+  0.1.0+12.g1a2b3c4d         12 commits after it
 
-`.dirty` at its end: with changes that are not committed. Where git does not say, it is what stands
-in `fieldagent/__init__.py`, the release that comes next or came last. PEP 440 and dpkg order all of
-these as they came to be.
+`.dirty` at its end: with uncommitted changes. If git cannot provide it, it is the version in
+`fieldagent/__init__.py`, the next or the last release. PEP 440 and dpkg sort all of these by time.
 """
 
 from __future__ import annotations
@@ -24,14 +23,17 @@ IN_SOURCE = "fieldagent/__init__.py"
 
 @cache
 def built_version(root: Path = ROOT) -> str:
-    """Return it as PEP 440 writes it. Where git does not say, stderr says why."""
+    """Return the version in the form of PEP 440. If git cannot provide it, print the reason to
+    stderr.
+    """
     match = LINE.search((root / IN_SOURCE).read_text())
     assert match is not None, f"{IN_SOURCE} names no version"
     coming = match[1]
     try:
         if _git(root, "rev-parse", "--is-shallow-repository") == "true":
             raise Untold("its history is cut off here: git fetch --unshallow")
-        # `--match` also where there are other tags; a lone hash where there is none of ours.
+        # Use `--match`, because there may be other tags; without one of ours, git prints only a
+        # hash.
         description = _git(
             root, "describe", "--tags", "--long", "--always", "--abbrev=8", "--match", "v[0-9]*"
         )
@@ -47,8 +49,10 @@ def built_version(root: Path = ROOT) -> str:
 
 
 def named(coming: str, tag: str, since: int, commit: str) -> str:
-    """Return the version of a `commit`, so many after the release that is tagged last, if any.
-    `coming` stands in the sources: 0.2.0.dev0 on the way to a release, or the release itself."""
+    """Return the version of a `commit` that is `since` commits after the last tagged release, if
+    any. `coming` is the version in the sources: 0.2.0.dev0 on the way to a release, or the
+    release itself.
+    """
     release, on_the_way, _ = coming.partition(".dev")
     if on_the_way:
         return f"{release}.dev{since}+{commit}"
@@ -59,22 +63,22 @@ def named(coming: str, tag: str, since: int, commit: str) -> str:
 
 
 def for_dpkg(version: str) -> str:
-    """0.2.0.dev1 is before 0.2.0, which `~` says to dpkg."""
+    """Return the version for dpkg, in which `~` puts 0.2.0.dev1 before 0.2.0."""
     return re.sub(r"^([0-9.]*[0-9])\.?(dev|a|b|rc)(?=[0-9])", r"\1~\2", version)
 
 
 def write_into(tree: Path) -> None:
-    """The program in `tree` tells it as its own."""
+    """Write the built version into the program in `tree`."""
     source = tree / IN_SOURCE
     source.write_text(LINE.sub(f'__version__ = "{built_version()}"', source.read_text()))
 
 
 class Untold(Exception):
-    """Why git does not say."""
+    """Reason why git cannot provide the version."""
 
 
 def _git(root: Path, *words: str) -> str:
-    # Whoever builds may not be whose checkout it is.
+    # The checkout may belong to another user than the one who builds.
     command = ["git", "-c", "safe.directory=*", "-C", str(root), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True)

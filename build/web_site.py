@@ -96,7 +96,7 @@ Begin with [what it is, and two commands](README.md).
 
 
 def documents() -> Iterator[Path]:
-    """Yield each document of the tree, by its path there."""
+    """Yield the path of each document in the tree."""
     for pattern in DOCUMENTS:
         yield from (path.relative_to(ROOT) for path in sorted(ROOT.glob(pattern)))
 
@@ -133,7 +133,7 @@ def index() -> str:
 
 
 def stage(folder: Path) -> None:
-    """Lay the documents out as in the tree, with what they link to and the pages that are made."""
+    """Copy the documents with the files that they link to, and the generated pages."""
     for path in documents():
         wanted = {path}
         for link in LINK.findall((ROOT / path).read_text()):
@@ -149,7 +149,7 @@ def stage(folder: Path) -> None:
         page.parent.mkdir(exist_ok=True)
         page.write_text(api_page.page(title, description))
     for path in documents():
-        # Whoever draws these fetches three megabytes for it; as text they are read, too.
+        # A program that draws these would load three megabytes; they are readable as text, too.
         text = (folder / path).read_text()
         (folder / path).write_text(text.replace("```mermaid", "```text"))
     shutil.copy(ROOT / "fieldagent/agent/page/icon.svg", folder)

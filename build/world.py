@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Makes what maps have without any network: fieldagent/hub/console/world.json, coasts and borders
-for the console's, and fieldagent/agent/page/world.json, coasts alone and coarser, for a kit's page.
+"""Makes the built-in maps: fieldagent/hub/console/world.json, with coasts and borders for the
+console, and fieldagent/agent/page/world.json, with coarser coasts for a kit's page.
 
-    npm pack world-atlas@2
-    tar xzf world-atlas-2*.tgz
-    build/world.py package/countries-50m.json
+  npm pack world-atlas@2
+  tar xzf world-atlas-2*.tgz
+  build/world.py package/countries-50m.json
 
 World-atlas is Natural Earth (https://www.naturalearthdata.com), which is in the public domain, as
-TopoJSON: a line that two countries share is there once, and stays one. What is made has all lines
-with less detail: each is a list of longitude and latitude in parts of a degree, the first and then
-the steps from point to point. `steps` says how many make a degree, `within` how many kilometres a
-line may be beside what it is made of.
+TopoJSON. It contains a line between two countries once, and so does the result. The result has all
+lines with less detail. Each line is a list of longitudes and latitudes in parts of a degree: the
+first point, and then the steps from point to point. `steps` is the number of parts in a degree, and
+`within` is the maximum deviation of a line in kilometres.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Point = tuple[float, float]
 ROOT = Path(__file__).parents[1] / "fieldagent"
 POLE = -89.0
 KILOMETRES = 111.2
-"""Of a degree of latitude."""
+"""Kilometres per degree of latitude."""
 
 
 class Detail(NamedTuple):
@@ -37,14 +37,14 @@ class Detail(NamedTuple):
     most_bytes: int
     kinds: tuple[str, ...]
     steps: int
-    """Of a degree."""
+    """Parts of a degree."""
     awry: float
-    """Degrees that a line may be beside what it is made of."""
+    """Maximum deviation of a line in degrees."""
     islet: float = 0.3
-    """Degrees of width and height below which an island is left out."""
+    """Width and height in degrees below which an island is left out."""
 
     def within(self) -> int:
-        """Return kilometres; each point is rounded, too."""
+        """Return the maximum deviation in kilometres, including the rounding of points."""
         return ceil(KILOMETRES * (self.awry + 0.5 / self.steps))
 
 
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def write(detail: Detail, arcs: list[list[Point]], uses: Counter[int]) -> None:
-    """Ends the program with words where the file would be too large."""
+    """Write the file. Exits with a message if it would be too large."""
     world: dict[str, Any] = {"steps": detail.steps, "within": detail.within()}
     world |= {kind: [] for kind in detail.kinds}
     for arc, many in uses.items():
@@ -85,7 +85,7 @@ def write(detail: Detail, arcs: list[list[Point]], uses: Counter[int]) -> None:
 
 
 def points_of(arc: list[list[int]], transform: dict[str, Any]) -> Iterator[Point]:
-    """Yield longitude and latitude in degrees: TopoJSON has steps of a grid."""
+    """Yield longitude and latitude in degrees from the grid steps of TopoJSON."""
     (wide, high), (west, south) = transform["scale"], transform["translate"]
     x = y = 0
     for right, up in arc:
@@ -94,8 +94,9 @@ def points_of(arc: list[list[int]], transform: dict[str, Any]) -> Iterator[Point
 
 
 def this_side(arc: list[Point]) -> Iterator[list[Point]]:
-    """Yield the parts of a line that do not cross the map from edge to edge: the 180th meridian is
-    at both, and the South Pole, which is no coast, all along the lower."""
+    """Yield the parts of a line that do not cross the map from edge to edge. The 180th meridian is
+    at both edges. The South Pole is no coast, and extends along the lower edge.
+    """
     line = arc[:1]
     for before, point in pairwise(arc):
         if abs(point[0] - before[0]) > 180 or point[1] < POLE:
@@ -106,7 +107,7 @@ def this_side(arc: list[Point]) -> Iterator[list[Point]]:
 
 
 def numbers_in(nested: Any) -> Iterator[int]:
-    """Yield the arcs of rings and polygons, however deep they lie."""
+    """Yield the arcs of nested rings and polygons."""
     if isinstance(nested, int):
         yield nested
     else:
@@ -115,13 +116,14 @@ def numbers_in(nested: Any) -> Iterator[int]:
 
 
 def simple(line: list[Point], detail: Detail) -> list[Point]:
-    """Return the line with as few points as keep it within `awry` (Douglas and Peucker), and of an
-    islet nothing."""
+    """Return the line with as few points as possible within `awry` (Douglas and Peucker); empty for
+    an islet.
+    """
     if line[0] == line[-1]:
         wide, high = (max(axis) - min(axis) for axis in zip(*line, strict=True))
         if max(wide, high) < detail.islet:
             return []
-        # A ring has no two ends: the point farthest from the first is the other.
+        # A ring has no two ends: use the point farthest from the first as the other end.
         middle = max(range(len(line)), key=lambda each: distance(line[each], line[0], line[0]))
         return [
             *_between(line[: middle + 1], detail.awry),
@@ -141,7 +143,7 @@ def _between(line: list[Point], awry: float) -> list[Point]:
 
 
 def distance(point: Point, first: Point, last: Point) -> float:
-    """Return how far a point is from the line between two others, in degrees."""
+    """Return the distance of a point from the line between two others, in degrees."""
     (x, y), (west, south) = (point[0] - first[0], point[1] - first[1]), first
     right, up = last[0] - west, last[1] - south
     length = right * right + up * up
