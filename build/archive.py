@@ -1,6 +1,6 @@
 """Packs a folder into a zip file that Python can run, each file as small as DEFLATE allows.
 
-  PYTHON build/archive.py FOLDER TARGET UNIX_TIME LIBRARIES
+    PYTHON build/archive.py FOLDER TARGET UNIX_TIME LIBRARIES
 
 libdeflate compresses 4 % better than zlib, in seconds. If the folder LIBRARIES does not contain it
 (PyPI has `deflate` for x86-64 and arm64), zlib is used. With either of them, the same input gives

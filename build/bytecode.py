@@ -1,6 +1,6 @@
 """Compiles each source below a folder, for the Python that runs this.
 
-  PYTHON -X no_debug_ranges build/bytecode.py FOLDER [TARGET]
+    PYTHON -X no_debug_ranges build/bytecode.py FOLDER [TARGET]
 
 The default TARGET is TAG/ in that folder. TAG is that Python's tag, such as `cpython-311`.
 

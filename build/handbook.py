@@ -1,6 +1,6 @@
 """Writes the pages of the kit's handbook from docs/handbook, one page per language.
 
-  .venv/bin/python build/handbook.py [--check]
+    .venv/bin/python build/handbook.py [--check]
 
 With --check it writes nothing, and fails if a page is out of date.
 """

@@ -1,6 +1,6 @@
 """Writes the contents of a build beside it, as CycloneDX 1.5 (https://cyclonedx.org).
 
-  build/sbom.py FILE [ROOT]      FILE.cdx.json; ROOT is the system that an image was made of
+    build/sbom.py FILE [ROOT]      FILE.cdx.json; ROOT is the system that an image was made of
 
 The same input gives the same bytes.
 """

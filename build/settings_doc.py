@@ -1,6 +1,6 @@
 """Writes docs/reference/settings.md from the tables in the code.
 
-  .venv/bin/python build/settings_doc.py [--check]
+    .venv/bin/python build/settings_doc.py [--check]
 
 With --check it writes nothing, and fails if the page is out of date.
 """

@@ -1,7 +1,7 @@
 """Makes the image of a whole system from a file system, in the pieces that kits download
 (`fieldagent/system/system_image.py`).
 
-  python3 build/system.py FILE-SYSTEM NAME TARGET.system
+    python3 build/system.py FILE-SYSTEM NAME TARGET.system
 
 NAME is the system's description, its /usr/lib/kit/system.json. `build/sign TARGET.system` signs it.
 """

@@ -1,7 +1,7 @@
 """Makes a table of `fieldagent.wire.text_models`: probabilities of the next symbol in short
 messages of a script.
 
-  build/text_table.py SCRIPT LOCALE TABLE
+    build/text_table.py SCRIPT LOCALE TABLE
 
 It counts dialogue and frequencies of words, in the languages of the script. The dialogue is the
 texts of Battle for Wesnoth 1.16.9 and their translations (GPL-2.0-or-later). LOCALE is their folder

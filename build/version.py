@@ -1,8 +1,8 @@
 """Prints the version of a build, from git: `python build/version.py`.
 
-  0.1.0.dev1980+g1a2b3c4d    on the way to 0.1.0, 1 980 commits in
-  0.1.0                      the commit with the tag v0.1.0
-  0.1.0+12.g1a2b3c4d         12 commits after it
+    0.1.0.dev1980+g1a2b3c4d    on the way to 0.1.0, 1 980 commits in
+    0.1.0                      the commit with the tag v0.1.0
+    0.1.0+12.g1a2b3c4d         12 commits after it
 
 `.dirty` at its end: with uncommitted changes. If git cannot provide it, it is the version in
 `fieldagent/__init__.py`, the next or the last release. PEP 440 and dpkg sort all of these by time.

@@ -2,9 +2,9 @@
 """Makes the built-in maps: fieldagent/hub/console/world.json, with coasts and borders for the
 console, and fieldagent/agent/page/world.json, with coarser coasts for a kit's page.
 
-  npm pack world-atlas@2
-  tar xzf world-atlas-2*.tgz
-  build/world.py package/countries-50m.json
+    npm pack world-atlas@2
+    tar xzf world-atlas-2*.tgz
+    build/world.py package/countries-50m.json
 
 World-atlas is Natural Earth (https://www.naturalearthdata.com), which is in the public domain, as
 TopoJSON. It contains a line between two countries once, and so does the result. The result has all

@@ -2,8 +2,8 @@
 partition at a start, configures Debian's programs at each start, and writes the results to the
 partition.
 
-  python3 -m fieldagent.kit.card take     before the network
-  python3 -m fieldagent.kit.card check    once all has started
+    python3 -m fieldagent.kit.card take     before the network
+    python3 -m fieldagent.kit.card check    once all has started
 """
 
 from __future__ import annotations

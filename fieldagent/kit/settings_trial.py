@@ -1,11 +1,11 @@
 """Trial of settings that arrived over the link: the steps of root's unit, safe against power
 failures.
 
-  offer    the agent's offer is verified: the operator's signature, this kit, a new number,
-           settings that may be set remotely and are valid together
-  switch   the old file is kept, the new one is put in its place
-  watch    the agent must answer, be linked to the hub, and restore each channel
-  back     only if it fails: the old file, unless a person has changed it meanwhile
+    offer    the agent's offer is verified: the operator's signature, this kit, a new number,
+             settings that may be set remotely and are valid together
+    switch   the old file is kept, the new one is put in its place
+    watch    the agent must answer, be linked to the hub, and restore each channel
+    back     only if it fails: the old file, unless a person has changed it meanwhile
 
 Each step can be repeated from its beginning, and is on disk before the next one begins. An offer is
 removed when its trial is on disk, or when the reason of its refusal is recorded.

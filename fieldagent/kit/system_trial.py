@@ -1,10 +1,10 @@
 """Trial of a whole system: kernel, Debian and program, in the card's other slot.
 
-  write    pieces are fetched and written while the old system runs; a cut is resumed
-  boot     the boot loader must try it, once
-  watch    it has started: its agent must answer, and restore each channel that worked
-  back     only if it fails: the loader starts the old system, with the old journal
-  end      the result is left for the agent
+    write    pieces are fetched and written while the old system runs; a cut is resumed
+    boot     the boot loader must try it, once
+    watch    it has started: its agent must answer, and restore each channel that worked
+    back     only if it fails: the loader starts the old system, with the old journal
+    end      the result is left for the agent
 
 Each step can be repeated from its beginning, and is on disk before the next one begins. The old
 program takes all steps, also in the new system. If the new system does not reach `watch`, the

@@ -3,9 +3,9 @@
 It selects the entry with the highest version among those that may be tried, and counts the attempts
 in their names (systemd.io/AUTOMATIC_BOOT_ASSESSMENT):
 
-  system-a.conf         it works: kept
-  system-b+1.conf       armed: to be tried once
-  system-b+0-1.conf     spent: was tried, and is not started while there is another
+    system-a.conf         it works: kept
+    system-b+1.conf       armed: to be tried once
+    system-b+0-1.conf     spent: was tried, and is not started while there is another
 
 The loader itself renames an armed entry to a spent one before it starts the kernel. So even if the
 new system hangs, the next start is of the other one.

@@ -1,11 +1,11 @@
 """Trial of a new program: the part of an update that survives the end of the command, and power
 failures.
 
-  switch   the agent stops, its journal is copied, the new program is put in place
-  watch    the agent must answer, and restore each channel that worked before
-  back     only if it fails: the old program; and its journal if the new one's has a later
-           version, with all that the new one has accepted
-  end      the result is left for the agent, and the files for the way back are removed
+    switch   the agent stops, its journal is copied, the new program is put in place
+    watch    the agent must answer, and restore each channel that worked before
+    back     only if it fails: the old program; and its journal if the new one's has a later
+             version, with all that the new one has accepted
+    end      the result is left for the agent, and the files for the way back are removed
 
 Each step can be repeated from its beginning, and is on disk before the next one begins. The old
 program takes all steps, because it is known to work. This module sends nothing except the reason of

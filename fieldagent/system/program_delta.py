@@ -4,7 +4,7 @@ The bytes of a zip file depend on the packer, so its contents are compared: the 
 order, as one plain sequence of bytes, and its SHA-256. The difference is made by zstd
 (`--patch-from`). A delta contains it after both digests:
 
-  fieldagent delta 1 LF, SHA-256 of the contents before, SHA-256 of those after, zstd's frame
+    fieldagent delta 1 LF, SHA-256 of the contents before, SHA-256 of those after, zstd's frame
 """
 
 from __future__ import annotations

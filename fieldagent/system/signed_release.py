@@ -1,6 +1,6 @@
 """The signed text of a program, minisign's trusted comment, as `build/sign` writes it:
 
-  fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21
+    fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21
 
 It binds the kind, the version and the expiry to the signature of the file.
 """

@@ -1,8 +1,8 @@
 """The image of a whole system: kernel, Debian and program in one file system, in pieces of 16 MiB.
 
-  NAME.system             list of its pieces: JSON, which is signed (`build/sign`)
-  NAME.system.from-ID     the same for kits with the system ID: pieces may be differences from it
-  NAME.system.pieces/…    the files, each named by its own SHA-256: a piece packed by zstd
+    NAME.system             list of its pieces: JSON, which is signed (`build/sign`)
+    NAME.system.from-ID     the same for kits with the system ID: pieces may be differences from it
+    NAME.system.pieces/…    the files, each named by its own SHA-256: a piece packed by zstd
 
 A piece is identified by the SHA-256 of its content. So a piece that is already there, from an
 earlier system or an interrupted attempt, is neither downloaded nor written again.

@@ -1,10 +1,10 @@
 """Text of a settings change for one kit. The kit's operator reads and signs it.
 
-  fieldagent settings
-  device: kit-ada
-  kit: 5f1c…
-  number: 1795271234
-  satellite-credits-per-day=20
+    fieldagent settings
+    device: kit-ada
+    kit: 5f1c…
+    number: 1795271234
+    satellite-credits-per-day=20
 
 `kit` is the SHA-256 of the kit's hub-token in hexadecimal, so that another kit refuses the text.
 `number` is the Unix time of writing, or the last number plus 1 if that is higher. A kit accepts

@@ -1,8 +1,8 @@
 """A program delta in a Package of kind data for a kit (`system.program_delta`), with the signature
 of the builder of its programs:
 
-  NUL "fieldagent program" 1, 74 bytes, 64 bytes, length of the comment (one byte), the comment
-  in UTF-8, the delta
+    NUL "fieldagent program" 1, 74 bytes, 64 bytes, length of the comment (one byte), the comment
+    in UTF-8, the delta
 
 The 74 and the 64 bytes are the signature, and the comment is its trusted comment (`minisign_text`).
 """

@@ -1,11 +1,11 @@
 """MQTT 3.1.1 (OASIS, 29 October 2014), the client's side: packets to bytes and back. No I/O.
 
-  type     from us                    from the broker
-  1  2     CONNECT                    CONNACK
-  3  4     PUBLISH, PUBACK            PUBLISH, PUBACK
-  8  9     SUBSCRIBE                  SUBACK
-  12 13    PINGREQ                    PINGRESP
-  14       DISCONNECT
+    type     from us                    from the broker
+    1  2     CONNECT                    CONNACK
+    3  4     PUBLISH, PUBACK            PUBLISH, PUBACK
+    8  9     SUBSCRIBE                  SUBACK
+    12 13    PINGREQ                    PINGRESP
+    14       DISCONNECT
 
 A packet has a byte of type and flags, the length of the rest (up to four bytes of seven bits, the
 lowest first), and the rest. Quality of service is 0 or 1. We subscribe with at most 1, so a broker
