@@ -1,10 +1,9 @@
-"""Virtual time jumps once nothing is on its way any more, however busy the machine is.
+"""Lets virtual time jump only when no data is in transit, however busy the machine is.
 
-trio lets a MockClock jump when nothing has come for `autojump_threshold` seconds. What was written
-to a pty is handed over by a thread of the kernel's, as is what waits for its turn on the way to a
-socket; a commit is made by a thread of ours, and a hook is a process: each may take longer than
-that where many want the processor. Time would then jump past what is there already, and deadlines
-would pass that no agent misses.
+trio lets a MockClock jump when nothing has arrived for `autojump_threshold` seconds. But a kernel
+thread passes on the bytes of a pty and the packets of the loopback. A thread of ours makes a
+commit, and a hook is a process. On a busy machine each may take longer than the threshold. Time
+would then jump past data that is already there, and deadlines would pass that no real agent misses.
 """
 
 from __future__ import annotations
@@ -21,11 +20,13 @@ from trio._core._run import GLOBAL_RUN_CONTEXT
 from trio.testing import MockClock
 
 jump = MockClock._autojump
-"""At once: for where all that runs is in this one thread."""
+"""trio's own function, which jumps immediately: for tests that run only in this thread."""
 
 
 class _Probe:
-    """A pty of our own: what was written before its byte has arrived when that has."""
+    """A separate pty. When its byte has arrived, all data that was written earlier has
+    arrived too.
+    """
 
     def __init__(self) -> None:
         self._ours, self._theirs = os.openpty()
@@ -37,7 +38,7 @@ class _Probe:
 
 
 def install() -> None:
-    """For every run of trio in this process; conftest's pytest_configure calls it."""
+    """Replace the jump of each trio run in this process. conftest's pytest_configure calls it."""
     probe = _Probe()
 
     def autojump(clock: MockClock) -> None:
@@ -55,13 +56,14 @@ def _a_thread_works() -> bool:
 
 
 def _a_child_works() -> bool:
-    """One that runs, or waits for the processor or the disk, as proc_pid_stat(5) has it."""
+    """Return True if a child process runs, or waits for the processor or the disk
+    (proc_pid_stat(5)).
+    """
     return any(_state(pid) in "RD" for pid in _below(os.getpid()))
 
 
 def _below(pid: int) -> Iterator[int]:
-    """Children belong to the thread that forked."""
-    with suppress(OSError):  # it has ended
+    with suppress(OSError):  # the thread has ended
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
                 yield int(child)
@@ -77,18 +79,20 @@ def _state(pid: int) -> str:
 
 SOFTNET = Path("/proc/net/softnet_stat")
 BACKLOG = 11
-"""Which number of its lines, one a processor, is of the packets that wait: since Linux 5.10."""
+"""Index of the number of waiting packets in each line, which stands for one processor. Since Linux
+5.10."""
 
 
 def _a_packet_waits() -> bool:
-    """One of this machine's own: what is sent over the loopback is taken to its socket by the
-    kernel, later where it has much of that to do."""
+    """Return True if the kernel still has loopback packets on their way to a socket."""
     lines = (line.split() for line in SOFTNET.read_text().splitlines())
     return any(int(line[BACKLOG], 16) for line in lines if len(line) > BACKLOG)
 
 
 def _something_has_come() -> bool:
-    """An epoll can be polled itself, which takes nothing out of it (epoll(7))."""
+    """Return True if the trio run has events. Polling the epoll file does not consume them
+    (epoll(7)).
+    """
     look = select.poll()
     look.register(GLOBAL_RUN_CONTEXT.runner.io_manager._epoll.fileno(), select.POLLIN)
     return bool(look.poll(0))

@@ -1,4 +1,6 @@
-"""Makes named places of a child process raise, by the `sitecustomize` that Python loads first."""
+"""Makes named functions of a child process raise, by a `sitecustomize` module that Python loads
+first.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +23,24 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Break:
-    """`place` is `module:attribute.attribute`; an attribute may be a key of a dictionary."""
+    """A call that raises. `place` is `module:attribute.attribute`. An attribute may be a key of a
+    dictionary.
+    """
 
     place: str
     times: int = 1
-    """How many calls raise; 0 is every one."""
+    """Number of calls that raise. 0 means all."""
     after: int = 0
-    """How many calls go well before."""
+    """Number of calls before the first failure."""
     late: bool = False
-    """What it does is done before it raises."""
+    """True if the call does its work before it raises."""
     kills: bool = False
-    """The process is killed instead."""
+    """True if the call kills the process instead."""
 
 
 @dataclass(frozen=True)
 class Put:
-    """Another value, such as of a constant."""
+    """Replaces a value, such as a constant."""
 
     place: str
     value: Any
@@ -47,7 +51,7 @@ class AsATest(Exception):
 
 
 def environment(home: Path, *changes: Break | Put) -> dict[str, str]:
-    """What the child's environment needs so that these are made in it."""
+    """Return the child's environment that makes these changes."""
     folder = home / "breaking"
     folder.mkdir(exist_ok=True)
     breaks = [asdict(change) for change in changes if isinstance(change, Break)]
@@ -68,7 +72,7 @@ def change(breaks: list[dict[str, Any]], puts: list[dict[str, Any]]) -> None:
         for each in puts:
             _replace(each["place"], partial(_instead, each["value"]))
     except Exception:
-        # Python goes on without a sitecustomize that failed.
+        # Python ignores a sitecustomize that fails, so end the process.
         traceback.print_exc()
         os._exit(70)
 

@@ -1,4 +1,6 @@
-"""Debian's Chromium, as a person uses it: by what is to be seen, and by keyboard and pointer."""
+"""Debian's Chromium, used as a person uses it: by the visible content, with keyboard and
+pointer.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from tests.machine import tool
 from tests.processes import PATIENCE
 
 SHOTS = Path(__file__).parents[1] / "dist/screenshots"
-"""Where what was seen is kept, to be looked at."""
+"""Folder of the screenshots."""
 SERIOUS = ("serious", "critical")
-"""What axe calls the faults that keep people from using a page."""
+"""axe's impacts of faults that make a page unusable for some people."""
 SCREENS = {
     f"{width}-{scheme}": {
         "viewport": {"width": width, "height": height},
@@ -36,15 +38,16 @@ new Promise(heard => {
   source.addEventListener("alive", () => { source.close(); setTimeout(heard, 3750); });
 })
 """
-"""What a page does until it has been told that its server lives."""
+"""Script that resolves after the page has noticed that its server is alive."""
 
 WITH_WORKER: dict[str, Any] = {"service_workers": "allow"}
 
 
 class Chromium:
-    """Debian's Chromium, one for all tests of this process: a start costs seconds of a processor.
+    """Debian's Chromium, shared by all tests of this process, because a start costs seconds of
+    processor time.
 
-    Playwright leaves its event loop running in this thread between two calls, where other asyncio
+    Playwright leaves its event loop running in this thread between two calls, and other asyncio
     code would find it. `used` therefore removes the loop after each use.
     """
 
@@ -52,7 +55,7 @@ class Chromium:
         self._ends = ExitStack()
         driver = import_module("playwright.sync_api")
         with pytest.MonkeyPatch.context() as unmarked:
-            # With the mark, the driver would be reported as left running by the first test.
+            # With the mark, the first test would report the driver as left running.
             unmarked.delenv(leftovers.MARK, raising=False)
             playwright = self._ends.enter_context(driver.sync_playwright())
         program = tool("chromium", "chromium")
@@ -95,7 +98,7 @@ def close_kept() -> None:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Yield Debian's Chromium, with no context open."""
+    """Yield Debian's Chromium without an open context."""
     chromium = _kept[0] if _kept else None
     if chromium is None or not chromium.opened.is_connected():
         chromium = Chromium()
@@ -109,11 +112,11 @@ def browser() -> Iterator[Any]:
 
 @contextmanager
 def page(opened: Any, port: int, screen: str = "390-light", **how: Any) -> Iterator[Any]:
-    """The kit's page. Nothing that the browser refuses, or a script fails at, passes unseen. `how`
-    else the browser is set up is Playwright's.
+    """Yield the kit's page. The test fails if the browser refuses something or a script fails.
+    `how` contains further options of Playwright's context.
 
-    The page's worker is left out unless `how` is `WITH_WORKER`: what leaves at the moment at which
-    it takes the page over goes past every route of a test (Playwright, "Network": "missing
+    The page's service worker is blocked unless `how` is `WITH_WORKER`. Requests at the moment when
+    the worker takes over would bypass every route of a test (Playwright, "Network": "missing
     network events and service workers").
     """
     context = opened.new_context(**SCREENS[screen], **{"service_workers": "block", **how})
@@ -132,14 +135,17 @@ def page(opened: Any, port: int, screen: str = "390-light", **how: Any) -> Itera
 
 
 def close(context: Any, shown: Any) -> None:
-    """What a page asks for as it is closed is answered by nobody: a route that was about to fails
-    then, and would do so in the test that comes next."""
+    """Close the page without its routes. A route that answers a request of a closing page would
+    fail, and the error would appear in the next test.
+    """
     shown.unroute_all(behavior="ignoreErrors")
     context.close()
 
 
 def is_trouble(line: Any) -> bool:
-    """An agent that refuses, or is away, is no trouble of the page's own."""
+    """Return True for an error of the page itself. An agent that refuses or is away causes no such
+    error.
+    """
     return line.type == "error" and "Failed to load resource" not in line.text
 
 
@@ -149,8 +155,9 @@ def keep(shown: Any, name: str) -> None:
 
 
 def look_of(shown: Any, mark: str, *names: str) -> list[str]:
-    """Styles of the first that a CSS `mark` finds, in one step: what is drawn anew between finding
-    and asking has none."""
+    """Return styles of the first element that matches the CSS selector `mark`, in one step. An
+    element that is redrawn between two steps has no styles.
+    """
     shown.locator(mark).first.wait_for(state="attached")
     styles: list[str] = shown.evaluate(
         "([mark, names]) => { const is = getComputedStyle(document.querySelector(mark));"
@@ -161,7 +168,7 @@ def look_of(shown: Any, mark: str, *names: str) -> list[str]:
 
 
 def faults(shown: Any) -> list[tuple[str, list[str]]]:
-    """What axe-core has against it that is serious, and where."""
+    """Return the serious faults that axe-core finds, with their elements."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs extra `test`")
     violations = axe.Axe().run(shown).response["violations"]
     return [

@@ -1,10 +1,10 @@
-"""Runs `async def` tests under trio, and sees that no test leaves a process behind.
+"""Runs `async def` tests under trio, and checks that no test leaves a process behind.
 
-A test that takes the fixture `clock` runs in virtual time: whenever every task waits, time jumps
-to the next deadline. Ptys and worker threads are real: `tests.autojump` waits for those.
-The threshold is above zero because other processes are real too.
+A test with the fixture `clock` runs in virtual time: when all tasks wait, time jumps to the next
+deadline. Ptys and worker threads are real, so `tests.autojump` waits for them. The threshold is
+above zero because other processes are real too.
 
-SIGTERM ends a run as Ctrl-C does: fixtures are taken down, and processes with them.
+SIGTERM ends a run like Ctrl-C: the fixtures end, and their processes with them.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ ROOT = Path(__file__).parents[1]
 DEFAULT = "not full and not soak"
 """The selection of `tests/run`, as in pyproject.toml."""
 ALL_FULL = re.compile(r"^pytestmark = (\[\n    )?pytest\.mark\.full\b", re.MULTILINE)
-"""The line of a file whose tests all belong to `tests/run full`."""
+"""Pattern of a file whose tests all belong to `tests/run full`."""
 LIMIT_S = 2 * PATIENCE
-"""Seconds after which a test in real time is ended."""
+"""Seconds after which a test in real time fails."""
 LIMIT_FULL_S = 1800.0
 """The same for a test of `tests/run full`. A test of `tests/run soak` has no limit."""
 
-# How long it takes to draw an example tells of the machine's load, not of the strategy.
+# The time to draw an example depends on the machine's load, not on the strategy.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip files that the selection leaves out as a whole: each worker would import them."""
+    """Skip files that contain no selected test, because each worker would import them."""
     is_left_out = config.option.markexpr == DEFAULT and collection_path.name.startswith("test_")
     named = {argument.partition("::")[0] for argument in config.args}
     if not is_left_out or {str(collection_path), os.path.relpath(collection_path, ROOT)} & named:
@@ -53,7 +53,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files first that take longest: begun last, they would run while workers are idle."""
+    """Put the slowest files first. Started last, they would run while other workers are idle."""
     known = durations.read()
     items.sort(key=lambda item: -known.get(os.path.relpath(item.path, ROOT), inf))
 
@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     leftovers.mark()
     loopback.install()
     if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):
-        # Not the workers themselves, which have the guard of this process.
+        # Do not hold the workers themselves: they have this process's guard.
         offline.hold_what_is_started()
     if not config.getoption("--cold"):
         fork_server.use()
@@ -77,7 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
     autojump.install()
     if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Recorder())
-    # nohup and a shell's `&` ignore these, and so would each program that a test starts.
+    # nohup and a shell's `&` ignore these signals, and each program that a test starts would
+    # inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
@@ -92,7 +93,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Iterator[None]:
-    """What a test has started may say more until it is taken down."""
+    """Fail the test if programs tried to leave this machine, also while they ended."""
     yield
     if message := offline.left():
         pytest.fail(message)
@@ -100,7 +101,9 @@ def pytest_runtest_teardown() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_running() -> Iterator[None]:
-    """Some tests share a process with others of their module."""
+    """Fail the module if processes remain. Some tests share a process with others of their
+    module.
+    """
     before = leftovers.processes()
     yield
     if left := leftovers.end(os.getpid(), before):
@@ -114,7 +117,7 @@ def clock() -> trio.testing.MockClock:
 
 @pytest.fixture(scope="session")
 def disk_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What makes the disk of a process fail, or writes down what it is told."""
+    """Return the library that makes disk calls of a process fail, or records them."""
     return disk.build(tmp_path_factory.mktemp("disk"))
 
 

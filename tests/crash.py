@@ -1,8 +1,8 @@
-"""What a disk may hold when power fails: every state that a record of calls allows.
+"""Possible states of a disk after a power cut, computed from recorded calls.
 
-What was synced is there. Of what was not, each write is there, or is not, or only some of its
-sectors are; what was removed may be back. New files and names are there: ext4 and its like bring
-them to the disk in order.
+Synced data is there. Of data that was not synced, each write is there, missing, or there with only
+some of its sectors. Removed files may be back. New files and names are there, because ext4 and
+similar file systems write them in order.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tests.disk import Call
 SECTOR = 512
 PAGE = 4096
 SHARES = [0.0, 0.5, 0.9, 1.0]
-"""How much of what was not synced has come to the disk."""
+"""Possible shares of unsynced data that are on the disk."""
 EDGE = 60
-"""Calls by which a program has made its files, or those by which it ends."""
+"""Number of calls at the start of a program, when it makes its files, and at its end."""
 
 
 @dataclass
@@ -44,8 +44,9 @@ def change(content: bytearray, call: Call) -> None:
 
 
 class Disk:
-    """The files of one process, which found those of `before`. With `lies`, a sync brings nothing
-    to the disk."""
+    """The files of one process, which started with the files of `before`. With `lies`, a sync has
+    no effect.
+    """
 
     def __init__(self, before: Mapping[str, bytes], *, lies: bool = False) -> None:
         self._lies = lies
@@ -70,7 +71,7 @@ class Disk:
                 self._files[call.data.decode()] = self._files.pop(call.path)
 
     def fail(self, folder: Path, random: Random) -> None:
-        """Write to `folder` what is left once power has failed."""
+        """Write the files that remain after a power cut to `folder`."""
         share = random.choice(SHARES)
         back = {path: file for path, file in self._removed.items() if random.random() < 0.5}
         for path, file in (self._files | back).items():
@@ -85,7 +86,7 @@ class Disk:
 
 
 def parts(offset: int, data: bytes, random: Random) -> Iterator[tuple[int, bytes]]:
-    """Sectors, or pages, of what is written there, that come to the disk one by one."""
+    """Yield the parts of a write, which are sectors or pages that come to the disk separately."""
     size = random.choice([SECTOR, PAGE])
     at = 0
     while at < len(data):
@@ -95,8 +96,9 @@ def parts(offset: int, data: bytes, random: Random) -> Iterator[tuple[int, bytes
 
 
 def failures(disk: Disk, calls: Iterable[Call], moments: int, random: Random) -> Iterator[bytes]:
-    """Take `disk` to so many moments, a third of them in the start and the end of the program; what
-    had been answered by each."""
+    """Take `disk` to `moments` moments, a third of them near the start and the end of the program.
+    Yield the answers that the program had given by then.
+    """
     listed = list(calls)
     whole = range(1, len(listed) + 1)
     edges = [*whole[:EDGE], *whole[-EDGE:]]

@@ -1,4 +1,4 @@
-"""Power that fails at one call of many."""
+"""Power cuts at one of many calls."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ class PowerCut(BaseException):
 
 @contextmanager
 def cut_at(step: int, *calls: tuple[Any, str]) -> Iterator[list[int]]:
-    """What is within ends at the call of that number, of those `calls` name: (owner, name). Yields
-    the numbers of the calls that were made."""
+    """End the block at call number `step` of `calls`, which are pairs (owner, name). Yield the list
+    of the numbers of calls so far.
+    """
     made: list[int] = []
 
     def cut(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
-"""Real Dire Wolf TNCs that hear each other, in a network namespace of their own.
+"""Real Dire Wolf TNCs that hear each other, in a separate network namespace.
 
-What one of them plays, the others hear; what two play at once is mixed up, as on the air. The KISS
-ports listen on every interface, so that they must not be where anybody else is.
+All TNCs hear the sound that one of them plays. Sounds at the same time are mixed, as on the air.
+The KISS ports listen on all interfaces, so the namespace must not be shared.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SAMPLE_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Wolves:
-    """`inside` is what to put before a command so that it runs where the TNCs are."""
+    """Running TNCs. `inside` is the command prefix that runs a program in their namespace."""
 
     inside: list[str]
 
@@ -61,8 +61,9 @@ class Wolves:
 def wolves(
     folder: Path, count: int = 2, beacons: Mapping[int, str] = MappingProxyType({})
 ) -> Iterator[Wolves]:
-    """They listen once this is entered, on 127.0.0.1 and the first `PORTS` of the namespace.
-    `beacons` are what each of them sends by itself: a line of its configuration."""
+    """Yield TNCs that listen on 127.0.0.1 and the first `PORTS` of the namespace. `beacons` are
+    configuration lines for frames that a TNC sends by itself.
+    """
     tool("direwolf", "direwolf")
     with ExitStack() as ends:
         inside = ends.enter_context(own_network())
@@ -83,7 +84,7 @@ def wolves(
 @contextmanager
 def _fifo(path: Path) -> Iterator[int]:
     os.mkfifo(path)
-    # Opened both ways, so that neither end waits for the other.
+    # Opened for reading and writing, so that neither end waits for the other.
     opened = os.open(path, os.O_RDWR)
     try:
         yield opened
@@ -93,7 +94,7 @@ def _fifo(path: Path) -> Iterator[int]:
 
 @contextmanager
 def _air(ears: Mapping[int, int]) -> Iterator[None]:
-    """Carries what is played at each of the keys to the ears of all others."""
+    """Carry the sound from each key to the ears of all others."""
     over, end = os.pipe()
 
     def carry() -> None:

@@ -1,4 +1,4 @@
-"""A process whose disk fails, lies, is slow, or writes down what it is told (`peers/disk.c`)."""
+"""A process whose disk fails, lies about syncs, is slow, or records its calls (`peers/disk.c`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = {
 
 
 def build(folder: Path) -> Path:
-    """The library to preload."""
+    """Build the library to preload, and return its path."""
     gcc = tool("gcc", "gcc libc6-dev")
     library = folder / "disk.so"
     strict = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
@@ -35,7 +35,9 @@ def build(folder: Path) -> Path:
 
 
 class Fault(NamedTuple):
-    """The `first` call of that name, or of `any`, fails, and `times` - 1 after it; 0: all."""
+    """Makes call number `first` of that name, or of `any`, fail, and `times` - 1 calls after it. 0
+    means all.
+    """
 
     call: str
     first: int
@@ -48,8 +50,9 @@ class Fault(NamedTuple):
 
 
 def faulty(library: Path, folder: Path, fault: Fault) -> dict[str, str]:
-    """The environment of a process in which calls on what is in `folder` fail. `has_failed` tells
-    whether it has come to that."""
+    """Return the environment of a process whose calls on files in `folder` fail. `has_failed` shows
+    if a call has failed.
+    """
     listed = f"{fault.call},{fault.first},{fault.times},{fault.number}"
     mark = str(_mark(folder))
     return _preloaded(library, folder) | {"DISK_FAULT": listed, "DISK_FAILED": mark}
@@ -64,17 +67,19 @@ def _mark(folder: Path) -> Path:
 
 
 def lying(library: Path, folder: Path) -> dict[str, str]:
-    """That of one whose syncs do nothing and say that all went well."""
+    """Return the environment of a process whose syncs have no effect but report success."""
     return _preloaded(library, folder) | {"DISK_FAULT": "sync,1,0,0"}
 
 
 def slow(library: Path, folder: Path, seconds: float) -> dict[str, str]:
-    """That of one whose syncs take so long: where `folder` is in memory, nothing else."""
+    """Return the environment of a process whose syncs take that time. If `folder` is in memory,
+    other calls are fast.
+    """
     return _preloaded(library, folder) | {"DISK_SYNC_TAKES": f"{seconds * 1e6:.0f}"}
 
 
 def recorded(library: Path, folder: Path, record: Path) -> dict[str, str]:
-    """That of one whose calls are written to `record`."""
+    """Return the environment of a process whose calls are written to `record`."""
     return _preloaded(library, folder) | {"DISK_RECORD": str(record)}
 
 
@@ -86,16 +91,16 @@ class Call(NamedTuple):
     name: str
     path: str
     offset: int
-    """Where it writes; the size that a truncated file has."""
+    """Offset of a write, or the size of a truncated file."""
     data: bytes
-    """What is written or answered; the new name of what is renamed."""
+    """Written or answered data, or the new name of a renamed file."""
 
 
 _HEAD = Struct("=cIIq")
 
 
 def calls(record: Path) -> Iterator[Call]:
-    """One after the other, as they ended."""
+    """Yield the calls in the order in which they ended."""
     content = record.read_bytes()
     at = 0
     while at < len(content):
@@ -108,15 +113,16 @@ def calls(record: Path) -> Iterator[Call]:
 
 
 def counts(record: Path) -> Counter[str]:
-    """How often each call was made that can fail."""
+    """Return the number of calls of each kind that can fail."""
     return Counter(call.name for call in calls(record) if call.name != "answer")
 
 
 def fail_in_turn(
     home: Path, counted: Counter[str], number: int, survive: Callable[[Path, Fault], bool]
 ) -> None:
-    """Every call once, and at some of them the disk for good. `survive` gets a folder of its own,
-    and tells whether it came to that fault."""
+    """Make each call fail once, and at some calls let the disk fail permanently. `survive` gets an
+    empty folder and returns True if the fault occurred.
+    """
     faults = [
         *(Fault(call, n + 1, number) for call, count in counted.items() for n in range(count)),
         *(Fault("any", first, number, times=0) for first in range(1, counted.total(), 8)),
@@ -130,7 +136,7 @@ def fail_in_turn(
         except AssertionError as error:
             broken.append(f"{fault}: {error}")
             print(broken[-1])
-        # A hook that its agent's end has left alone may write into it still.
+        # A hook that its ended agent has left alone may still write into the folder.
         shutil.rmtree(place, ignore_errors=True)
         print(f"{fault}: {came} have come", flush=True)
     print(f"{came} of {len(faults)} faults came, of {dict(counted)}; {len(broken)} broke it")

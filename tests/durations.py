@@ -1,7 +1,7 @@
-"""The seconds that each file of tests took in the last recorded run.
+"""The seconds of each test file in the last recorded run.
 
-`tests/run full --record-durations` writes them. The order of files and the choice of `.ci/run`
-follow from them.
+`tests/run full --record-durations` writes them. They decide the order of files and the choice of
+`.ci/run`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def read() -> dict[str, float]:
 
 
 class Recorder:
-    """A plugin of pytest that adds up what workers report."""
+    """A pytest plugin that adds up the times from all workers."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -30,7 +30,7 @@ class Recorder:
         self._seconds[report.nodeid.partition("::")[0]] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """Replace the figures of the files that have run, and keep the others."""
+        """Replace the times of files that have run, and keep the others."""
         known = read() | self._seconds
         listed = sorted((-seconds, path) for path, seconds in known.items())
         FILE.write_text("".join(f"{-seconds:.0f} {path}\n" for seconds, path in listed))

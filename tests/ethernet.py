@@ -1,8 +1,8 @@
-"""An Ethernet between network namespaces, of which a plug can be pulled: what is sent then is gone,
-in silence, and no side is told.
+"""An Ethernet between network namespaces, with plugs that a test can pull. Frames are then lost
+silently, and no side notices it.
 
-The kernel's tap devices (tuntap.txt of its documentation) and a switch in a thread of our own: not
-every kernel has veth.
+It uses the kernel's tap devices (tuntap.txt of its documentation) and a switch in a thread of ours,
+because not all kernels have veth.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FRAME = 65_536
 
 
 class Plug:
-    """That of one machine, which is a network namespace with an address of its own."""
+    """The plug of one machine, which is a network namespace with its own address."""
 
     def __init__(self, inside: list[str], address: str) -> None:
-        """`inside`: what to put before a command so that it runs there."""
+        """`inside` is the command prefix that runs a program there."""
         self.inside = inside
         self.address = address
         self.is_pulled = False
@@ -51,7 +51,9 @@ class Plug:
 
 
 def _opened_in(namespace: str) -> int:
-    """Return the file of a new tap device there. Only the thread that opens it goes there."""
+    """Return the file of a new tap device in the namespace. Only the thread that opens it enters
+    the namespace.
+    """
     files: list[int] = []
 
     def open_one() -> None:
@@ -69,7 +71,7 @@ def _opened_in(namespace: str) -> int:
 
 
 def _switch(plugs: list[Plug], end: int) -> None:
-    """Give each frame to all others, until there is something to read at `end`."""
+    """Pass each frame to all other plugs, until `end` becomes readable."""
     with selectors.DefaultSelector() as selector:
         selector.register(end, selectors.EVENT_READ)
         for plug in plugs:
@@ -90,7 +92,7 @@ def _forward(sender: Plug, plugs: list[Plug]) -> None:
 
 @contextmanager
 def ethernet(*addresses: str) -> Iterator[list[Plug]]:
-    """A machine for each of these addresses."""
+    """Yield a machine for each of these addresses."""
     if not os.access(TUN, os.R_OK | os.W_OK):
         unavailable(f"no {TUN}")
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A web server of a folder."""
+"""A web server for a folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def file_server(folder: Path, port: int = 0) -> Iterator[str]:
-    """Its address."""
+    """Yield the server's address."""
     server = ThreadingHTTPServer(("127.0.0.1", port), partial(Quiet, directory=str(folder)))
     thread = Thread(target=server.serve_forever)
     thread.start()

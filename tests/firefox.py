@@ -1,6 +1,6 @@
-"""Debian's Firefox, spoken to by WebDriver BiDi: what another engine than Chromium makes of a page.
+"""Debian's Firefox, controlled by WebDriver BiDi, to test the pages in a second browser engine.
 
-No driver stands between: Firefox itself listens (https://w3c.github.io/webdriver-bidi/).
+There is no driver in between: Firefox itself listens (https://w3c.github.io/webdriver-bidi/).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tests.machine import tool
 from tests.processes import PATIENCE, Running, until
 
 HELD = 1_700
-"""Milliseconds: longer than the page wants a button to be held."""
+"""Milliseconds, longer than the page requires for a held button."""
 KEYS = {"Tab": "\ue004", "Enter": "\ue006", "Space": " ", "Escape": "\ue00c", "Shift": "\ue008"}
-"""As WebDriver names them (https://www.w3.org/TR/webdriver2/#keyboard-actions)."""
+"""WebDriver's key names (https://www.w3.org/TR/webdriver2/#keyboard-actions)."""
 
 
 class Firefox:
-    """One window. `troubles` are what the page's scripts failed at, or the browser refused."""
+    """One window. `troubles` contains errors of the page's scripts and refusals of the browser."""
 
     def __init__(self, there: ClientConnection) -> None:
         self._there = there
@@ -48,7 +48,7 @@ class Firefox:
                 return message["result"]
 
     def _note(self, entry: dict[str, Any]) -> None:
-        # An agent that refuses, or is away, is no trouble of the page's own.
+        # An agent that refuses or is away is not an error of the page.
         if entry["level"] == "error" and "NetworkError" not in (entry["text"] or ""):
             self.troubles.append(entry["text"])
 
@@ -60,7 +60,7 @@ class Firefox:
         self._ask("browsingContext.setViewport", context=self._window, viewport=viewport)
 
     def evaluate(self, expression: str) -> Any:
-        """Return what it is, or comes to be: text, a number, a truth, nothing."""
+        """Return the value of the expression, after its promise has resolved."""
         answer = self._ask(
             "script.evaluate",
             expression=f"Promise.resolve({expression})"
@@ -72,24 +72,26 @@ class Firefox:
         return json.loads(answer["result"]["value"])
 
     def text(self, mark: str) -> str:
-        """What a CSS mark's first shows; empty where there is none, or it is hidden."""
+        """Return the text of the first element that matches a CSS selector, or "" if it is missing
+        or hidden.
+        """
         shown: str = self.evaluate(f"document.querySelector({json.dumps(mark)})?.innerText ?? ''")
         return shown
 
     def sees(self, mark: str, words: str = "") -> None:
-        """Wait until it is there, and says that."""
+        """Wait until the element is visible and contains these words."""
         selector = json.dumps(mark)
         is_there = f"Boolean(document.querySelector({selector})?.checkVisibility())"
         until(lambda: self.evaluate(is_there) and words in self.text(mark))
 
     @property
     def focused(self) -> str:
-        """The id, or else the text, of what the keyboard would act on."""
+        """Return the id of the focused element, or its text if it has no id."""
         here: str = self.evaluate("document.activeElement.id || document.activeElement.innerText")
         return here
 
     def presses(self, *keys: str, shifted: bool = False) -> None:
-        """One key after the other: names of KEYS, or what is typed."""
+        """Press keys one after the other: names of KEYS, or typed text."""
         shift = {"type": "keyDown", "value": KEYS["Shift"]}
         actions: list[dict[str, Any]] = [shift] * shifted
         for key in keys:
@@ -100,8 +102,10 @@ class Firefox:
         self._act({"type": "key", "id": "keyboard", "actions": actions})
 
     def goes_by_tab_to(self, wanted: str, most: int = 80, *, back: bool = False) -> None:
-        """By the keyboard alone, as who has no pointer. Not past either end, where the focus is the
-        window's own: keys that are sent to the page then act on nothing."""
+        """Move the focus with the Tab key only, like a person without a pointer. Do not go past
+        either end: the window itself then has the focus, and keys sent to the page have no
+        effect.
+        """
         way = []
         for _ in range(most):
             if self.focused == wanted:
@@ -111,7 +115,9 @@ class Firefox:
         raise AssertionError(f"{wanted} is not reached by Tab: {way}")
 
     def holds(self, mark: str, milliseconds: int = HELD, *, words: str = "") -> None:
-        """With a finger, the first of that mark, or that which says just these words."""
+        """Touch the first element that matches the selector, or the one with exactly these
+        words.
+        """
         elements = f"[...document.querySelectorAll({json.dumps(mark)})]"
         x, y = self.evaluate(
             f"(() => {{ const it = {elements}.find(each => ['', each.innerText].includes("

@@ -1,5 +1,6 @@
-"""A stranger who asks for one thing as often as they can: `python -m tests.flood`, a process of its
-own, so that it takes no time from whoever measures."""
+"""A stranger who repeats one request as fast as possible. `python -m tests.flood` runs it as a
+separate process, so that it takes no time from the measuring process.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +18,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 AT_ONCE = 200
-"""Requests that are sent before any answer is read."""
+"""Number of requests that are sent before an answer is read."""
 SOON = 0.1
-"""Seconds within which everybody else is answered; on a machine that is late itself, later."""
+"""Seconds within which all other callers get an answer. On a machine that is itself late, more are
+allowed."""
 PAUSE, WORK = 0.05, 0.003
-"""Seconds, of time and of a processor's, in which it is seen how late this machine is."""
+"""Seconds of pause and of processor time for measuring how late this machine is."""
 
 
 def flood(port: int, source: str, secure: bool, pipelined: bool, request: bytes) -> None:
-    """For ever."""
+    """Send the request forever."""
     context = ssl._create_unverified_context()
     while True:
         with suppress(OSError):
@@ -39,7 +41,7 @@ def flood(port: int, source: str, secure: bool, pipelined: bool, request: bytes)
 
 
 def _pour(line: socket.socket, requests: bytes) -> None:
-    """Send them again and again, and read what comes, until the other end closes."""
+    """Send the requests repeatedly and read the answers, until the other end closes."""
     line.setblocking(False)
     rest = memoryview(requests)
     while True:
@@ -69,21 +71,22 @@ def flooded(
 
 class Measured(NamedTuple):
     cores: float
-    """That a process took."""
+    """Processor cores that the process used."""
     slowest: float
-    """Seconds: the 99th percentile of what somebody else waited; of few, the 90th."""
+    """Seconds: the 99th percentile of another caller's waiting times, or the 90th if there
+    are few."""
     lag: float
-    """Seconds by which this machine was late, at the most, with one that wakes and has a little to
-    do, as who answers has."""
+    """Largest delay of this machine in seconds, for a thread that wakes and does little work, like
+    a server."""
 
     @property
     def soon(self) -> bool:
-        """Whether whoever else asks is answered as if nobody was there."""
+        """Return True if other callers get their answers without a noticeable delay."""
         return self.slowest < SOON + 5 * self.lag
 
 
 def measure(process: int, seconds: float, ask: Callable[[], None]) -> Measured:
-    """What a process takes for so long, while somebody asks something of it 20 times a second."""
+    """Measure a process for that time, while another caller asks it 20 times a second."""
     lags, waits = [0.0], []
     done = threading.Event()
 
@@ -112,11 +115,12 @@ def measure(process: int, seconds: float, ask: Callable[[], None]) -> Measured:
 
 
 def settled(process: int, ask: Callable[[], None], cores: float, window: float) -> Measured:
-    """Measure windows until a process takes no more than that, as it does once what a stranger may
-    spend at once is spent: within a second on a machine with time to spare. The last counts.
+    """Measure windows until a process takes at most `cores`. A stranger's initial allowance takes a
+    second on an idle machine. The last window counts.
 
-    In one window the machine itself may stop for a moment: where somebody else waited long, only
-    two windows on end in which they did not show that the stranger was not why."""
+    The machine itself may stop for a moment in one window. Therefore, after a window with a long
+    wait, two consecutive good windows are necessary.
+    """
     wanted = 1
     for _ in range(8):
         measurement = measure(process, window, ask)

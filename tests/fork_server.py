@@ -1,14 +1,14 @@
-"""Starts programs of the product from a process that has their modules already.
+"""Starts our programs from a process that has already imported their modules.
 
-Nearly all of the half second of a processor that a start takes goes to imports, and tests start
-agents, hubs and simulators by thousands. A server of each process of tests has imported everything,
-and what it forks is a program like any other, with arguments, environment, folder, memory and
-signals of its own. It is a child of the tests', which are the next subreaper (prctl(2)) once the
-process between the two has ended.
+A start takes half a second of processor time, almost all of it for imports, and tests start agents,
+hubs and simulators thousands of times. The server of each test process has imported everything. A
+fork of it is a normal program with its own arguments, environment, folder, memory and signals. It
+becomes a child of the test process, which is the next subreaper (prctl(2)) after the process
+between the two has ended.
 
-What is about the start itself (another interpreter or command, a library loaded before it, a
-variable that Python reads) is started as users do; so are commands that end by themselves, and with
-`--cold` all of it.
+Programs whose start differs (another interpreter or command, a preloaded library, a variable that
+Python reads) start in the usual way. So do commands that end by themselves, and all programs with
+`--cold`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tests import leftovers
 
 MODULE = [sys.executable, "-m", "fieldagent"]
 COLD = ["env", *MODULE]
-"""The same, and never forked."""
+"""The same command, which is never forked."""
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_")
-"""How the names of variables begin that the interpreter, its libraries and the linker read before a
-program can."""
+"""Prefixes of variables that the interpreter, its libraries and the linker read before the program
+can."""
 MOST = 1 << 20
-"""Bytes of one call."""
+"""Maximum bytes of one call."""
 LONGEST = 4096
-"""Bytes that a forked program's command has room for, where others look at it."""
+"""Bytes for the command line of a forked program, which other processes read."""
 
 
 class Server:
@@ -68,13 +68,15 @@ class Server:
         self._turn = threading.Lock()
 
     def starts(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
-        """Whether a fork of it is the same as a process of its own."""
+        """Return True if a fork has the same effect as a normal process."""
         return command[:3] == MODULE and _read_at_start(environment) == self._environment
 
     def fork(
         self, words: Sequence[str], folder: str, environment: Mapping[str, str], files: list[int]
     ) -> int:
-        """The process's id. `files` are its standard input, output and error."""
+        """Fork a program and return its process id. `files` are its standard input, output and
+        error.
+        """
         call = json.dumps([words, folder, dict(environment)]).encode()
         with self._turn:
             socket.send_fds(self._call, [call], files)
@@ -88,14 +90,16 @@ class Server:
 
 
 class Forked(subprocess.Popen[str]):
-    """A process that `server` forks; `how` is as of any other, and names its three streams."""
+    """A process that `server` forks. `how` are the usual options, and it names its three
+    streams.
+    """
 
     def __init__(self, server: Server, command: list[str], **how: Any) -> None:
         self._server = server
         super().__init__(command, **how)
 
     def _execute_child(self, args: Any, *rest: Any) -> None:
-        """In place of fork and exec: Python 3.11 to 3.13 call it alike."""
+        """Replace fork and exec. Python 3.11 to 3.13 call this method with the same arguments."""
         folder, environment = rest[4:6]
         pipes = rest[9:15]
         read, _, _, write, _, complain = pipes
@@ -110,7 +114,7 @@ class Forked(subprocess.Popen[str]):
 
 
 def begin(command: list[str], environment: Mapping[str, str], **how: Any) -> subprocess.Popen[str]:
-    """A process, with text to and from it: forked, where that is asked for and the same."""
+    """Start a process with text streams. It is forked if that is in use and has the same effect."""
     how |= {"env": environment, "text": True}
     if _used and not _servers and command[:3] == MODULE:
         _servers.append(Server())
@@ -122,16 +126,16 @@ def begin(command: list[str], environment: Mapping[str, str], **how: Any) -> sub
 
 _used: list[bool] = []
 _servers: list[Server] = []
-"""Of this process, begun when it is first of use."""
+"""Server of this process, started at its first use."""
 
 
 def use() -> None:
-    """From here on."""
+    """Use the fork server from now on."""
     _used.append(True)
 
 
 def close() -> None:
-    """What they have forked goes on."""
+    """Stop the server. Its forked programs continue."""
     _used.clear()
     while _servers:
         _servers.pop().close()
@@ -142,8 +146,9 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def serve(calls: socket.socket) -> list[str] | None:
-    """In each process that is to become a program, return its words; in the server, nothing, once
-    nobody calls any more."""
+    """Return the arguments in each process that must become a program. In the server, return None
+    after the last call.
+    """
     while True:
         call, files, _, _ = socket.recv_fds(calls, MOST, 3)
         if not call:
@@ -173,7 +178,7 @@ def serve(calls: socket.socket) -> list[str] | None:
 
 
 def _again(stream: TextIO) -> TextIO:
-    """The same as it is opened at a start: what a stream has behind it is looked at only then."""
+    """Open the stream again as at a start: a stream checks its file only when it is opened."""
     raw = FileIO(stream.fileno(), stream.mode, closefd=False)
     buffer = BufferedReader(raw) if raw.readable() else raw
     unbuffered = raw.writable()
@@ -181,8 +186,9 @@ def _again(stream: TextIO) -> TextIO:
 
 
 def _be_called(command: Sequence[str]) -> None:
-    """What `ps` shows, and an agent that finds its port taken: it lies in the memory that the
-    process got its arguments in (arg_start and arg_end, proc_pid_stat(5))."""
+    """Set the command line that `ps` shows, and that an agent reads if its port is taken. It is in
+    the memory that contained the process's arguments (arg_start and arg_end, proc_pid_stat(5)).
+    """
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begins, ends = (int(field) for field in fields[45:47])
     words = b"".join(word.encode() + b"\0" for word in command)[: ends - begins - 1]
@@ -192,11 +198,11 @@ def _be_called(command: Sequence[str]) -> None:
 def _import_all() -> None:
     for module in pkgutil.walk_packages(fieldagent.__path__, "fieldagent."):
         if not module.name.endswith("__main__"):
-            # What needs a library that is not here says so to who asks for it.
+            # A module that needs a missing library reports that when it is used.
             with suppress(ImportError):
                 import_module(module.name)
     gc.collect()
-    # Looking for cycles in all of it would copy its pages.
+    # A search for cycles in all these objects would copy their pages.
     gc.freeze()
 
 
@@ -212,7 +218,7 @@ def _run(words: list[str]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
         code = 1
-    # As an interpreter ends, but for taking apart all that was imported.
+    # End as the interpreter does, but without clearing all imported modules.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""NMEA 0183 as a receiver writes it: a fix each second along a way."""
+"""NMEA 0183 as a receiver writes it: a fix for each second of a track."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ BEGIN = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
 
 
 def nmea(way: Iterable[tuple[float, float, float]]) -> str:
-    """`way` is latitude, longitude (north and east) and speed in m/s for each second."""
+    """Return the sentences. `way` contains latitude, longitude (north and east) and speed in m/s
+    for each second.
+    """
     return "".join(_sentences(way))
 
 

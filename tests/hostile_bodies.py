@@ -1,9 +1,9 @@
-"""Bodies as large as a server takes them, each made to cost it as much as it can."""
+"""Bodies of the maximum size, each made to cost the server as much as possible."""
 
 from __future__ import annotations
 
 SIZE = 2**20
-"""What both servers take, in bytes."""
+"""Maximum bytes of a body for both servers."""
 
 
 def _members(count: int) -> bytes:
@@ -23,7 +23,7 @@ def _form(unit: bytes, size: int = SIZE) -> bytes:
 
 
 FORM_SIZE = 16_384
-"""What the hub takes of a form."""
+"""Maximum bytes of a form for the hub."""
 FORMS = {
     f"{name}, {size} bytes": _form(unit, size)
     for size in (FORM_SIZE, SIZE)

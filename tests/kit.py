@@ -1,4 +1,4 @@
-"""One run of an agent's core on a journal of its own, with the driver left to the test."""
+"""One run of an agent's core with its own journal. The test acts as the driver."""
 
 from __future__ import annotations
 
@@ -50,20 +50,21 @@ RATES = [
     pytest.param(0.0, id="time-stands-still"),
     pytest.param(0.05, id="time-passes", marks=pytest.mark.full),
 ]
-"""Seconds of virtual time per second in which code runs. At 0 no test sees a moment that has just
-passed. A busy machine runs code for ten times as long, so a rate near 1 would measure its load."""
+"""Seconds of virtual time per second in which code runs. With 0, no test sees a moment that has
+just passed. A busy machine runs code ten times slower, so a rate near 1 would measure its load."""
 
 
 def fail_after(seconds: float) -> AbstractContextManager[trio.CancelScope]:
-    """As trio's; where time passes while code runs, with what a busy machine may take for that: the
-    bound itself is held where it stands still."""
+    """Limit the time like trio. If time passes while code runs, add the time that a busy machine
+    may need. The exact limit is tested with a rate of 0.
+    """
     clock = trio.lowlevel.current_clock()
     assert isinstance(clock, trio.testing.MockClock)
     return trio.fail_after(seconds + PATIENCE * clock.rate)
 
 
 class TrustedClocks(MachineClocks):
-    """Whatever this machine makes of its own."""
+    """Clocks that trust the machine's clock in any case."""
 
     def _ask(self) -> str:
         return "network"
@@ -71,7 +72,7 @@ class TrustedClocks(MachineClocks):
 
 @dataclass
 class Core:
-    """An agent's parts on a journal of its own, and what tests ask of them."""
+    """An agent's parts with a separate journal, and helpers for tests."""
 
     journal: Journal
     inbox: Inbox
@@ -89,15 +90,15 @@ class Core:
         return standing(self.journal, id_)
 
     def sequence(self, id_: int = 1) -> int:
-        """On air: a journal begins anywhere."""
+        """Return the sequence number on the air. A journal starts with an arbitrary number."""
         return self.standing(id_).sequence
 
     def digest(self, sequence: int) -> bytes:
-        """Of the item that has this number, as whoever confirms it bears it."""
+        """Return the digest of the item with this number, as a confirmation contains it."""
         return digest_of(self._entry(sequence))
 
     def digest_of_fragments(self, sequence: int, count: int, arrived: Iterable[int]) -> bytes:
-        """Of those of it, where it is cut in so many."""
+        """Return the digest of the arrived fragments of the item, which was cut into `count`."""
         parts = cut(encode([self._entry(sequence)]), count)
         return digest_of_slices(parts[index].slice for index in sorted(arrived))
 
@@ -107,7 +108,7 @@ class Core:
         return entry_of(known)
 
     def declared(self) -> list[Standing]:
-        """The Packages of the incident that is open."""
+        """Return the Packages of the open incident."""
         open_incident = incident.open_one(self.journal)
         sequences = (
             [] if open_incident is None else incident.items(self.journal, open_incident.number)
@@ -131,14 +132,14 @@ class Core:
 
 @dataclass
 class Kit(Core):
-    """One run of an agent's core, with virtual time as its wall clock."""
+    """One run of an agent's core. Its wall clock is the virtual time."""
 
     outbox: ChannelOutbox
     reception: Reception
     nursery: trio.Nursery
 
     async def post(self, key: str | None = None, **document: Any) -> int:
-        """Post a Package, a message unless told otherwise; its id."""
+        """Post a Package, by default a message, and return its id."""
         if not {"message", "data", "location", "incident"} & document.keys():
             document["message"] = {"content": "hello"}
         return (await self.intake.accept(read_package(document), key)).id
@@ -151,7 +152,7 @@ class Kit(Core):
     async def send(
         self, outcome: Outcome = Outcome.SENT, channel: Channel | None = None, **how: Any
     ) -> list[Entry]:
-        """One transmission from load to settle; what was in it."""
+        """Do one transmission from load to settle, and return its entries."""
         outbox = self.outbox if channel is None else self.outboxes[channel]
         transmission = outbox.load(340)
         assert transmission is not None
@@ -160,8 +161,9 @@ class Kit(Core):
         return list(decode(transmission.body).entries)
 
     async def hear(self, body: bytes, *, tagged: bool) -> None:
-        """Take in a message that came over satellite; without `tagged` another kit has brought it,
-        and nothing proves who says it."""
+        """Receive a message over satellite. Without `tagged`, another kit has brought it, and its
+        sender is unproved.
+        """
         if tagged:
             await self.reception.receive(body)
             return
@@ -175,7 +177,7 @@ class Kit(Core):
         await self.journal.persist(store)
 
     async def note_relayed(self, number: int) -> None:
-        """A neighbour says that it has brought a Package to the hub."""
+        """Note that a neighbour reports the delivery of a Package to the hub."""
         at = self.journal.clock.now()
         await self.journal.persist(
             lambda db: history.note(db, [number], Channel.RADIO, "relayed", "station 5 did", at)
@@ -198,9 +200,11 @@ async def kit(
     incidents: IncidentNews | None = None,
     **how: Any,
 ) -> AsyncIterator[Kit]:
-    """`how` is said to `to_the_hub` of the first channel; `station` is who sends, on the air."""
+    """Yield a kit. `how` contains options of `to_the_hub` for the first channel, and `station` is
+    the sender on the air.
+    """
     journal = Journal(path / "journal.sqlite3", TrustedClocks())
-    # One that knows nobody asks the hub who is who, with the first that leaves.
+    # A kit that knows no member asks the hub for the directory in its first message.
     journal.commit_at_start(
         lambda db: inbound.introduce(db, 9_999, Identity("9999", "Zoe", "User"))
     )

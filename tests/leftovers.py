@@ -13,10 +13,10 @@ from pathlib import Path
 MARK = "FIELDAGENT_TESTS"
 """The ids of the processes that run the tests, each started by the one before: `12/34`."""
 SPARED: set[int] = set()
-"""The ids of processes that outlive a test, and are ended by who began them."""
+"""Ids of processes that outlive a test. Their starter ends them."""
 PR_SET_CHILD_SUBREAPER = 36
 GRACE = 5.0
-"""Seconds for a process that is ending already, and for each way of ending it."""
+"""Seconds for a process that is already ending, and for each way of ending it."""
 
 
 def mark() -> None:
@@ -25,7 +25,7 @@ def mark() -> None:
 
 
 def adopt_orphans() -> None:
-    """Be the parent of what is left of this process's children (prctl(2))."""
+    """Make this process the parent of orphaned descendants (prctl(2))."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -40,7 +40,7 @@ def reap(command: str) -> None:
 
 
 def unmarked() -> dict[str, str]:
-    """The environment of what outlives a test, and is ended with the session."""
+    """Return the environment of a process that outlives a test and ends with the session."""
     return {name: value for name, value in os.environ.items() if name != MARK}
 
 
@@ -49,11 +49,11 @@ def processes() -> set[int]:
 
 
 def left(by: int, before: Set[int]) -> dict[int, str]:
-    """Those of the tests that `by` runs, but for those that ran before: their commands."""
+    """Return the commands of processes from tests that `by` runs, except processes in `before`."""
     commands = {}
     for pid in processes() - before - SPARED - {by}:
         folder = Path(f"/proc/{pid}")
-        with suppress(OSError):  # it has ended, or is another user's
+        with suppress(OSError):  # it has ended, or belongs to another user
             if by in _marked((folder / "environ").read_bytes()):
                 commands[pid] = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
     return commands
@@ -68,7 +68,9 @@ def _marked(environment: bytes) -> list[int]:
 
 
 def end(by: int, before: Set[int] = frozenset()) -> list[str]:
-    """End what is left: the commands of what did not end by itself within `GRACE`."""
+    """End remaining processes. Return the commands of those that did not end by themselves within
+    `GRACE`.
+    """
     if _wait_until_none(by, before):
         return []
     commands = sorted(left(by, before).values())

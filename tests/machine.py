@@ -1,4 +1,4 @@
-"""What tests need on the machine besides Python."""
+"""Requirements of tests on the machine besides Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ COMPLETE = "FIELDAGENT_TESTS_COMPLETE"
 
 
 NPM = Path(sys.prefix, "npm/node_modules")
-"""Where `tests/run` installs the packages of build/npm-packages for `full`, `soak` and `ci`."""
+"""Folder in which `tests/run` installs the packages of build/npm-packages for `full`, `soak` and
+`ci`."""
 
 
 def is_complete() -> bool:
@@ -46,7 +47,7 @@ def tool(name: str, package: str) -> str:
 
 @contextmanager
 def mounted(place: Path, *what: str | Path) -> Iterator[Path]:
-    """`place` with a file system of its own, by these arguments of mount(8)."""
+    """Mount a separate file system at `place` with these arguments of mount(8)."""
     if os.geteuid() != 0:
         unavailable("only root may mount a file system")
     place.mkdir(exist_ok=True)
@@ -61,13 +62,13 @@ def mounted(place: Path, *what: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[Path]:
-    """64 MiB."""
+    """Mount a disk of 64 MiB."""
     with mounted(place, "-t", "tmpfs", "-o", "size=64m,mode=0755", "tmpfs"):
         yield place
 
 
 def fill(disk: Path, leave: int = 0) -> Path:
-    """Others leave so many bytes free."""
+    """Fill the disk except for `leave` bytes."""
     logs = disk / "logs"
     with logs.open("ab") as file:
         while True:
@@ -76,7 +77,7 @@ def fill(disk: Path, leave: int = 0) -> Path:
             try:
                 os.posix_fallocate(file.fileno(), file.tell(), room)
             except OSError as error:
-                # An agent that has just started takes some of it at this very moment.
+                # An agent that has just started uses some of the space at this moment.
                 if error.errno != errno.ENOSPC:
                     raise
             else:

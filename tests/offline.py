@@ -1,8 +1,8 @@
-"""Sees that no test sends anything past this machine, whatever the code under test believes.
+"""Ensures that no test sends data beyond this machine, even if the tested code has errors.
 
-The guard (`tests/started/loopback.py`) is in the process of the tests, and in each Python that they
-start: `started/` is first in its path. What a started program would have sent ends that program and
-fails the test. Programs of others (a browser, a TNC) are given addresses of this machine.
+The guard (`tests/started/loopback.py`) runs in the test process and in each Python that it starts,
+because `started/` is first in their path. A started program that tries to send ends, and the test
+fails. Other programs (a browser, a TNC) get only addresses of this machine.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _made_here: list[Path] = []
 
 
 def hold_what_is_started() -> None:
-    """From here on, each Python that this process starts."""
+    """Guard each Python that this process starts from now on."""
     os.environ["PYTHONPATH"] = path(os.environ.get("PYTHONPATH", ""))
     file, os.environ[REPORT] = tempfile.mkstemp(prefix="fieldagent-left-")
-    # Some of them run as other users.
+    # Some programs run as other users.
     _made_here.append(Path(os.environ[REPORT]))
     os.fchmod(file, 0o666)
     os.close(file)
 
 
 def path(folders: str) -> str:
-    """Return them as a PYTHONPATH that holds what is started with it."""
+    """Return a PYTHONPATH with the guard before these folders."""
     return ":".join(filter(None, [str(STARTED), folders]))
 
 
 def left() -> str:
-    """Return what started programs would have sent since the last call, a line each."""
+    """Return the attempts of started programs since the last call, one per line."""
     report = Path(os.environ[REPORT])
     if not report.stat().st_size:
         return ""
@@ -44,6 +44,6 @@ def left() -> str:
 
 
 def forget() -> None:
-    """At the end of the tests."""
+    """Remove the reports at the end of the tests."""
     for report in _made_here:
         report.unlink()

@@ -1,4 +1,4 @@
-"""What schemathesis must know of our APIs beyond their descriptions."""
+"""Facts about our APIs that schemathesis needs in addition to their descriptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ KEY = re.compile(r'"[ !#-\[\]-~]{1,255}"|[!#-~]([ -~]{0,253}[!-~])?')
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
-    """Each call its own Idempotency-Key: one used for another body is refused, rightly."""
+    """Give each call its own Idempotency-Key: the API correctly refuses a key that was used for
+    another body.
+    """
     key = case.headers.get("Idempotency-Key")
     if isinstance(key, str) and KEY.fullmatch(key):
         case.headers["Idempotency-Key"] = uuid.uuid4().hex

@@ -1,4 +1,6 @@
-"""Work as root beside another user: a place that they reach, and a Python that they may run."""
+"""Helpers for tests that run as root and as another user: a folder that both can reach, and a
+Python that the other user may run.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests import offline
 from tests.machine import unavailable
 
 UID = 64_242
-"""The agent's user, whom no system knows by name."""
+"""The agent's user, which has no name in the system."""
 ROOT = Path(__file__).parents[1]
 PACKAGES = sysconfig.get_paths()["purelib"]
 ENVIRONMENT = {
@@ -29,7 +31,7 @@ ENVIRONMENT = {
 
 @contextmanager
 def open_place() -> Iterator[Path]:
-    """A folder of root's that all may pass through: pytest's own are root's alone."""
+    """Yield a folder of root that all users may enter. pytest's own folders are only for root."""
     if os.geteuid():
         unavailable("only root can become another user")
     place = Path(tempfile.mkdtemp(prefix="fieldagent-"))
@@ -41,8 +43,9 @@ def open_place() -> Iterator[Path]:
 
 
 def python() -> str:
-    """One that goes on importing once it is another user's: a virtual environment's may lie in
-    root's home."""
+    """Return a Python that can import after it becomes another user. That of a virtual environment
+    may be in root's home.
+    """
     ask = "import sys, trio; sys.exit(sys.version_info < (3, 11))"
     theirs: dict[str, Any] = {"user": UID, "group": UID, "extra_groups": [], "cwd": "/"}
     for each in (sys.executable, "/usr/bin/python3"):

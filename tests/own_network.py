@@ -1,4 +1,4 @@
-"""A network namespace: a loopback, and every port of it, for one test alone."""
+"""A network namespace: a loopback interface with all ports for one test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROGRAMS = [("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iprout
 
 @contextmanager
 def own_network() -> Iterator[list[str]]:
-    """What to put before a command so that it runs in there."""
+    """Yield the command prefix that runs a program there."""
     for program, package in PROGRAMS:
         tool(program, package)
     if os.geteuid() != 0:

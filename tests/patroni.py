@@ -1,6 +1,7 @@
-"""PostgreSQL by Patroni on three nodes, with etcd and HAProxy, by the files of `examples/patroni`.
+"""PostgreSQL with Patroni on three nodes, with etcd and HAProxy, from the files of
+`examples/patroni`.
 
-Each node is a network namespace: addresses and ports are those of the files. Folders are others.
+Each node is a network namespace. Addresses and ports are those of the files, but folders differ.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ EXAMPLES = Path(__file__).parents[1] / "examples/patroni"
 NODES = {"node1": "10.0.0.11", "node2": "10.0.0.12", "node3": "10.0.0.13"}
 ETCDS = {"etcd1": "10.0.0.21", "etcd2": "10.0.0.22", "etcd3": "10.0.0.23"}
 HUBS = "10.0.0.10"
-"""The machine of the hubs and of HAProxy."""
+"""Address of the machine for the hubs and HAProxy."""
 _STANDBYS = (
     "SELECT host(inet_server_addr()) UNION ALL SELECT application_name || '|' || sync_state"
     " FROM pg_stat_replication WHERE state = 'streaming'"
 )
-"""The primary's address, and then its standbys."""
+"""SQL that returns the primary's address, and then its standbys."""
 PASSWORD = "change-me"
 
 
 def _edited(text: str, places: dict[str, str]) -> str:
-    """Return it with other places; each stands in it."""
+    """Replace the places in the text. Each of them must occur."""
     for here, there in places.items():
         assert here in text, here
         text = text.replace(here, there)
@@ -44,7 +45,7 @@ def _edited(text: str, places: dict[str, str]) -> str:
 
 
 def _of(name: str, text: str, names: dict[str, str]) -> str:
-    """Return the first one's text as another of these has it. Lines that name all are the same."""
+    """Adapt the text of the first node to another node. Lines that name all nodes stay the same."""
     (first, address), *_, (last, _) = names.items()
     lines = [
         line if last in line else re.sub(rf"\b{first}\b", name, line).replace(address, names[name])
@@ -54,14 +55,15 @@ def _of(name: str, text: str, names: dict[str, str]) -> str:
 
 
 def _environment(**more: str) -> dict[str, str]:
-    """Without the guard of `tests.offline`: these are programs of others, and no way leads out of
-    their network."""
+    """Return the environment without the guard of `tests.offline`: it works only in Python, and
+    their network has no exit.
+    """
     mark = os.environ.get(leftovers.MARK, "")
     return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", leftovers.MARK: mark, **more}
 
 
 class Program:
-    """What runs on a machine, as the account of PostgreSQL's, with a folder of its own."""
+    """A program on a machine, run by PostgreSQL's account in its own folder."""
 
     def __init__(self, plug: Plug, home: Path) -> None:
         self.plug = plug
@@ -88,7 +90,7 @@ class Program:
             self.process = None
 
     def said(self) -> str:
-        """The end of what it wrote."""
+        """Return the end of its log."""
         log = self.home / "log"
         return f"{log}:\n{log.read_text()[-3_000:]}"
 
@@ -121,12 +123,12 @@ class Node:
         self.patroni.start(tool("patroni", "patroni"), str(self.settings))
 
     def kill(self) -> None:
-        """As it goes where power fails: Patroni, and then PostgreSQL."""
+        """Kill Patroni and then PostgreSQL, as in a power cut."""
         self.patroni.end(signal.SIGKILL)
         self._kill_server()
 
     def stop(self) -> None:
-        """Patroni ends its PostgreSQL, unless it is about to start it."""
+        """Stop the node. Patroni ends its PostgreSQL, unless it is about to start it."""
         self.patroni.end()
         self._kill_server()
 
@@ -142,10 +144,12 @@ class Cluster:
         self._front = front
         self._home = home
         self.socket = home / "front"
-        """The folder of the socket at which HAProxy takes connections for the primary."""
+        """Folder of the socket on which HAProxy accepts connections for the primary."""
 
     def members(self) -> list[dict[str, Any]]:
-        """As a node knows them that can be asked, with `role`, `state`, `timeline`, `lag`."""
+        """Return the members that a reachable node knows, with `role`, `state`, `timeline` and
+        `lag`.
+        """
         for node in self.nodes.values():
             if answer := self._ask(node, "cluster"):
                 listed: list[dict[str, Any]] = json.loads(answer)["members"]
@@ -165,13 +169,14 @@ class Cluster:
         return node
 
     def synchronous(self) -> Node:
-        """The standby whose disk has each commit."""
+        """Return the standby whose disk contains each commit."""
         (node,) = self._in_role("sync_standby")
         return node
 
     def is_whole(self) -> bool:
-        """Whether the primary has two standbys, and Patroni knows of the one that confirms commits
-        what PostgreSQL knows. A node that is just back may tell how things were before."""
+        """Return True if the primary has two standbys, and Patroni and PostgreSQL agree on the one
+        that confirms commits. A node that has just returned may report an old state.
+        """
         # Patroni starts PostgreSQL again only once the server before is gone.
         leftovers.reap("postgres")
         try:
@@ -194,7 +199,7 @@ class Cluster:
             raise AssertionError("\n".join([str(error), str(self.members()), *said])) from None
 
     def switch_over(self) -> None:
-        """To the synchronous standby, by Patroni's own command."""
+        """Switch to the synchronous standby with Patroni's command."""
         before, to = self.primary(), self.synchronous()
         command = [*before.plug.inside, tool("patronictl", "patroni"), "-c", str(before.settings)]
         which = ["--master", before.name, "--candidate", to.name]
@@ -206,7 +211,7 @@ class Cluster:
         )
 
     def query(self, sql: str, database: str = ACCOUNT) -> str:
-        """By psql at the primary, through HAProxy."""
+        """Run a query on the primary with psql, through HAProxy."""
         psql = ["psql", "-h", str(self.socket), "-U", ACCOUNT, "-d", database, "-Atc", sql]
         environment = _environment(PGPASSWORD=PASSWORD, PGCONNECT_TIMEOUT="2")
         return subprocess.run(
@@ -232,7 +237,7 @@ class Cluster:
 
 @contextmanager
 def cluster(home: Path) -> Iterator[Cluster]:
-    """In `home`, which others may enter."""
+    """Yield a cluster in `home`, which other users may enter."""
     for name, package in (("patroni", "patroni"), ("etcd", "etcd-server"), ("haproxy", "haproxy")):
         tool(name, package)
     with ExitStack() as stack:

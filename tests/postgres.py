@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own, from Debian's package, for as long as the tests run."""
+"""A separate PostgreSQL server from Debian's package, for the time of the tests."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tests import leftovers
 from tests.machine import unavailable
 
 ACCOUNT = "postgres"
-"""PostgreSQL refuses to run as root; Debian's package makes this account."""
+"""Account from Debian's package: PostgreSQL refuses to run as root."""
 AS_ACCOUNT = ("setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups")
-"""What root puts before a command: it becomes that, so that a signal reaches the program itself."""
+"""Command prefix for root. It is replaced by the program, so signals reach the program itself."""
 FIRST_ID = "FIELDAGENT_TEST_FIRST_ID"
-"""Environment variable: the first id of every sequence in the tests' databases, 1 if it is not set.
-Run the PostgreSQL part of the tests with 32760, 2147483638 and 9007199254740982. A test that names
-rows by numbers of its own fails then: look for the errors of PostgreSQL and of the hub alone."""
+"""Environment variable: the first id of each sequence in the tests' databases, by default 1. Run
+the PostgreSQL tests with 32760, 2147483638 and 9007199254740982. Tests with fixed ids fail then,
+so look only for errors of PostgreSQL and of the hub."""
 
 
 def binaries() -> Path | None:
-    """Where Debian puts `initdb` and `postgres`, which are on nobody's PATH."""
+    """Return the folder of `initdb` and `postgres`, which Debian leaves out of PATH."""
     paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     return paths[-1].parent if paths else None
 
 
 class Server:
-    """It has its data in `folder`; `where` is that of PostgreSQL's programs."""
+    """A server with its data in `folder`. `where` is the folder of PostgreSQL's programs."""
 
     def __init__(
         self, where: Path, folder: Path, *, durable: bool = False, preload: str = ""
@@ -46,13 +46,13 @@ class Server:
             self._as_account = ["runuser", "-u", ACCOUNT, "--"]
         self._run("initdb", "--auth=trust", "-U", ACCOUNT, "-E", "UTF8")
         self.address = f"postgresql:///%s?host={folder}&user={ACCOUNT}"
-        """Without a database's name."""
+        """Address with a place for the database's name."""
 
     def start(self) -> None:
-        # Tests kill its processes and never the machine: what the kernel has is kept.
+        # Tests kill its processes but never the machine, so the kernel keeps the written data.
         settings = f"-k {self._folder} -c listen_addresses= -c max_connections=200"
         if not self._durable:
-            # One looks after each database in turn, and each test has one of its own.
+            # An autovacuum process would visit each database, and each test has its own.
             settings += " -c fsync=off -c autovacuum=off"
         if self._preload:
             settings += f" -c shared_preload_libraries={self._preload}"
@@ -60,11 +60,11 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the process that has started all others."""
+        """Return the id of PostgreSQL's first process."""
         return int((self._folder / "data/postmaster.pid").read_text().split()[0])
 
     def restart(self) -> None:
-        """As after a crash."""
+        """Restart it as after a crash."""
         self.stop()
         self.start()
 
@@ -87,8 +87,9 @@ class Server:
 
 @contextmanager
 def server(*, durable: bool = False, preload: str = "") -> Iterator[Server]:
-    """`durable`: what it has committed is on the disk, as what it costs is measured. `preload` is
-    one of its own libraries."""
+    """Yield a server. With `durable`, commits are on the disk, for measurements of their cost.
+    `preload` names a library of PostgreSQL.
+    """
     where = binaries()
     if where is None:
         unavailable("no PostgreSQL server: apt-get install postgresql")
@@ -128,5 +129,5 @@ END $$;
 CREATE EVENT TRIGGER start_sequences ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
     EXECUTE FUNCTION start_sequences();
 """
-"""PostgreSQL's manual, Event Triggers: the hub creates its tables itself, later. The first number
-is for ids that also travel on air, which are below 2**32."""
+"""Event trigger (PostgreSQL's manual, Event Triggers), because the hub creates its tables later.
+The first number is for ids that are also sent on air, which are below 2**32."""

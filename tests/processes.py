@@ -1,4 +1,4 @@
-"""Real processes of the product: the simulated sky, and the agent beneath it."""
+"""Runs our programs as real processes: agents, hubs, and the simulated sky."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from tests import fork_server
 ZIPAPP = Path(__file__).parents[1] / "dist" / "fieldagent.pyz"
 MODULE = fork_server.MODULE
 PATIENCE = 120.0
-"""Seconds after which something that should happen has not, also where the machine is busy with
-much else. Every test that waits in real time waits so long."""
+"""Seconds after which an expected event counts as missing, even on a busy machine. All waits of
+tests in real time use it."""
 
 
 _PORTS = range(12000, 32000)
-"""Below those that the kernel hands out (from 32768, ip(7)): between the look and the use of one of
-them somebody else's connection may have it."""
+"""Ports below those that the kernel assigns (from 32768, ip(7)). Otherwise, a foreign connection
+could take the port between its check and its use."""
 _tried = itertools.count(random.SystemRandom().randrange(len(_PORTS)))
-"""Where each process of tests begins: no two of them go the same way."""
+"""Start of the search, which is random so that test processes do not collide."""
 
 
 def free_port() -> int:
@@ -51,7 +51,7 @@ def free_port() -> int:
 
 @contextmanager
 def frozen(running: Running) -> Iterator[None]:
-    """A process that hangs: the kernel still takes connections for it."""
+    """Freeze a process. The kernel still accepts connections for it."""
     running.process.send_signal(signal.SIGSTOP)
     try:
         yield
@@ -60,7 +60,7 @@ def frozen(running: Running) -> Iterator[None]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Look again and again whether it has come to that."""
+    """Poll until the condition is true."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"not in {PATIENCE:.0f} s: {_written(condition)}"
@@ -68,7 +68,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def _written(condition: Callable[[], object]) -> str:
-    """As its source has it: what a failed run's last lines show."""
+    """Return the condition's source text, for the last lines of a failed run."""
     try:
         return inspect.getsource(condition).strip()
     except OSError:
@@ -76,7 +76,7 @@ def _written(condition: Callable[[], object]) -> str:
 
 
 async def until_async(condition: Callable[[], object]) -> None:
-    """The same under trio, in real time."""
+    """Poll under trio in real time, until the condition is true."""
     with trio.fail_after(PATIENCE):
         while not condition():
             await trio.sleep(0.01)
@@ -89,7 +89,7 @@ class Answer(NamedTuple):
 
 
 class NeverReady(AssertionError):
-    """It has ended before, or was ended."""
+    """Error: the process ended before it was ready."""
 
     def __init__(self, why: object, code: int) -> None:
         super().__init__(why)
@@ -97,10 +97,10 @@ class NeverReady(AssertionError):
 
 
 class Running:
-    """A process whose output can be waited for, line by line. It ends with the block."""
+    """A process whose output a test can await line by line. It ends with the block."""
 
     def __init__(self, command: list[str], ready: str = "", **environment: str) -> None:
-        """With `ready`, it has started when it prints a line that holds that."""
+        """With `ready`, the start is complete when a printed line contains that text."""
         self.process = fork_server.begin(
             command,
             {**os.environ, "PYTHONUNBUFFERED": "1", **environment},
@@ -113,7 +113,7 @@ class Running:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.ready = ""
-        """The line."""
+        """The line that contained `ready`."""
         if ready:
             try:
                 self.ready = self.expect(ready)
@@ -136,7 +136,7 @@ class Running:
         self._news.put(None)
 
     def expect(self, text: str) -> str:
-        """The next line that holds `text`."""
+        """Return the next line that contains `text`."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -150,7 +150,7 @@ class Running:
                 return line
 
     def output(self) -> list[str]:
-        """What it has printed so far."""
+        """Return the output so far."""
         with suppress(queue.Empty):
             while True:
                 self.lines.append(self._news.get_nowait() or "")
@@ -162,12 +162,12 @@ class Running:
         self.process.stdin.flush()
 
     def kill(self) -> int:
-        """The exit code, which may be its own."""
+        """Kill the process and return its exit code, which may be from an earlier end."""
         self.process.kill()
         return self._end()
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM and return the exit code."""
         self.process.terminate()
         return self._end()
 
@@ -179,7 +179,7 @@ class Running:
         self._reader.join(PATIENCE)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
-                # It may not have read all that was typed.
+                # The process may not have read all of its input.
                 with suppress(BrokenPipeError):
                     pipe.close()
         self.output()
@@ -187,8 +187,9 @@ class Running:
 
 
 def ended(process: Running) -> int:
-    """The exit code of a process that is stopped, unless it has ended by itself, which is not to
-    look as if all were well."""
+    """Stop a process and return its exit code. If it has already ended by itself, code 0 is an
+    error.
+    """
     if process.process.poll() is None:
         return process.stop()
     code = process.wait()
@@ -198,7 +199,7 @@ def ended(process: Running) -> int:
 
 @contextmanager
 def started(command: Sequence[str | Path], **how: Any) -> Iterator[subprocess.Popen[Any]]:
-    """A process like any other, which ends with the block at the latest."""
+    """Start any process, which ends at the latest with the block."""
     with subprocess.Popen(command, **how) as process:
         try:
             yield process
@@ -207,7 +208,7 @@ def started(command: Sequence[str | Path], **how: Any) -> Iterator[subprocess.Po
 
 
 class Agent(Running):
-    """`fieldagent run`, listening."""
+    """A running `fieldagent run` that listens."""
 
     def __init__(
         self,
@@ -216,7 +217,7 @@ class Agent(Running):
         command: list[str] = MODULE,
         **environment: str,
     ) -> None:
-        """None takes away what would be set."""
+        """A value of None removes a default setting."""
         self.home = home
         properties = home / "agent.properties"
         values: dict[str, str | None] = {
@@ -254,7 +255,7 @@ class Agent(Running):
 
 @contextmanager
 def sky(home: Path, latency: float = 0.2) -> Iterator[Running]:
-    """`fieldagent simulate satellite`, its modem at `home`/modem."""
+    """Run `fieldagent simulate satellite` with its modem at `home`/modem."""
     arguments = ["--link", str(home / "modem"), "--latency", str(latency)]
     with Running([*MODULE, "simulate", "satellite", *arguments], "satellite-port=") as running:
         yield running
@@ -262,7 +263,7 @@ def sky(home: Path, latency: float = 0.2) -> Iterator[Running]:
 
 @contextmanager
 def imt_sky(home: Path, latency: float = 0.2, **environment: str) -> Iterator[Running]:
-    """The same with a 9704."""
+    """Run the same with a 9704."""
     arguments = ["--kind", "imt", "--link", str(home / "modem"), "--latency", str(latency)]
     command = [*MODULE, "simulate", "satellite", *arguments]
     with Running(command, "type `help`", **environment) as running:
@@ -281,7 +282,7 @@ def agent(
 
 
 class Hub(Running):
-    """`fieldagent hub run`, listening."""
+    """A running `fieldagent hub run` that listens."""
 
     def __init__(
         self,
@@ -309,8 +310,9 @@ def hub(
 
 
 def administer(database: str, *arguments: str, secret: str = "") -> Any:
-    """`fieldagent hub ARGUMENTS`: what it printed as JSON. In this process, since most of what one
-    of its own takes is its start, and tests set hubs up by hundreds of these."""
+    """Run `fieldagent hub ARGUMENTS` and return its JSON output. It runs in this process, because
+    the start of a process takes most of the time, and tests set up hundreds of hubs.
+    """
     words = ["hub", *arguments, "--database", database, "--json"]
     output, complained = io.StringIO(), io.StringIO()
     with _STREAMS, redirect_stdout(output), redirect_stderr(complained):
@@ -328,7 +330,7 @@ _STREAMS = threading.Lock()
 
 
 def administer_from_shell(database: str, *arguments: str, secret: str = "") -> Any:
-    """The same as people do it."""
+    """Run the same in a process, as people do."""
     done = subprocess.run(
         [*MODULE, "hub", *arguments, "--database", database, "--json"],
         input=secret,

@@ -1,8 +1,8 @@
-"""A modem that plays a trace: what the recorder wrote in the field becomes a test by copying it.
+"""A modem that plays a trace: to make a test of a recording from the field, copy the recording.
 
-It answers each thing the host says as the device of the trace did the next time the host said it
-there, at the same pace, and does what happened to the port. What the trace does not know is left
-without an answer, and noted.
+It answers each command of the host as the recorded device did the next time this command occurred,
+at the same speed. It repeats the events at the port. It notes commands that are not in the trace
+and leaves them unanswered.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
 
 
 class Replay:
-    """Plays `records` on a pty under the name `link`; `run` serves it until it is cancelled."""
+    """Plays `records` on a pty with the name `link`. `run` serves it until it is cancelled."""
 
     def __init__(self, records: list[TraceRecord], link: Path) -> None:
         self.link = link
         self.place = 0
-        """The next record."""
+        """Index of the next record."""
         self.unknown: list[bytes] = []
-        """What the host said and no host had said in the trace."""
+        """Commands of the host that are not in the trace."""
         self._records = records
 
     @property
     def is_over(self) -> bool:
-        """Whether all that the device said was said."""
+        """Return True if the device has sent all its records."""
         return not any(each.way == CAME for each in self._records[self.place :])
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Open the port anew as often as the trace does."""
+        """Open the port as often as in the trace."""
         while True:
             async with self._line() as line:
                 task_status.started()
@@ -59,7 +59,7 @@ class Replay:
             os.close(theirs)
 
     async def _serve(self, line: trio.lowlevel.FdStream) -> None:
-        """Until the host has closed the port and the trace tells that it was opened again."""
+        """Serve until the host has closed the port and the trace opens it again."""
         said = b""
         while True:
             said += bytes(await line.receive_some(4096))
@@ -68,7 +68,7 @@ class Replay:
                 await self._answer(line, answered)
 
     def _find(self, said: bytes) -> int | None:
-        """Return the place behind what the host has said now, once it is whole."""
+        """Return the index after the host's command when it is complete, or None."""
         for place in range(self.place, len(self._records)):
             each = self._records[place]
             if each.way == SENT and _is_same(each.data, said):
@@ -93,7 +93,7 @@ class Replay:
 
 
 def _is_same(record: bytes, said: bytes) -> bool:
-    """A payload that was left out is as long as the one that is said."""
+    """Compare two commands. A payload that was left out of the trace matches any payload."""
     if record == said:
         return True
     if record.startswith((b"GET ", b"PUT ", b"\rGET ")):
@@ -106,8 +106,9 @@ def _is_same(record: bytes, said: bytes) -> bool:
 
 
 class ReplayedLink:
-    """The hub's end of IP links as a trace has it: `http.link_session.LinkSocket`, each time that
-    it is opened anew. What a host says that no host said there is noted."""
+    """The hub's end of recorded IP links: `http.link_session.LinkSocket` for each new connection.
+    It notes messages of the host that are not in the trace.
+    """
 
     date = ""
 
@@ -119,11 +120,11 @@ class ReplayedLink:
 
     @property
     def is_over(self) -> bool:
-        """Whether all that the hub said was said."""
+        """Return True if the hub has sent all its records."""
         return not any(each.way == CAME for each in self._records[self.place :])
 
     def open(self) -> ReplayedLink:
-        """Go on behind the end of the link before."""
+        """Continue after the end of the previous link."""
         while self.place < len(self._records):
             each = self._records[self.place]
             self.place += 1
@@ -132,7 +133,7 @@ class ReplayedLink:
         raise OSError("the trace has no more links")
 
     async def send(self, message: bytes) -> None:
-        """Take what the host says; its tasks speak in any order."""
+        """Accept a message from the host. The tasks of the host may send in any order."""
         await trio.lowlevel.checkpoint()
         shown = trace.mask([TraceRecord(0.0, SENT, message)], trace.LINK)[0].data
         if not self._is_known(shown):
@@ -145,15 +146,16 @@ class ReplayedLink:
             each = self._records[place]
             if each.way == HAPPENED and each.data.startswith(b"connected"):
                 return False
-            # Hellos differ by the number of the journal alone: array and kind are the same.
+            # Hellos differ only in the number of the journal: array and kind are the same.
             if each.way == SENT and (shown == each.data or shown[:2] == each.data[:2] == HELLO):
                 self._records[place] = each._replace(way=HAPPENED, data=b"said")
                 return True
         return False
 
     async def receive(self) -> bytes:
-        """Return what the hub said next, once the host has said what stood before. Raises
-        Closed."""
+        """Return the hub's next message, after the host has sent the messages before it. Raises
+        Closed.
+        """
         while self.place < len(self._records):
             each = self._records[self.place]
             if each.way == SENT:
@@ -174,14 +176,14 @@ class ReplayedLink:
 
 
 HELLO = b"\x87\x00"
-"""How each begins: an array of seven, and its kind."""
+"""First bytes of each hello: an array of seven, and its kind."""
 
 
 def records_of(file: Path) -> list[TraceRecord]:
-    """Return what a trace file holds."""
+    """Return the records of a trace file."""
     return trace.read(file.read_text("ascii"))
 
 
 def kind_of(file: Path) -> str:
-    """Return what spoke over the line of a trace file."""
+    """Return the kind of device in a trace file."""
     return file.read_text("ascii").split("\n", 1)[0].rpartition(" ")[2]

@@ -1,4 +1,4 @@
-"""A journal or a store at work around what uses it."""
+"""Runs a journal or a store around the code that uses it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ class Runs(Protocol):
 
 @asynccontextmanager
 async def running(store: Runs) -> AsyncIterator[None]:
-    """It ends after all that is within, as in both programs: who may finish commits once more."""
+    """Run the store until the block has ended, as both programs do: the block may wait for a last
+    commit.
+    """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.run)
         yield

@@ -1,4 +1,4 @@
-"""An agent that has the channels that a test says, and keeps what was posted to it."""
+"""An agent with the channels that a test chooses. It keeps posted Packages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class ScriptedAgent(ThreadingHTTPServer):
 
     def __init__(self, port: int, answers: dict[str, Any]) -> None:
         self.answers = answers
-        """The body of the answer, by path."""
+        """Body of the answer, by path."""
         self.posted: queue.Queue[dict[str, Any]] = queue.Queue()
         super().__init__(("127.0.0.1", port), _Exchange)
 
     def expect(self) -> dict[str, Any]:
-        """What is posted next."""
+        """Wait for the next posted Package and return it."""
         return self.posted.get(timeout=PATIENCE)
 
 
@@ -46,14 +46,14 @@ class _Exchange(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, *what: object) -> None:
-        """Tests read the tracker's output, and nothing else."""
+        """Print no log, because tests read the output of the tracker."""
 
 
 @contextmanager
 def scripted_agent(
     port: int = 0, *, up: tuple[str, ...] = ("Cellular",)
 ) -> Iterator[ScriptedAgent]:
-    """Of its channels, those that are `up`; every one is configured."""
+    """Yield an agent. All channels are configured, and those in `up` are ready."""
     channels = {
         name: {"configured": True, "state": "ready" if name in up else "no service"}
         for name in ("Satellite", "Radio", "Cellular")

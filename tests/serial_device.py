@@ -1,5 +1,6 @@
-"""A device on a pty that is not one of ours: it answers as a function says, and keeps what it was
-sent."""
+"""A foreign device on a pty. A function makes its answers, and the device keeps everything that it
+received.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from contextlib import contextmanager, suppress
 from typing import TypeAlias
 
 Answer: TypeAlias = "Callable[[bytes], bytes | None]"
-"""What comes back for what was sent; None: it is unplugged."""
+"""Returns the answer to received bytes, or None to unplug the device."""
 
 
 HUMS_EVERY = 0.1
-"""Seconds."""
+"""Seconds between two repetitions of `hums`."""
 
 
 class SerialDevice:
@@ -26,15 +27,16 @@ class SerialDevice:
         os.set_blocking(self._ours, False)
         self.port = os.ttyname(self._theirs)
         self.sent = bytearray()
-        """All that it was sent."""
+        """All received bytes."""
         self._answer, self._hums = answer, hums
         self._over = threading.Event()
         self._serving = threading.Thread(target=self._serve, daemon=True)
         self._serving.start()
 
     def _serve(self) -> None:
-        """It closes what it reads itself: a number that another closed beneath it may be the next
-        device's already."""
+        """Serve the device and close its files. If another thread closed a file, its number might
+        already belong to the next device.
+        """
         try:
             while not self._over.is_set() and self._serve_once():
                 pass
@@ -43,7 +45,7 @@ class SerialDevice:
             os.close(self._ours)
 
     def _serve_once(self) -> bool:
-        """Whether it is still plugged in."""
+        """Return False when the device is unplugged."""
         if not select.select([self._ours], [], [], HUMS_EVERY)[0]:
             self._say(self._hums)
             return True
@@ -56,7 +58,7 @@ class SerialDevice:
         return True
 
     def _say(self, data: bytes) -> None:
-        """Where nobody reads it is lost, as on a wire."""
+        """Send bytes. They are lost if no program reads them, as on a wire."""
         with suppress(BlockingIOError):
             os.write(self._ours, data)
 
@@ -67,7 +69,7 @@ class SerialDevice:
 
 @contextmanager
 def serial_device(answer: Answer = lambda data: b"", hums: bytes = b"") -> Iterator[SerialDevice]:
-    """`hums`: what it says unasked, again and again."""
+    """Yield a device. `hums` are bytes that it repeats without a request."""
     device = SerialDevice(answer, hums)
     try:
         yield device

@@ -25,13 +25,13 @@ class Signer:
         return file.with_name(f"{file.name}.minisig").read_text()
 
     def release(self, program: Path, *how: str) -> str:
-        """As who builds programs does. Return the signature."""
+        """Sign a program as a release does, and return the signature."""
         made: list[str | Path] = [BUILD / "sign", program, "-s", str(self._secret), *how]
         subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
         return program.with_name(f"{program.name}.minisig").read_text()
 
     def delta(self, program: Path, before: Path) -> Path:
-        """Return the one that makes `program` of the one before, signed."""
+        """Return a signed delta that makes `program` from `before`."""
         tool("zstd", "zstd")
         made: list[str | Path] = [BUILD / "delta", program, before, "-s", self._secret]
         output = subprocess.check_output(made, text=True)

@@ -17,7 +17,7 @@ MODULE_LINES_MAX = 700
 CLASS_METHODS_MAX = 30
 FUNCTION_LINES_MAX = 80
 ACCEPTED: dict[str, str] = {}
-"""The reason for each place that may be over a limit, by the name that `oversized` gives it."""
+"""Reasons for places that may be over a limit, by the name that `oversized` yields."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

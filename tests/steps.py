@@ -35,7 +35,7 @@ SCRIPTS = (
     *("build/zipapp", "build/deb", "build/drill_reports", "build/release"),
     "systemd/first-settings",
 )
-"""Scripts that are Python by their first line and not by their names."""
+"""Python scripts whose names have no ending."""
 MODULES = tuple(
     f"build/{name}.py"
     for name in (
@@ -128,7 +128,7 @@ class Steps:
         """Tests that passed and failed, in all steps."""
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._beside: dict[str, IO[bytes]] = {}
-        """The output of steps that run beside others, until they have ended."""
+        """Output of steps that run in parallel, until they have ended."""
 
     def stop(self, number: int, _: FrameType | None) -> None:
         self.stopped = number
@@ -189,7 +189,7 @@ class Steps:
         self._begin(name, command, self._beside[name])
 
     def end(self) -> dict[str, int]:
-        """Wait for the steps that run beside others, print their output and return their codes."""
+        """Wait for the steps that run in parallel, print their output and return their codes."""
         codes = {}
         for name, output in self._beside.items():
             codes[name] = self._running[name].wait()
@@ -238,7 +238,7 @@ def main(arguments: list[str]) -> int:
                 continue
             command += files
         code = steps.run(name, *command)
-        # The files of a change may hold no test that is marked `full`.
+        # The files of a change may contain no test that is marked `full`.
         codes[name] = 0 if name == TOUCHED and code == NO_TESTS else code
     codes |= steps.end()
     end_orphans()

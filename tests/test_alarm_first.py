@@ -1,7 +1,7 @@
-"""An alarm is never refused, silenced or hidden because something else in its message cannot be
-read, is missing or is not proved: each way on which an alarm comes in, with odd company.
+"""An alarm is never refused, silenced or hidden because another part of its message is unreadable,
+missing or unproved. This covers each way in which an alarm arrives, with unusual other content.
 
-Trackers have more cases in `tests/hub/tracker`, which also try what the hub does with them.
+Trackers have more cases in `tests/hub/tracker`, which also test the hub's reaction.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ TWO_ALARMS = {
         lambda: of_tracker("osmand", "id=1&lat=47,1&lon=8,1&alarm=sos"),
         lambda: of_tracker("osmand", "id=1&lat=x&lon=&timestamp=noon&speed=-&alarm=SOS"),
         lambda: of_tracker("osmand", body={"device_id": "1", "alarm": ["tow", "sos"]}),
-        # Mic-E: a longitude, a latitude and a length that cannot be.
+        # Mic-E with an impossible longitude, latitude and length.
         lambda: of_aprs('`(_fn"Oj/', to="432105"),
         lambda: of_aprs('`\x7f\x7f\x7fn"Oj/', to="432105"),
         lambda: of_aprs('`(_fn"Oj/', to="999999"),
@@ -180,7 +180,7 @@ async def test_a_press_is_an_sos_in_odd_company(
         assert answer.status == 201
         assert ("unread" in json.loads(answer.body)) == bool(body)
         for item, expected in zip(there.items(), items, strict=True):
-            # The kit dates a position.
+            # The kit adds the time of a position.
             dated = isinstance(item, Location)
             assert (replace(item, timestamp=None) if dated else item) == expected
 

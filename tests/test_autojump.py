@@ -1,4 +1,4 @@
-"""Time that is a test's does not run ahead of what is real."""
+"""Virtual time does not run ahead of real events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import trio
 
 COMPUTES = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"
-"""Seconds of work for a shell; far longer than the clock waits before it jumps."""
+"""Seconds of work for a shell, much longer than the clock waits before it jumps."""
 
 
 async def test_time_waits_for_a_child_that_works(clock: Any) -> None:

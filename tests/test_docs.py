@@ -1,4 +1,6 @@
-"""The documents are true where a machine can tell: what they name is there."""
+"""The documents agree with the code wherever a machine can check it: the things that they name
+exist.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def ids(page: Path) -> str:
 
 
 def headings(page: Path) -> set[str]:
-    """As GitHub makes anchors of them."""
+    """Return the anchors that GitHub makes from headings."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in titles}
 
@@ -42,7 +44,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_path_of_the_tree_is_there(page: Path) -> None:
-    """Not those of an installed kit, which begin with a slash."""
+    """Paths that begin with a slash are those of an installed kit and are left out."""
     missing = [path for path in NAMED.findall(page.read_text()) if not (ROOT / path).exists()]
     assert not missing
 
@@ -53,7 +55,7 @@ def test_the_settings_page_says_what_the_code_does() -> None:
 
 @cache
 def texts() -> tuple[str, ...]:
-    """Every text in the code, and each constant part of those that are put together."""
+    """Return all string constants of the code, including the parts of f-strings."""
     trees = (ast.parse(path.read_text()) for path in (ROOT / "fieldagent").rglob("*.py"))
     nodes = (node for tree in trees for node in ast.walk(tree))
     return tuple(
@@ -72,7 +74,7 @@ def to_be_watched() -> list[str]:
 
 @pytest.mark.parametrize("figure", to_be_watched())
 def test_each_figure_that_is_to_be_watched_has_a_rule(figure: str) -> None:
-    """Of the hub's others `tests/hub/test_access_log.py` says why nothing rings for them."""
+    """`tests/hub/test_access_log.py` gives the reason why the hub's other metrics need no alert."""
     rules = "".join(
         (ROOT / "examples" / name).read_text() for name in ("alerts.yml", "hub-alerts.yml")
     )
@@ -80,12 +82,12 @@ def test_each_figure_that_is_to_be_watched_has_a_rule(figure: str) -> None:
 
 
 def figures(cell: str) -> set[str]:
-    """Return the numbers in it; those in µs are worked out from others."""
+    """Return the numbers in a cell. Numbers in µs are derived from others."""
     return set(re.findall(r"(?<![\d.])\d+(?:\.\d+)?(?![\d.]| µs)", cell))
 
 
 def test_what_scale_takes_from_the_hubs_page_stands_there() -> None:
-    """A figure of cost is measured for one page; the other works with the same."""
+    """A cost is measured for one page, and the other page must use the same number."""
     page = (ROOT / "docs/how-to/several-hubs.md").read_text()
     there = [figures(row) for row in page.splitlines()]
     scale = (ROOT / "docs/explain/scale.md").read_text()
@@ -139,7 +141,7 @@ ONLY_FULL = (
     "The same under a real ext4",
     "A webhook and a hook get each",
 )
-"""Beginnings of promises whose tests take an emulated board or ten minutes."""
+"""First words of promises whose tests need an emulated board or ten minutes."""
 
 
 @pytest.mark.parametrize("promise", promises(), ids=lambda promise: promise[:50])
@@ -158,7 +160,7 @@ def test_each_promise_has_tests_and_each_run_has_one_of_them(promise: str) -> No
 
 
 def test_each_row_of_the_model_of_security_has_tests_that_are_there() -> None:
-    """All but the last: whoever has root can do everything."""
+    """Skip the last row: a person with root access can do everything."""
     text = (ROOT / "docs/explain/security.md").read_text()
     rows = [line for line in text.splitlines() if line.count(" | ") == 4][1:]
     assert len(rows) > 20

@@ -1,4 +1,4 @@
-"""The examples at work: hooks beneath a real agent and sky, the drop-in as systemd reads it."""
+"""The examples work: hooks with a real agent and sky, and the drop-in as systemd reads it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_systemd_understands_the_drop_in(tmp_path: Path) -> None:
     shutil.copy(ROOT / "systemd/fieldagent.service", tmp_path)
     shutil.copytree(EXAMPLES / "fieldagent.service.d", tmp_path / "fieldagent.service.d")
     unit = tmp_path / "fieldagent.service"
-    # What the unit starts is not installed here.
+    # The unit's program is not installed here.
     text = unit.read_text().replace("/usr/bin/python3", sys.executable)
     unit.write_text(text)
     analyze = tool("systemd-analyze", "systemd")

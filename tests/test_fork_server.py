@@ -1,4 +1,4 @@
-"""What is forked is a program as one that is started: the same words, codes, signals and folder."""
+"""A forked program behaves like a started one: the same arguments, codes, signals and folder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every raw request of `tests/http`, put to a real agent and a real hub.
+"""Sends each raw request of `tests/http` to a real agent and a real hub.
 
-What rules framing rules it on each route of both; a request that would be served elsewhere may be
-refused here for what it asks, and neither server ever fails, hangs, or stops serving others.
+The rules of framing apply to each route of both. A request that is valid elsewhere may be refused
+here for its content. Neither server ever fails, hangs, or stops serving others.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tests.http.test_steps import HOSTILE
 from tests.processes import PATIENCE, Running, administer, agent, hub, sky
 
 FRAMING = frozenset({400, 405, 411, 413, 414, 415, 417, 431, 501, 505})
-"""Refused by how it is said, whoever says it to whom."""
+"""Status codes of requests with wrong framing, independent of sender and route."""
 ELSEWHERE = frozenset({"a handler fails", "9110-15.5.6 method", "9110-9.3.8 trace"})
-"""Rest on a route that only `tests/http` has."""
+"""Cases that need a route of `tests/http`."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Server:
     running: Running
     port: int
     posts: bytes
-    """A route that takes JSON."""
+    """Line for a post to a route that accepts JSON."""
     proof: bytes
-    """Header lines by which the caller may post."""
+    """Header lines that authorize the caller to post."""
     health: str
     refuses: frozenset[int]
-    """What is refused here as it is in `tests/http`."""
+    """Status codes of refusals here for requests that `tests/http` refuses too."""
 
     def said(self, raw: bytes) -> bytes:
         raw = raw.replace(b" /echo ", b" " + self.posts + b" ").replace(HOST, HOST + self.proof)

@@ -1,4 +1,4 @@
-"""What releases left behind (`tests/kept`): the program of today reads it and goes on."""
+"""Today's program reads the files of earlier releases (`tests/kept`) and continues with them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["postgres"]
 ROOT = Path(__file__).parents[1]
 KEPT = sorted(each for each in (ROOT / "tests/kept").iterdir() if (each / "said.json").exists())
 LONG = "36500"
-"""Days that it is kept: a century."""
+"""Days to keep everything: a century."""
 
 
 @pytest.fixture(params=KEPT, ids=lambda each: str(each.name))
@@ -77,7 +77,7 @@ def test_a_hub_goes_on_from_its_database(
 
 
 def test_envelopes_are_read_as_they_were_written(kept: Path) -> None:
-    """Of those that have another name now, or none, somebody must say why."""
+    """If a member has a new name or none, this test must contain the reason."""
     examples = json.loads((kept / "bytes.json").read_text())
     for name, content in examples.items():
         where, _, what = name.partition(": ")

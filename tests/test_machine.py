@@ -1,4 +1,4 @@
-"""What tests use of Debian is installed before they run."""
+"""All Debian packages that tests use are installed before the tests run."""
 
 from __future__ import annotations
 

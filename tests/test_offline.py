@@ -1,4 +1,4 @@
-"""The guard itself."""
+"""Tests of the guard itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ BEYOND = ["192.0.2.1", "192.0.0.1", "8.8.8.8", "::ffff:9.9.9.9", "2001:db8::1"]
 
 @pytest.mark.parametrize("address", BEYOND)
 async def test_nothing_leaves_this_machine(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By any way of the standard library or trio's, and where the hub takes it for public."""
+    """The guard stops every way of the standard library and trio, even if the hub takes the address
+    for public.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with closing(socket.socket(family, socket.SOCK_DGRAM)) as datagrams:
         with pytest.raises(PastLoopback):
@@ -59,7 +61,9 @@ def test_that_goes_on():
 @pytest.mark.full
 @pytest.mark.parametrize("host", ["192.0.2.1", "hub.example.org"])
 def test_what_a_test_starts_is_held_too(host: str, tmp_path: Path) -> None:
-    """By an address, and by a name that somebody else would be asked about. Its test fails."""
+    """The guard stops an address, and a name that needs a foreign name server. The started test
+    fails.
+    """
     (tmp_path / "test_starts.py").write_text(STARTS.format(host=host))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest"]
     done = subprocess.run(

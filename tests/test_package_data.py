@@ -1,4 +1,4 @@
-"""What stands beside the code goes along with it in a wheel."""
+"""A wheel contains the data files beside the code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The pages below docs/ do what they say: their commands and settings, in their order.
+"""The pages in docs/ work: the tests run their commands and settings in order.
 
-Only what a reader puts in by hand is put in here: keys and tokens as they were shown, and a folder
-of the test's own for /tmp, /root and /var/lib.
+They only replace values that a reader replaces: keys and tokens with the shown ones, and /tmp,
+/root and /var/lib with a folder of the test.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ peer.recv(100)
 
 
 class Reader:
-    """Somebody with the page open, and as many terminals as they want."""
+    """A person with the page open, and with any number of terminals."""
 
     def __init__(self, home: Path, inside: list[str]) -> None:
         self.home = home
@@ -83,7 +83,7 @@ class Reader:
         ]
 
     def types(self, commands: str, typed: str = "", **environment: str) -> str:
-        """What they print; `typed` is what they ask for."""
+        """Run commands and return their output. `typed` is the input that they read."""
         done = subprocess.run(
             [*self.inside, "sh", "-e", "-c", commands],
             cwd=self.home,
@@ -128,7 +128,7 @@ SESSIONS = "IMEI,Date,Credits\n300234010000001,2026-09-21,4\n"
 def test_the_hubs_page_from_top_to_bottom(reader: Reader) -> None:
     blocks = reader.blocks(HUB)
     set_up, push, settings, programs, groups, webhook, letters, usage, passkeys, fleet = blocks
-    # It installs for the whole machine: the version that it asks for is the one that is tried.
+    # The page installs for the whole machine. The test uses the requested version without that.
     (wanted,) = re.findall(r"'(webauthn[^']+)'", passkeys)
     assert wanted in SETUP.replace("webauthn ", "webauthn")
     *first, run_hub = set_up.strip().splitlines()
@@ -240,7 +240,7 @@ def test_a_kiss_modem_is_reached_by_the_settings_for_dire_wolf(reader: Reader) -
 
 @contextmanager
 def simulated(reader: Reader) -> Iterator[Running]:
-    """A kit on the modem that docs/how-to/satellite.md puts on a pty."""
+    """Run a kit with the modem that docs/how-to/satellite.md puts on a pty."""
     (simulator,) = reader.blocks(SATELLITE)
     (setting,) = re.findall(r"`(satellite-port=/tmp/[^`]+)`", SATELLITE)
     setting = setting.replace("/tmp/", f"{reader.home}/")
@@ -285,7 +285,7 @@ def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
 
 
 def on_a_terminal(command: str) -> str:
-    """`script` of util-linux is one."""
+    """Return the command with a terminal from util-linux's `script`."""
     return f"script --quiet --return --command {shlex.quote(command.split('#')[0])} /dev/null"
 
 
@@ -312,11 +312,11 @@ ELSEWHERE = {
     "ssh root@kit": "it asks for a board",
     "scp minisign.pub root@kit:/etc/fieldagent/update.pub": "tests/run full puts one there",
 }
-"""Commands of the steps that are not run here, each with the reason."""
+"""Commands of the steps that the test does not run, each with the reason."""
 
 
 def steps(page: str) -> list[list[str]]:
-    """The commands and settings of each numbered step, list by list."""
+    """Return the commands and settings of each numbered step, one list per step."""
     paragraphs = re.findall(r"(?m)^[0-9]+\. (.*(?:\n   .*)*)", page)
     begins = r"`((?:fieldagent |sudo |scp |ssh |cp |build/|satellite-port=)[^`]+)`"
     return [re.findall(begins, re.sub(r"\s+", " ", step)) for step in paragraphs]
@@ -324,14 +324,16 @@ def steps(page: str) -> list[list[str]]:
 
 @contextmanager
 def with_a_hub_for_ada(reader: Reader) -> Iterator[str]:
-    """Its address."""
+    """Yield the hub's address."""
     reader.types("fieldagent hub init Alps; fieldagent hub user add ada")
     with reader.starts("fieldagent hub run", "the hub answers at") as running:
         yield running.ready.split()[-1]
 
 
 def test_from_an_empty_card_to_the_first_package(reader: Reader) -> None:
-    """The ten steps of either way; what the card's system does at its start is done by hand."""
+    """Run the ten steps of both ways. The test does by hand what the card's system does at its
+    start.
+    """
     all_steps = steps(FIELD_KIT)
     assert len(all_steps) > 20, "each way has ten steps"
     assert not any(all_steps[20:]), "what a Pi does at its start, nobody types"
@@ -352,7 +354,7 @@ def test_from_an_empty_card_to_the_first_package(reader: Reader) -> None:
         port = setting.replace("/dev/fieldagent-satellite", f"{reader.home}/modem")
         with (card / "fieldagent.properties").open("a") as settings:
             settings.write(f"{port}\n")
-        # As fieldagent-provision.service does, and the package when it is installed.
+        # fieldagent-provision.service does the same, and so does the package at its installation.
         reader.types(f"fieldagent provision --card {card} --config {config}")
         assert {file.name for file in card.iterdir()} == {"fieldagent-result.txt"}
         asked = check.removeprefix("sudo ").replace("/etc/fieldagent/agent.properties", str(config))

@@ -1,7 +1,7 @@
-"""Power fails, and what was acknowledged is there: agent and hub under load.
+"""After a power cut under load, agent and hub still have all acknowledged data.
 
-What real processes do to their disks is written down, and states that a power cut may leave of it
-are opened as the programs open them. Under a real ext4: `tests/shipping/test_ext4.py`.
+The tests record the disk calls of real processes, and compute states that a power cut may leave.
+They open each state as the programs do. `tests/shipping/test_ext4.py` tests a real ext4.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.hub.test_journey import folder
 from tests.processes import MODULE, administer, agent, hub, sky
 
 STATES = 200
-"""Of each program, in some ten seconds."""
+"""Number of states of each program, which takes about ten seconds."""
 STATES_FULL = 1000
 STATES_SOAK = 10_000
 POSTED = 300
@@ -35,14 +35,14 @@ POSTED = 300
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a program did to the files in its folder, and what it answered."""
+    """The file operations of a program in its folder, and its answers."""
 
     before: dict[str, bytes]
     calls: list[disk.Call]
     answered: Callable[[bytes], set[str]]
-    """The ids that are in answers."""
+    """Returns the ids in the answers."""
     kept: Callable[[Path], set[str]]
-    """Those in what a folder holds, once it was opened as the program opens it."""
+    """Returns the ids in a folder, after opening it as the program does."""
 
 
 def all_at_once(call: Callable[[int], int]) -> None:
@@ -52,7 +52,7 @@ def all_at_once(call: Callable[[int], int]) -> None:
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory, disk_library: Path) -> Recorded:
-    """It takes Packages, some until they are delivered, and ends in order."""
+    """Record an agent that accepts Packages, delivers some of them, and ends in order."""
     home = tmp_path_factory.mktemp("agent")
     record = home / "record"
     writing = disk.recorded(disk_library, home / "state", record)
@@ -122,8 +122,9 @@ def pushes(store: Path) -> set[str]:
 
 
 def lost(home: Path, what: Recorded, states: int, seed: int, *, lies: bool = False) -> int:
-    """How much of what had been answered is not there, over so many power cuts. Each state is
-    opened as the program opens it; a file that is set aside is one too many."""
+    """Return the number of answered ids that are missing over that many power cuts. Each state is
+    opened as the program does. A file that is set aside counts as one.
+    """
     random = Random(seed)
     failing = crash.Disk(what.before, lies=lies)
     missing, known = 0, 0
@@ -162,5 +163,7 @@ def test_whatever_a_power_cut_leaves_holds_what_was_answered(
 def test_with_a_disk_that_lies_something_is_lost(
     tmp_path: Path, request: pytest.FixtureRequest, program: str
 ) -> None:
-    """As with `synchronous=OFF`: else the test above would prove nothing."""
+    """Without working syncs, as with `synchronous=OFF`, data is lost. This proves that the test
+    above can fail.
+    """
     assert lost(tmp_path, request.getfixturevalue(program), 8, seed=2, lies=True)

@@ -1,4 +1,4 @@
-"""What the README shows is what happens: its commands, verbatim and in order, beside a demo."""
+"""The commands of the README work: they run verbatim and in order beside a demo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def transcripts(text: str) -> list[tuple[str, str]]:
-    """The commands after a `$`, each with what is shown below it."""
+    """Return the commands after a `$`, each with the output below it."""
     entries: list[tuple[str, str]] = []
     for block in re.findall(r"(?:^ {4}.*\n)+", text, re.MULTILINE):
         lines = [line[4:] for line in block.splitlines()]

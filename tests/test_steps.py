@@ -1,4 +1,4 @@
-"""A run of tests that is stopped, and tests that are careless, leave nothing running."""
+"""A stopped test run, and careless tests, leave no process running."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ sys.exit(steps.main([]))
 
 
 def pytest_of(folder: Path, test: str) -> list[str]:
-    """A run of its own, of one file."""
+    """Return the command of a separate run with one file."""
     file = folder / "test_inner.py"
     file.write_text(test.replace("RUNS", str(folder / "runs")))
     options = ["-q", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir", folder]
