@@ -1,4 +1,4 @@
-"""What tests of the kit's page share."""
+"""Common fixtures of the tests of the kit's page."""
 
 from __future__ import annotations
 

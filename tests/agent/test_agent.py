@@ -1,4 +1,4 @@
-"""The product as its users have it: real processes, HTTP on a socket, a modem on a pty."""
+"""The product in use: real processes, HTTP on a socket, and a modem on a pty."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HOOK = "printf 'hook: '; cat"
 
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """An agent with a modem that always gets through."""
+    """Yield an agent with a modem that always succeeds."""
     home = tmp_path_factory.mktemp("kit")
     with sky(home), agent(home) as running:
         yield running
@@ -214,7 +214,7 @@ def test_a_dry_run_tells_the_cost_and_sends_nothing(kit: Agent, tmp_path: Path) 
 
 
 def test_a_dry_run_tells_what_no_channel_can_carry(tmp_path: Path) -> None:
-    """It would cost nothing, which is no price."""
+    """The message would cost 0, but that is not its price."""
     (tmp_path / "huge").write_bytes(randbytes(100_000))
     with sky(tmp_path), agent(tmp_path) as kit:
         done = command(kit, "send", "data", str(tmp_path / "huge"), "--dry-run")
@@ -228,7 +228,7 @@ def test_a_dry_run_tells_what_no_channel_can_carry(tmp_path: Path) -> None:
 
 def test_a_dry_run_tells_what_a_transmission_takes(tmp_path: Path) -> None:
     with sky(tmp_path), agent(tmp_path) as kit:
-        # The first that leaves asks who is who, within what is paid already.
+        # The first message also asks for the directory, at no extra cost.
         assert kit.call("POST", "/api/package", MESSAGE).body["status"] == "Delivered"
         estimate = kit.call("POST", "/api/package/cost", MESSAGE).body["channels"]["Satellite"]
         answer = kit.call("POST", "/api/package", MESSAGE).body
@@ -273,7 +273,7 @@ def test_an_sos_is_called_off_and_who_may_have_got_it_is_told(tmp_path: Path) ->
         number = kit.call("GET", "/api/sos").body["incident"]["number"]
         for more in range(5):
             kit.post(f"still here, {more}", priority=100)
-        # How soon what goes first has gone says nothing of the rest.
+        # The delivery time of the first message does not predict the others.
         assert kit.call("GET", "/api/forecast").body["channels"]["Satellite"]["expected"] is None
         done = command(kit, "sos", "--cancel")
         assert "called off; those who may have got it are told" in done.stdout
@@ -359,7 +359,7 @@ def test_a_newer_package_collapses_the_older(tmp_path: Path) -> None:
 
 def test_killed_in_a_session_nothing_is_lost_or_sent_twice(tmp_path: Path) -> None:
     with sky(tmp_path) as above:
-        # However long the kill takes, the agent does not learn meanwhile what the gateway has.
+        # However long the kill takes, the agent does not learn the gateway's state meanwhile.
         above.type("lose-reply")
         above.expect("reply will be lost")
         with agent(tmp_path) as kit:
@@ -563,7 +563,7 @@ def test_output_that_nobody_reads_stops_nothing(tmp_path: Path) -> None:
 
 
 def states(port: int) -> list[str]:
-    """Of what came in, how each stands at the script; none before it listens."""
+    """Return the state of each incoming message at the script. Empty before the agent listens."""
     connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("GET", "/api/inbound")
@@ -579,7 +579,7 @@ UMASKS = ["000", "022", "077", "777"]
 
 
 def under(umask: str) -> list[str]:
-    """The command, with that umask."""
+    """Return the command with that umask."""
     return ["sh", "-c", f'umask {umask}; exec "$@"', "sh", *MODULE]
 
 
@@ -631,7 +631,9 @@ def test_what_a_hub_keeps_is_its_users_alone(tmp_path: Path, umask: str) -> None
 
 @pytest.mark.full
 def test_who_hangs_up_and_asks_again_leaves_nothing_open(tmp_path: Path) -> None:
-    """As `curl --max-time` in a loop does under no sky; `nc` ends its own way alone, and waits."""
+    """`curl --max-time` in a loop does this without a sky. `nc` ends only its own direction, and
+    waits.
+    """
     with agent(tmp_path, {"satellite-port": str(tmp_path / "modem")}) as running:
         opened = Path(f"/proc/{running.process.pid}/fd")
         body = b'{"message": {"content": "anybody?"}}'
@@ -649,7 +651,7 @@ def test_who_hangs_up_and_asks_again_leaves_nothing_open(tmp_path: Path) -> None
             return asking
 
         def leave() -> None:
-            """Ask, and hang up once it has been taken."""
+            """Send a request, and hang up when the agent has accepted it."""
             known = count()
             with ask():
                 until(lambda: count() > known)
@@ -659,7 +661,7 @@ def test_who_hangs_up_and_asks_again_leaves_nothing_open(tmp_path: Path) -> None
             for _ in range(10):
                 leave()
             assert count() > before + 5
-            # The kernel of who has left forgets the connection after a minute.
+            # The kernel forgets the connection of a client that left after a minute.
             until(lambda: count() <= before + 1)
             with sky(tmp_path):
                 assert b'"Delivered"' in listening.recv(65_536)

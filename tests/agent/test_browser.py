@@ -1,4 +1,4 @@
-"""The kit's page in a real browser: every control of it, on a phone and on a desk."""
+"""The kit's page in a real browser: all its controls, on a phone and on a desktop."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def fill(shown: Any, kind: str, **fields: str) -> None:
 
 
 def hold(shown: Any, *, long: bool = True) -> None:
-    """As a finger does, which goes when it sees what it did, or at once."""
+    """Hold the button like a finger, which leaves when it sees the effect, or immediately."""
     button = shown.locator("#raise")
     for _ in range(9):
         button.scroll_into_view_if_needed()
         button.hover()
         shown.mouse.down()
-        # A slow machine has held it long enough before it can say so.
+        # On a slow machine, the button was held long enough before the page could show it.
         if button.evaluate("it => it.matches('.held') || document.querySelector('#confirm').open"):
             break
-        # What came in above it moved it away before the finger was there.
+        # New content above has moved the button away before the finger arrived.
         shown.mouse.up()
     if long:
         shown.locator("#confirm[open]").wait_for()
@@ -61,7 +61,7 @@ def hold(shown: Any, *, long: bool = True) -> None:
 
 
 class World:
-    """One sky and one kit for all screens: each finds what those before it sent."""
+    """One sky and one kit for all screens. Each screen finds the messages of the previous ones."""
 
     def __init__(self, above: Running, kit: Agent) -> None:
         self.sky = above
@@ -118,7 +118,7 @@ def send_each_kind(shown: Any, screen: str) -> None:
 def what_is_wrong_stands_beside_its_field(shown: Any) -> None:
     fill(shown, "location", latitude="95")
     shown.locator("#field-latitude-fault", has_text="must be from -90 to 90 degrees").wait_for()
-    # What nobody has come to yet is not called wrong, until it is to be sent.
+    # A field is not marked as wrong before the person has visited it or sends the form.
     assert shown.locator("#field-longitude-fault").inner_text() == ""
     shown.locator("summary", has_text="How it is sent").click()
     shown.locator("#field-timeToLive").fill("0")
@@ -160,7 +160,7 @@ def with_text_of_twice_the_size_nothing_is_scrolled_sideways(shown: Any) -> None
 
 def what_comes_in_shows_by_itself(shown: Any, world: World, text: str) -> None:
     world.sky.type(f"mt {text}")
-    # As text, with nothing in it that turns the line round.
+    # The text is shown as text, without characters that change the direction of the line.
     written = text.replace("\u202e", "\\x202e")
     shown.locator("#conversation li.received", has_text=written).wait_for()
     shown.locator("#news", has_text=written).wait_for(state="attached")
@@ -169,7 +169,7 @@ def what_comes_in_shows_by_itself(shown: Any, world: World, text: str) -> None:
 
 @pytest.mark.full
 def test_the_first_that_ever_comes_is_said(chromium: Any, tmp_path: Path) -> None:
-    """To who does not see the page, as any other."""
+    """A screen reader gets it like any other message."""
     with sky(tmp_path, 0) as above, agent(tmp_path) as kit, page(chromium, kit.port) as shown:
         shown.locator("#nothing", has_text="Nothing was sent or came in yet.").wait_for()
         above.type("mt storm at noon")
@@ -228,7 +228,9 @@ def the_map_shows_who_is_where(shown: Any, world: World) -> None:
 def test_what_a_person_sees_while_the_journal_is_in_memory(
     chromium: Any, tmp_path: Path, disk_library: Path
 ) -> None:
-    """The reason, before and beside an SOS that leaves all the same, and why a text is refused."""
+    """The page shows the reason, beside an SOS that leaves in any case, and as the cause of a
+    refused text.
+    """
     broken = disk.faulty(disk_library, tmp_path / "state", Fault("sync", 20, times=0))
     why = "the disk does not take what is written"
     with (
@@ -264,7 +266,7 @@ def test_the_map_that_the_kit_carries(chromium: Any, tmp_path: Path) -> None:
         shown.locator("#map-source", has_text="Alps a surveyor").wait_for()
         kit.call("POST", "/api/package/async", {"location": {"latitude": 47, "longitude": 8}})
         shown.locator("#places li", has_text="47.00000, 8.00000").wait_for()
-        # Beyond what the map has, its last level is made larger.
+        # Beyond the map's levels, its last one is enlarged.
         shown.locator("#map .leaflet-control-zoom-in").click()
         shown.locator("#map img.leaflet-tile-loaded").first.wait_for()
         shown.locator("#map").scroll_into_view_if_needed()
@@ -278,12 +280,12 @@ def raise_and_call_off(shown: Any, screen: str) -> None:
     hold(shown)
     shown.locator("#confirm").wait_for()
     keep(shown, f"confirm-{screen}")
-    # A key that is held down raises nothing: Back has the focus.
+    # A key that is held down raises nothing, because Back has the focus.
     for _ in range(5):
         shown.keyboard.down("Enter")
     shown.keyboard.up("Enter")
     shown.locator("#confirm").wait_for(state="hidden")
-    # A keyboard, or a screen reader, presses it.
+    # A keyboard or a screen reader presses it.
     shown.locator("#raise").focus()
     shown.keyboard.press("Enter")
     shown.locator("#confirm").wait_for()
@@ -316,7 +318,9 @@ def raise_and_call_off(shown: Any, screen: str) -> None:
 def two_people(
     home: Path,
 ) -> Iterator[tuple[str, Callable[[str], AbstractContextManager[Agent]]]]:
-    """A hub's database, and what starts the kit of Ada, or of Ben, with a link to that hub."""
+    """Yield a hub's database, and a function that starts Ada's or Ben's kit with a link to that
+    hub.
+    """
     database = str(home / "hub.sqlite3")
     administer(database, "init", "Alps")
     tokens = {}
@@ -356,7 +360,7 @@ def test_an_sos_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path
             his.locator("#take-by").fill("Ben")
             his.locator("#take-send").click()
             his.locator("#alarms .heard .ladder", has_text="seen by Ben").wait_for()
-            # Another kit's word changes nothing at a kit that has a hub.
+            # Another kit's news has no effect at a kit with a hub.
             ladder.filter(has_text="seen by Ben").filter(has_text="(unauthenticated)").wait_for()
             assert kit.call("GET", "/api/sos").body["incident"]["state"] == "open"
             administer(database, "user", "role", "Ben", "dispatcher")
@@ -371,7 +375,7 @@ def test_an_sos_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path
 
 @pytest.mark.full
 def test_a_message_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path: Path) -> None:
-    """What each of the two sees, at each moment, while Ben's kit is away and comes back."""
+    """The view of both at each moment, while Ben's kit is away and returns."""
     with (
         two_people(tmp_path) as (_, kit_of),
         kit_of("Ada") as kit,
@@ -400,7 +404,7 @@ def test_a_message_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_p
             came.filter(has_text="read; its sender is told").wait_for()
             entry.filter(has_text="read at Ben's kit").wait_for()
             keep(shown, "read-by-a-person")
-        # Nobody is called so: it is said, and what was written stays.
+        # No person has this name: the page reports it, and the text stays.
         shown.locator("#field-to").fill("dora")
         shown.locator("#field-content").fill("Hello?")
         shown.locator("#submit").click()
@@ -414,7 +418,7 @@ LAST = {"latitude": 47.1, "longitude": 8.2, "timestamp": "2026-01-02T03:04:05Z"}
 
 
 def ask_nobody(shown: Any) -> None:
-    """Whoever is asked whether the page may know has not answered yet."""
+    """Leave the permission question unanswered."""
 
 
 def refuse(shown: Any) -> None:
@@ -424,7 +428,7 @@ def refuse(shown: Any) -> None:
 
 
 def find_nothing(shown: Any) -> None:
-    """It may know, and neither satellites nor networks tell anything."""
+    """Grant the permission, but without any position."""
     shown.context.grant_permissions(["geolocation"])
     shown.context.new_cdp_session(shown).send("Emulation.setGeolocationOverride", {})
 
@@ -441,7 +445,7 @@ def time_out(shown: Any) -> None:
 def test_a_browser_without_a_position_holds_no_sos_up(
     chromium: Any, tmp_path: Path, fate: Any
 ) -> None:
-    """The last one posted goes with it, and says how old it is and what."""
+    """The last posted position goes with it, with its age and source."""
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         kit.call("POST", "/api/package/async", {"location": LAST})
         with page(chromium, kit.port) as shown:
@@ -457,7 +461,7 @@ def test_a_browser_without_a_position_holds_no_sos_up(
             items = kit.call("GET", "/api/sos").body["incident"]["items"]
             return [each["position"] for each in items if "position" in each]
 
-        # The page shows the SOS once its words are on disk, and the position follows them.
+        # The page shows the SOS when its text is on disk. The position follows.
         until(positions)
         assert positions() == [{**LAST, "source": "last posted"}]
 
@@ -466,7 +470,7 @@ def test_a_browser_without_a_position_holds_no_sos_up(
 def test_the_position_of_the_browser_goes_from_the_finger_to_the_desk(
     chromium: Any, tmp_path: Path
 ) -> None:
-    """With its own time and where it is from; and words as buttons, both ways."""
+    """It has its own time and source. Also, words as buttons in both directions."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
@@ -484,7 +488,8 @@ def test_the_position_of_the_browser_goes_from_the_finger_to_the_desk(
             hold(shown)
             shown.locator("#sos-place", has_text="as this browser has it").wait_for()
             assert shown.locator("#sos-latitude").input_value() == "46.500000"
-            # Each of the browser's has other decimals: what is in the field was not typed for that.
+            # Each position of the browser has other decimals. The position in the field does not
+            # belong to these.
             shown.context.set_geolocation({**HERE, "latitude": 46.500009})
             until(lambda: shown.evaluate(NEWEST_FIX) == "46.500009")
             shown.get_by_role("button", name="Injury").click()
@@ -525,7 +530,7 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
         cancel.click()
         shown.locator("#conversation .fault", has_text="does not answer").wait_for()
         shown.locator("[id^='cancel-1@']:enabled").wait_for()
-        # It is said once, however often somebody presses.
+        # It is sent once, after several presses.
         for _ in range(2):
             cancel.click()
             shown.locator("[id^='cancel-1@']:enabled").wait_for()
@@ -549,16 +554,16 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
 def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
     chromium: Any, tmp_path: Path
 ) -> None:
-    """Its connections stay open: what tells is that its sign of life does not come, each 3.75 s."""
+    """Its connections stay open. The page notices the missing signs of life, one each 3.75 s."""
     with agent(tmp_path, {"satellite-port": None}) as kit, page(chromium, kit.port) as shown:
         shown.evaluate(SIGN_OF_LIFE)
         given_up: list[str] = []
         shown.on("requestfailed", lambda call: given_up.append(urlsplit(call.url).path))
         with frozen(kit):
             shown.locator("#away", has_text="does not answer since").wait_for()
-            # A call has patience for 20 s: it is not what tells.
+            # A call waits 20 s, so it is not the indicator.
             assert set(given_up) <= {"/api/events"}
-            # An SOS that is pressed now leaves by itself, once.
+            # An SOS that is pressed now leaves later by itself, once.
             raise_sos(shown, "leg broken")
             shown.locator("#sos-fault", has_text="leave this open").wait_for()
         shown.locator("#away").wait_for(state="hidden")
@@ -570,21 +575,21 @@ def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
 def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_back(
     chromium: Any, tmp_path: Path
 ) -> None:
-    """As an app that was opened once before; nothing of what it showed is kept in the browser."""
+    """Like an app that was opened once before. The browser keeps none of its content."""
     settings: dict[str, str | None] = {"satellite-port": None}
     with agent(tmp_path, settings) as kit, page(chromium, kit.port, **WITH_WORKER) as shown:
         kit.post("hut reached")
         shown.locator("#conversation li", has_text="hut reached").wait_for()
         kept = "caches.open('page').then(kept => kept.keys()).then(all => all.length)"
         until(lambda: shown.evaluate(kept) > 15)
-        # Once more, by the worker, and once more without anybody behind it.
+        # One load through the worker, and another one without an agent.
         shown.reload()
         shown.locator("#conversation li", has_text="hut reached").wait_for()
         kit.kill()
         shown.reload(wait_until="commit")
         shown.locator("#away", has_text="does not answer").wait_for()
         assert shown.locator("#conversation li").count() == 0
-        # So does the handbook, which says what to do now.
+        # The handbook opens too and gives advice.
         shown.locator("#help").click()
         shown.get_by_role("heading", name="When nothing goes out").wait_for()
         assert not faults(shown)
@@ -592,7 +597,7 @@ def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_ba
         shown.locator("#away", has_text="does not answer").wait_for()
         raise_sos(shown, "a mistake")
         shown.locator("#sos-fault", has_text="leave this open").wait_for()
-        # Who goes back has said it to nobody, though the next begins at once.
+        # After Back nothing is sent, although the next SOS starts immediately.
         shown.locator("#sos-back").click()
         raise_sos(shown, "avalanche")
         shown.locator("#sos-fault", has_text="leave this open").wait_for()
@@ -613,7 +618,7 @@ def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) 
         answer = asked.send("Page.getAppManifest")
         assert (answer["url"].rpartition("/")[2], answer["errors"]) == ("kit.webmanifest", [])
         assert json.loads(answer["data"])["start_url"] == "/"
-        # iOS takes no SVG, and no icon of the manifest's where the page names one.
+        # iOS accepts no SVG, and no icon of the manifest if the page names one.
         named = shown.locator("link[rel=apple-touch-icon]").get_attribute("href")
         for icon in {named, *(each["src"] for each in json.loads(answer["data"])["icons"])}:
             size = shown.evaluate(
@@ -623,7 +628,7 @@ def test_it_is_an_app_that_a_browser_can_install(chromium: Any, tmp_path: Path) 
             )
             assert size == (180 if str(icon).endswith(".png") else size) > 0
         until(lambda: shown.evaluate("navigator.serviceWorker.ready.then(kept => !!kept.active)"))
-        # A test's window keeps nothing, as a private one.
+        # A test's window keeps nothing, like a private one.
         private = {"in-incognito"}
         answer = asked.send("Page.getInstallabilityErrors")["installabilityErrors"]
         assert {each["errorId"] for each in answer} <= private
@@ -634,7 +639,7 @@ def test_what_is_said_often_takes_two_presses(chromium: Any, tmp_path: Path) -> 
     settings: dict[str, str | None] = {"canned-messages": "All well; Storm, <b>we stay</b>"}
     with sky(tmp_path), agent(tmp_path, settings) as kit, page(chromium, kit.port) as shown:
         shown.get_by_role("button", name="Storm, <b>we stay</b>").click()
-        # Its price is told before it is sent, as of one that is typed.
+        # The price is shown before it is sent, as for a typed message.
         shown.locator("#cost", has_text="1 credit").wait_for()
         shown.locator("#submit").click()
         shown.locator("#conversation li.sent", has_text="Storm, <b>we stay</b>").wait_for()
@@ -662,7 +667,8 @@ def test_a_position_is_put_in_by_a_press_and_never_by_itself(chromium: Any, tmp_
             kits.click()
             assert shown.locator("#field-latitude").input_value() == "47.1"
             browsers.click()
-            # A comma as many telephones type it; one that may be of thousands is asked about.
+            # A comma from a phone's keyboard is accepted. One that may separate thousands causes a
+            # question.
             shown.locator("#field-altitude").fill("2,450")
             shown.locator("#field-altitude-fault", has_text="must be a number").wait_for()
             shown.locator("#field-altitude").fill("2450,5")
@@ -673,7 +679,7 @@ def test_a_position_is_put_in_by_a_press_and_never_by_itself(chromium: Any, tmp_
             shown.locator("#conversation li.sent", has_text="46.5, 7.9").wait_for()
             fill(shown, "message")
             assert not kits.is_visible()
-        # On the list its own place is the first.
+        # The kit's own place is the first on the list.
         with page(chromium, kit.port) as shown:
             shown.locator("#places li").first.wait_for()
             assert "46.5" in shown.locator("#places li").first.inner_text()
@@ -710,7 +716,7 @@ def test_a_queue_of_a_thousand(chromium: Any, tmp_path: Path) -> None:
             assert entries.count() == 1_000
             entries.filter(has_text="log 500").locator("button", has_text="Cancel").click()
             entries.filter(has_text="log 500").locator(".pill", has_text="Canceled").wait_for()
-            # And still the SOS is the first that is to be seen.
+            # The SOS is still the first visible thing.
             hold(shown)
             shown.locator("#sos-send").click()
             shown.locator("#alarms .own strong", has_text="raised").wait_for()
@@ -720,7 +726,7 @@ def test_a_queue_of_a_thousand(chromium: Any, tmp_path: Path) -> None:
 
 SOS_FIRST = ("index.html", "page.css", "start.js", "sos.js", "agent.js", "text.js", "language.js")
 SLOW = {"offline": False, "latency": 100, "downloadThroughput": 6_000, "uploadThroughput": 6_000}
-"""Bytes a second, as at the edge of a kit's own Wi-Fi."""
+"""Bytes per second, as at the edge of a kit's own Wi-Fi."""
 ACTS = """
 new Promise(found => {
   const painted = () => performance.getEntriesByName("first-contentful-paint")[0]?.startTime;
@@ -739,7 +745,7 @@ new Promise(found => {
 @pytest.mark.full
 @pytest.mark.parametrize("others", ["lost", "broken", "slow for ever"])
 def test_an_sos_needs_nothing_else_of_the_page(chromium: Any, tmp_path: Path, others: str) -> None:
-    """No other script can stop it: not by its absence, nor by what it does."""
+    """No other script can stop it, neither by its absence nor by its actions."""
     with sky(tmp_path, 0), agent(tmp_path, SETTINGS) as kit:
         context = chromium.new_context(**SCREENS["390-light"])
         shown = context.new_page()
@@ -755,7 +761,7 @@ def test_an_sos_needs_nothing_else_of_the_page(chromium: Any, tmp_path: Path, ot
 
         shown.route(lambda url: "/api/" not in url, answer)
         shown.goto(f"http://127.0.0.1:{kit.port}/", wait_until="commit")
-        # The first script acts: it has asked for the words that are offered.
+        # The first script works: it has loaded the canned words.
         shown.locator("#sos-words button").first.wait_for(state="attached")
         hold(shown)
         shown.locator("#sos-text").fill("avalanche")
@@ -788,7 +794,7 @@ def test_at_six_kilobytes_a_second_the_button_acts_within_a_second_of_being_seen
 
 @pytest.mark.full
 def test_the_kits_in_earshot_are_listed_with_what_they_lack(chromium: Any, tmp_path: Path) -> None:
-    """Ben's kit is off: Cid's has what he lacks."""
+    """Ben's kit is off. Cid's kit has the items that he lacks."""
     with nodes(tmp_path, "--nodes", "3", "--seed", "7"), kit(tmp_path, 1) as ada:
         with kit(tmp_path, 2) as ben:
             ben.post("here is Ben")

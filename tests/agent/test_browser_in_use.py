@@ -1,4 +1,4 @@
-"""The kit's page while somebody is at it: what comes meanwhile takes nothing away."""
+"""The kit's page during its use: new content does not disturb the person."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECEIVED: dict[str, Any] = {
     "requestId": "1f", "received": 1, "asks": True, "readBy": None,
     "body": {"payloads": [{"identity": {"id": "Ben", "name": "Ben"}, "events": [EVENT]}]},
 }  # fmt: skip
-"""What came in, as the agent lists it, of a sender who wants to know that it is read."""
+"""An incoming message in the agent's list, whose sender wants a read receipt."""
 
 
 def heard(number: int, name: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def test_words_for_one_sos_are_for_no_other(chromium: Any, kit: Agent) -> None:
     with page(chromium, kit.port) as shown:
         shown.route("**/api/status", two)
         shown.reload()
-        # Whatever they are called.
+        # This holds for any name.
         shown.locator("#alarms .heard", has_text="SOS of constructor").wait_for()
         assert shown.locator("#alarms .heard span", has_text="__proto__").count() == 2
         shown.locator("#take-1-1").click()
@@ -67,7 +67,7 @@ def test_a_position_that_somebody_types_stays_theirs(chromium: Any, kit: Agent) 
         shown.context.set_geolocation(places[0])
         until(lambda: shown.evaluate(NEWEST_FIX) == "46.100000")
         assert (latitude.input_value(), longitude.input_value()) == ("", "8.5")
-        # What the browser filled in, and somebody has taken out, does not come back.
+        # A position of the browser that the person has removed does not return.
         shown.locator("#sos-back").click()
         hold(shown)
         assert latitude.input_value() == "46.100000"
@@ -80,7 +80,9 @@ def test_a_position_that_somebody_types_stays_theirs(chromium: Any, kit: Agent) 
 
 
 def test_who_goes_back_and_holds_it_again_says_more(chromium: Any, kit: Agent) -> None:
-    """The first is on its way still: its answer closes nothing, and holds nothing up."""
+    """The first request is still in transit. Its answer neither closes the dialog nor delays
+    anything.
+    """
     with page(chromium, kit.port) as shown:
         held = Held(shown, "**/api/sos")
         hold(shown)
@@ -117,7 +119,7 @@ def test_nothing_is_said_not_to_be_there_before_the_agent_has_told(
 def test_with_large_text_on_the_narrowest_screen_nothing_is_scrolled_sideways(
     chromium: Any, kit: Agent
 ) -> None:
-    """In a language of long words: neither the page nor what asks before an SOS."""
+    """In a language with long words, both on the page and in the dialog of an SOS."""
     kit.call("POST", "/api/sos", {"text": "Donaudampfschifffahrtsgesellschaft"})
     with page(chromium, kit.port, locale="de") as shown:
         shown.set_viewport_size({"width": 320, "height": 900})
@@ -135,7 +137,7 @@ def test_with_large_text_on_the_narrowest_screen_nothing_is_scrolled_sideways(
 
 
 def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
-    """Whatever of the page sends."""
+    """All parts of the page that send."""
 
     def with_heard(route: Any) -> None:
         body = route.fetch().json()
@@ -168,7 +170,9 @@ def test_two_presses_send_once(chromium: Any, kit: Agent) -> None:
 def test_a_press_that_fails_is_told_whatever_came_meanwhile(
     chromium: Any, kit: Agent, which: str
 ) -> None:
-    """Its row is drawn anew while it is under way, and after that: it stays one press, and told."""
+    """Its row is redrawn during the request and afterwards. It stays one press, and its result is
+    shown.
+    """
     reason = ["first"]
     key = {"cancel": "packages", "read": "payloads"}[which]
     path = {"cancel": "**/api/packages?*", "read": "**/api/inbound?*"}[which]

@@ -1,4 +1,4 @@
-"""The kit's page in the language of who reads it, in a real browser."""
+"""The kit's page in the person's language, in a real browser."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_sos_is_raised_read_and_called_off_in_ones_own_language(
         assert shown.locator("#confirm-title").inner_text() == texts["Send an SOS?"]
         shown.get_by_role("button", name=word, exact=False).first.click()
         assert shown.locator("#sos-text").input_value() == word
-        # A decimal comma, as a keyboard of that language has it.
+        # A decimal comma, as on a keyboard of that language.
         shown.locator("#sos-latitude").fill("47,3769")
         shown.locator("#sos-longitude").fill("8,5417")
         assert shown.evaluate(NOT_SIDEWAYS)
@@ -82,7 +82,7 @@ def test_an_sos_is_raised_read_and_called_off_in_ones_own_language(
         shown.locator("#sos-send").click()
         alarm = shown.locator("#alarms .own .ladder li", has_text=state)
         alarm.wait_for()
-        # What travels is the same in every language, and each reads it in their own.
+        # The sent form is the same in all languages, and each reader sees it in their own.
         assert sos_texts(kit)[-1] == "avalanche"
         shown.locator("#conversation li.alarm .said", has_text=word).first.wait_for()
         here = texts["{utc} UTC ({local} here)"].partition("{local} ")[2]
@@ -131,7 +131,7 @@ STAGES = {
 
 
 def test_how_far_a_message_has_come_is_said_in_ones_own_language(chromium: Any, kit: Agent) -> None:
-    """Each rung as the API names it; what a later version adds, in that one's own words."""
+    """Each stage by its name in the API. A later version's stage appears in its own text."""
     steps = [
         {"at": 0, "stage": stage, "who": "Ada", "detail": detail, "text": "in English"}
         for stage, detail in STAGES.items()
@@ -177,7 +177,7 @@ def choose(shown: Any, name: str, value: str) -> None:
 def test_the_button_is_held_though_the_page_moves_below_the_pointer(
     chromium: Any, kit: Agent
 ) -> None:
-    """As it does while it loads; a pointer that goes away, or is let go, raises nothing."""
+    """The page moves while it loads. A pointer that leaves or is released raises nothing."""
     move = "by => { document.getElementById('choices').style.marginBottom = by; }"
     with page(chromium, kit.port) as shown:
         button = shown.locator("#raise")
@@ -230,7 +230,7 @@ def test_the_language_is_there_while_the_agent_is_away(chromium: Any, tmp_path: 
         kept = (
             "caches.open('page').then(kept => kept.keys()).then(all => all.map(each => each.url))"
         )
-        # Not `wait_for_function`, to which a promise is as good as true.
+        # Not `wait_for_function`, which treats a promise as true.
         until(lambda: len(shown.evaluate(kept)) > 15)
         assert [each[-7:] for each in shown.evaluate(kept) if ".json" in each] == ["uk.json"]
         shown.reload()
@@ -259,7 +259,7 @@ PLACES = [
 
 
 def test_grids_are_those_that_others_publish(chromium: Any, kit: Agent) -> None:
-    """To the metre that each is given with; around Norway and near the poles as the grid has it."""
+    """To the metre of each example, also around Norway and near the poles."""
     module = "import('/page/coordinates.js')"
 
     def asked(what: str, places: list[tuple[float, float]]) -> list[Any]:
@@ -300,7 +300,7 @@ SPOTS = (
         for latitude in (84.2, 87.5, 89.9)
         for longitude in range(-179, 180, 29)
     ),
-    # The equator, where longitudes begin again, both ends of what has a zone, Norway and Svalbard.
+    # The equator, the antimeridian, both limits of the zones, Norway and Svalbard.
     *(
         (0, 0),
         (-1e-5, 0),
@@ -315,7 +315,7 @@ SPOTS = (
 
 
 def test_a_grid_reference_is_read_as_others_write_it(chromium: Any, kit: Agent) -> None:
-    """Of every band and zone, by the libraries of strangers: within the square that is named."""
+    """Each band and zone, against third-party libraries: the result is within the named square."""
     by_mgrs, asked = mgrs.MGRS(), []
     for latitude, longitude in SPOTS:
         for digits in range(1, 6):
@@ -346,7 +346,7 @@ def test_a_grid_reference_is_read_as_others_write_it(chromium: Any, kit: Agent) 
         )
     for (text, latitude, longitude, side), (north, east) in zip(asked, positions, strict=True):
         across = remainder(east - longitude, 360) * cos(radians((latitude + north) / 2))
-        # From the middle to a corner; libraries differ by less than a metre.
+        # From the middle to a corner. Libraries differ by less than a metre.
         assert hypot(north - latitude, across) * 111_320 < side * 0.72 + 0.6, text
 
 

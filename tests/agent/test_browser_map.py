@@ -1,5 +1,6 @@
-"""What the kit's map is drawn with, in a real browser: coasts that are there without any network,
-and a region that people copied to the card."""
+"""The kit's map in a real browser: coasts that need no network, and a region that people copied to
+the card.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def be_at(kit: Agent, latitude: float, longitude: float) -> None:
 
 
 def zoom(shown: Any, way: str, text: str) -> None:
-    """Until the map says so: a press while it moves is none."""
+    """Press until the map shows the text: a press while it moves has no effect."""
 
     def press() -> bool:
         shown.locator(f"#map .leaflet-control-zoom-{way}").click()
@@ -35,7 +36,7 @@ WIDEST = """() => Math.max(...[...document.querySelectorAll("#map path.track.own
 
 
 def test_coasts_are_there_without_any_network(chromium: Any, tmp_path: Path) -> None:
-    """From one side of the antimeridian to the other, on Fiji, in the evening and by day."""
+    """Across the antimeridian, on Fiji, in the dark and the light theme."""
     with agent(tmp_path, {"satellite-port": None}) as kit:
         be_at(kit, -17.0, 179.0)
         be_at(kit, -16.5, -179.5)
@@ -43,12 +44,12 @@ def test_coasts_are_there_without_any_network(chromium: Any, tmp_path: Path) -> 
             asked: list[str] = []
             shown.on("request", lambda request: asked.append(request.url))
             shown.locator("#map path.track.own").wait_for(state="attached")
-            # Nobody has seen the map: what is first to be seen had the line for itself.
+            # The map was not visible yet, and the visible content had the line for itself.
             assert not shown.locator("#map path.coast").count()
             shown.locator("#map").scroll_into_view_if_needed()
             shown.locator("#map-source").wait_for()
             assert [url for url in asked if url.endswith("/page/world.json")]
-            # The two positions are neighbours: their line does not go round the world.
+            # The two positions are close: their line does not go round the world.
             assert 20 < shown.evaluate(WIDEST) < 390
             zoom(shown, "in", "they are within about 14 km only")
             assert not shown.locator("#map path.coast").count()
@@ -60,7 +61,7 @@ def test_coasts_are_there_without_any_network(chromium: Any, tmp_path: Path) -> 
             assert look_of(shown, "#map path.coast", "stroke") != dark
             keep(shown, "coasts-390-light")
             assert not faults(shown)
-            # What was needed once is kept, also by a visit that does not look at the map.
+            # Files that were needed once are kept, also after a visit without the map.
             until(lambda: is_kept(shown))
             shown.reload()
             shown.locator("#map path.track.own").wait_for(state="attached")
@@ -76,7 +77,7 @@ COLOURS = """() => {
   const { width, height } = drawn, ink = drawn.getContext("2d");
   return [0.25, 0.75].map(share => ink.getImageData(width * share, height / 2, 1, 1).data.join());
 }"""
-"""In the west and in the east of a tile."""
+"""Colours in the west and in the east of a tile."""
 
 
 def greens(colours: list[str]) -> list[int]:
@@ -100,7 +101,7 @@ def test_a_region_in_vectors_is_drawn_light_and_dark(chromium: Any, tmp_path: Pa
         assert greens(shown.evaluate(COLOURS))[-1] < 100 < greens(light)[0]
         keep(shown, "vectors-1280-dark")
         assert not faults(shown)
-        # Somebody pulls the card out.
+        # The card is pulled out.
         place.unlink()
         shown.reload()
         shown.locator("#map-trouble", has_text="is not there: copy it there").wait_for()

@@ -1,4 +1,4 @@
-"""The kit's page, whatever the order in which answers and events come to it."""
+"""The kit's page with answers and events in any order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 def test_who_has_gone_back_is_not_told_that_their_next_sos_is_tried(
     chromium: Any, kit: Agent
 ) -> None:
-    """Nobody answers to the first, and the second was sent by nobody yet."""
+    """The first one gets no answer, and the second one was not sent yet."""
     with browser.page(chromium, kit.port) as shown:
         held = Held(shown, "**/api/sos")
         raise_sos(shown, "a mistake")
@@ -43,7 +43,7 @@ def test_who_has_gone_back_is_not_told_that_their_next_sos_is_tried(
             held.lose()
         shown.evaluate(DRAWN)
         assert shown.locator("#sos-fault").inner_text() == ""
-        # Nor is the first tried again.
+        # The first one is not tried again.
         shown.locator("#sos-send").click()
         shown.locator("#confirm[open]").wait_for(state="detached")
     assert sos_texts(kit) == ["leg broken"]
@@ -53,7 +53,7 @@ def test_who_has_gone_back_is_not_told_that_their_next_sos_is_tried(
 def test_an_sos_that_is_raised_while_the_end_of_another_is_asked_for_again_goes_on(
     chromium: Any, kit: Agent
 ) -> None:
-    """The kit has ended the first, and nobody was told so."""
+    """The kit has ended the first one, but its answer was lost."""
     asked: list[str] = []
 
     def lose_one_answer(route: Any) -> None:
@@ -83,7 +83,7 @@ def test_an_sos_that_is_raised_while_the_end_of_another_is_asked_for_again_goes_
 def test_what_comes_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
     chromium: Any, kit: Agent
 ) -> None:
-    """As of a scroll bar that was dragged."""
+    """For example after a scroll bar was dragged."""
     with browser.page(chromium, kit.port) as shown:
         shown.locator("h1").hover()
         shown.mouse.down()
@@ -92,8 +92,9 @@ def test_what_comes_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
 
 
 def test_a_conversation_is_not_longer_however_long_it_was_open(chromium: Any, kit: Agent) -> None:
-    """Each look brings forty that are new, until there are a thousand; who reads earlier ones keeps
-    them."""
+    """Each load brings forty new entries, up to a thousand. A person who reads earlier ones keeps
+    them.
+    """
     newest = [0]
 
     def forty_more(route: Any) -> None:
@@ -123,7 +124,7 @@ def test_a_conversation_is_not_longer_however_long_it_was_open(chromium: Any, ki
 def test_each_is_there_once_and_goes_on_where_the_clock_of_the_kit_is_set(
     chromium: Any, kit: Agent
 ) -> None:
-    """As by a GPS receiver that has found satellites: all that was before has another date."""
+    """For example when a GPS receiver finds satellites: all earlier entries get another date."""
     ahead = [0.0]
 
     def dated(route: Any) -> None:
@@ -152,7 +153,7 @@ def test_each_is_there_once_and_goes_on_where_the_clock_of_the_kit_is_set(
 
 
 def test_what_is_not_kept_is_waited_for(chromium: Any, tmp_path: Path) -> None:
-    """Over a slow line, or of an agent that is busy, it comes later than what is kept."""
+    """Over a slow line or from a busy agent, it arrives later than the kept file."""
     with (
         agent(tmp_path, {"satellite-port": None}) as kit,
         browser.page(chromium, kit.port, **browser.WITH_WORKER) as shown,
@@ -170,7 +171,7 @@ def test_what_is_not_kept_is_waited_for(chromium: Any, tmp_path: Path) -> None:
         """
         with frozen(kit):
             shown.evaluate(f"() => {{ {asking} }}")
-            # By then it has waited for the other as long as it does.
+            # By then the page has waited for the other file as long as it ever does.
             until(lambda: shown.evaluate("window.told['text.js']"))
             shown.evaluate(DRAWN)
             assert shown.evaluate("window.told['grid.js']") is None
@@ -195,7 +196,7 @@ def test_a_day_that_is_typed_is_not_taken_away(chromium: Any, kit: Agent) -> Non
 
 @contextmanager
 def phone(chromium: Any, port: int) -> Iterator[Any]:
-    """Signed in at the kit's page for the network."""
+    """Yield a phone that is signed in at the kit's page for the network."""
     how: dict[str, Any] = {**browser.SCREENS["390-light"], "ignore_https_errors": True}
     context = chromium.new_context(**how)
     context.set_default_timeout(PATIENCE * 1000)
@@ -217,7 +218,7 @@ def enter(shown: Any) -> None:
 def test_words_outlive_that_a_kit_which_lost_power_asks_who_is_there(
     chromium: Any, tmp_path: Path
 ) -> None:
-    """Of an SOS, and of a message: who signs in has them before them, and sends them once."""
+    """The texts of an SOS and a message: after the sign-in they are there, and are sent once."""
     port = free_port()
     settings: dict[str, str | None] = {"satellite-port": None, "page-listen": "127.0.0.0/8"}
     settings["page-port"] = str(port)
@@ -244,7 +245,7 @@ def test_words_outlive_that_a_kit_which_lost_power_asks_who_is_there(
                 (position,) = [each["position"] for each in items if "position" in each]
                 assert (position["latitude"], position["longitude"]) == (46.5, 7.25)
                 assert shown.locator("#field-content").input_value() == "the hut is full"
-                # It is there once.
+                # They appear once.
                 shown.reload()
                 shown.locator("#links .notice").wait_for()
                 assert shown.locator("#field-content").input_value() == ""
@@ -252,7 +253,9 @@ def test_words_outlive_that_a_kit_which_lost_power_asks_who_is_there(
 
 
 def test_who_signs_out_is_told_where_the_kit_did_not_hear_it(chromium: Any, tmp_path: Path) -> None:
-    """Whoever loads the page again would be inside. It stays to be read, whatever else is heard."""
+    """The session would continue for any person who loads the page again. The warning stays visible
+    in any case.
+    """
     port = free_port()
     settings: dict[str, str | None] = {"satellite-port": None, "page-listen": "127.0.0.0/8"}
     settings["page-port"] = str(port)

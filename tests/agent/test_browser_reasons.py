@@ -1,4 +1,4 @@
-"""Why a Package waits or failed, in the language of who reads it, in a real browser."""
+"""The reasons why a Package waits or failed, in the person's language, in a real browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.full
 
 BECAUSE = "texts => import('/page/reasons.js').then(all => texts.map(all.because))"
 ADJACENT = "{1} answered {2}{3}"
-"""Where one place ends and the next begins, nothing tells."""
+"""The boundary between two places is not visible."""
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
             ),
         )
     assert dict(zip(said, translations, strict=True)) == said
-    # What people write stays as they wrote it.
+    # Texts by people stay unchanged.
     assert retold == {
         "text": "no signal",
         "reason": "kein Signal",

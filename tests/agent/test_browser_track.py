@@ -1,4 +1,6 @@
-"""The track of a day in a real browser: gaps, the next position, another interval with its cost."""
+"""The track of a day in a real browser: gaps, the next position, and another interval with its
+cost.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from tests.browser import browser, faults, keep, page
 from tests.processes import Agent, agent, sky, until
 
 DAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
-"""Yesterday: all of its hours are over."""
+"""Yesterday, whose hours are all over."""
 MINUTES = (480, 490, 500, 700, 710, 720, 730)
-"""Of the day, of each position: a gap of 200 minutes, and one since."""
+"""Minutes of the day of the positions, with one gap of 200 minutes."""
 PACE = {"interval": 1800, "movingInterval": 300, "satelliteFactor": 4, "costly": False}
 
 
@@ -57,7 +59,7 @@ def test_the_track_of_a_day_has_gaps_and_its_pace_a_price(tmp_path: Path) -> Non
             shown.evaluate("scrollTo(0, 0)")
             keep(shown, "track-390-dark")
             assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
-            # The address keeps what it names, and back leads back.
+            # The address keeps the chosen page, and Back returns to the previous one.
             shown.go_back()
             shown.locator("#talk").wait_for()
             assert not shown.locator("#track").is_visible()
@@ -75,7 +77,7 @@ def a_day_is_chosen(shown: Any) -> None:
     texts = gaps.all_inner_texts()
     assert texts[0].endswith("3 hours") and "08:20" in texts[0] and "11:40" in texts[0], texts
     assert texts[1].startswith("No position since") and "12:10" in texts[1], texts
-    # Two lines, and nothing between them.
+    # Two lines with nothing between them.
     until(lambda: shown.locator("#map path.track.own").count() == 2)
     assert shown.locator("#map path.spot.own").count() == 4
 

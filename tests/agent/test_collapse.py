@@ -1,4 +1,4 @@
-"""A Package that replaces another, with power that fails at any of its commits."""
+"""A Package that replaces another one, with a power cut at each of its commits."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.processes import MODULE, Agent, agent, sky
 
 TRANSACT = "fieldagent.agent.journal.journal:Journal._transact"
 NO_KEEPERS = Put("fieldagent.agent.agent:KEEPERS", {})
-"""All commits are those of the Packages."""
+"""Without keepers, all commits are those of the Packages."""
 AT_START = 2
-"""Room on the disk is taken, and given to the journal."""
+"""Commits that reserve disk space for the journal."""
 COMMITS = 3
-"""One for each Package, and one that must not be needed."""
+"""One for each Package, and one that must not be necessary."""
 
 
 def pending(state: Path) -> list[str]:
-    """What waits in the journal that a killed agent has left, which stays as it is."""
+    """Return the waiting Packages in the journal of a killed agent, without changing it."""
     copy = state.with_name("copy")
     shutil.copytree(state, copy)
     journal = sqlite3.connect(copy / "journal.sqlite3")
@@ -33,7 +33,7 @@ def pending(state: Path) -> list[str]:
 
 
 def replace(kit: Agent) -> int:
-    """How many of the two were accepted."""
+    """Return the number of accepted Packages, 0 to 2."""
     for accepted, content in enumerate(["older", "newer"]):
         body = {"message": {"content": content}, "collapseKey": 5}
         try:

@@ -1,4 +1,4 @@
-"""What a kit knows of its machine and remembers of itself, and when it tells the hub."""
+"""A kit's knowledge about its machine and its own past, and the times of its reports to the hub."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 
 
 def test_a_machine_that_tells_nothing(root: Callable[..., None]) -> None:
-    """As a PC in a container is."""
+    """For example a PC in a container."""
     assert (machine.degrees(), machine.millivolts(), machine.throttled()) == (None, None, None)
     assert (machine.system(), machine.reset(), machine.battery()) == ("", UNKNOWN, None)
 
@@ -78,7 +78,7 @@ def test_a_raspberry_pi(root: Callable[..., None]) -> None:
     assert machine.throttled() == 0x50005
     assert machine.system() == "Debian 12.9, image 2024-11-19"
     assert machine.reset() == POWER
-    # Its own reboots go by the watchdog, too, which may leave the older bit.
+    # A Pi's own reboots also use the watchdog, which may leave the older bit.
     root(RSTS, (0x1020).to_bytes(4))
     assert machine.reset() == RESET
 
@@ -96,7 +96,9 @@ def test_other_machines(root: Callable[..., None]) -> None:
 
 
 def test_the_emptiest_battery_counts_and_a_mouse_has_none(root: Callable[..., None]) -> None:
-    """As `Documentation/ABI/testing/sysfs-class-power` of Linux has it; a mains has no capacity."""
+    """As in `Documentation/ABI/testing/sysfs-class-power` of Linux. A mains supply has no
+    capacity.
+    """
     root("sys/class/power_supply/AC/online", "1\n")
     assert machine.battery() is None
     root("sys/class/power_supply/BAT0/capacity", "81\n")
@@ -118,7 +120,7 @@ def test_what_linux_tells_amiss_is_not_known(root: Callable[..., None], content:
 
 
 class Lived:
-    """Lived time that a test sets."""
+    """Elapsed time that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1_790_000_000.0
@@ -145,12 +147,12 @@ def test_why_the_machine_was_started(tmp_path: Path) -> None:
     assert cause("first") == "unknown"
     assert cause("cut") == "cut-off"
     assert cause("reset", RESET) == "reset"
-    # A start of the agent alone is none of the machine.
+    # A start of only the agent is not a start of the machine.
     assert cause("reset") == "reset"
     assert cause("dog", WATCHDOG) == "watchdog"
     assert cause("power", POWER, leaves=True) == "power"
     assert cause("in order", RESET) == "shutdown"
-    # The agent began after that, and was not stopped.
+    # The agent started after that and was not stopped.
     assert cause("power again", POWER) == "power"
     assert cause("told", RESET, "power again") == "command"
 
@@ -260,7 +262,7 @@ async def test_it_is_told_over_each_link_and_then_as_it_changes_once_an_hour(
         nursery.start_soon(listen)
         await trio.sleep(EVERY / 2)
         assert [at for at, _ in reports] == [0]
-        # What stays within its tolerance is nothing new.
+        # Changes within the tolerance are not news.
         conditions.append(
             replace(conditions[-1], status=STATUS._replace(disk_used=64, uptime=9_000))
         )
@@ -317,7 +319,7 @@ async def test_what_the_hub_hears_of(clock: MockClock, other: dict[str, Any]) ->
 async def test_what_fails_in_it_ends_no_link(
     clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As statvfs does on a disk that is dying."""
+    """statvfs fails like this on a failing disk."""
     dying = [OSError("Input/output error")]
 
     def look() -> KitCondition:
@@ -359,7 +361,7 @@ async def test_an_agent_with_a_hub_tells_all_that_it_knows(
 async def test_the_start_after_a_reboot_is_known_to_be_by_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """One that nobody carried out explains no start."""
+    """A command that was not carried out explains no start."""
     if fails:
         monkeypatch.setattr(acts, "REBOOTED", 0.0)
     async with at_work(tmp_path, ALL, "this") as kit:

@@ -1,7 +1,7 @@
-"""What ends a Package over the air: the agent is a real process, and the test is its radio.
+"""The end of a Package over the air: the agent is a real process, and the test is its radio.
 
-A number that somebody confirms may have been another item's: of a journal that was lost, or of a
-cloned kit that is on the air as the same station.
+A confirmed number may belong to another item: of a lost journal, or of a cloned kit that is on the
+air as the same station.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.processes import Agent
 MASTER = bytes(range(32))
 AIR = derive_key(MASTER, "AIR")
 KIT, BEN = 7, 8
-"""Stations: the agent, and whom the test plays."""
+"""Stations: the agent, and the one that the test plays."""
 
 
 @dataclass
 class Ether:
-    """A KISS modem on TCP: what the agent transmits, and what it is made to hear."""
+    """A KISS modem on TCP. It notes the agent's packets, and sends packets to it."""
 
     port: int = 0
     heard: list[bytes] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Ether:
         await self._stream.send_all(kiss.encode(ax25.encode(frame)))
 
     async def sos(self, after: int = 0) -> Entry:
-        """The SOS in what the agent has transmitted since."""
+        """Return the SOS in the agent's packets since `after`."""
         while True:
             for body in self.heard[after:]:
                 for entry in decode(body, keys=[AIR]).entries:
@@ -111,7 +111,7 @@ async def sos_status(agent: Agent) -> dict[str, Any]:
 
 
 async def refused(agent: Agent) -> int:
-    """How many confirmations counted for nothing, as people see it."""
+    """Return the number of confirmations without effect, as people see it."""
     metrics = str((await in_thread(agent.call, "GET", "/metrics")).body)
     return int(metrics.split("fieldagent_confirmations_refused_total ")[1].split()[0])
 
@@ -160,7 +160,7 @@ async def test_a_recorded_word_ends_no_sos_of_the_next_journal(tmp_path: Path) -
 
 @pytest.mark.full
 async def test_a_word_about_another_item_of_that_number_confirms_nothing(tmp_path: Path) -> None:
-    """As of a cloned kit: the same station, the same journal, another SOS."""
+    """For example from a cloned kit: the same station, the same journal, another SOS."""
     home = tmp_path / "kit"
     with trio.fail_after(60):
         async with ether() as air, kit(home, air) as agent:
@@ -179,7 +179,7 @@ async def test_a_word_about_another_item_of_that_number_confirms_nothing(tmp_pat
 async def test_an_sos_that_was_recorded_reaches_the_hook_once_however_much_came_since(
     tmp_path: Path,
 ) -> None:
-    """More came since than is remembered of ordinary items."""
+    """More items came since than the kit remembers of ordinary ones."""
     home = tmp_path / "kit"
     recording = encode([Entry(5, Message("help"), 1_785_000_000, sos=True)], origin=BEN, key=AIR)
     with trio.fail_after(90):

@@ -1,7 +1,7 @@
-"""Every call of the agent to its disk fails in turn, once or from there on: real processes.
+"""Each disk call of the agent fails in turn, once or permanently. Real processes.
 
-What was acknowledged is there after it and arrives, under one number; nothing is set aside; people
-are told in words, and the exit code is that of disk trouble where it ends.
+Acknowledged Packages survive and arrive under one number, and no file is set aside. People get the
+reason as text. If the agent ends, the exit code shows a disk fault.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def hooked(home: Path) -> dict[str, str]:
 
 
 def post(kit: Agent, text: str) -> Answer | None:
-    """None where nobody answered. A key makes it safe to post it again."""
+    """Return the answer, or None if there is none. Because of the key, a second post is safe."""
     body = {"message": {"content": text}, "priority": 100 if text == "SOS here" else 12}
     try:
         return kit.call("POST", "/api/package/async", body, **{"Idempotency-Key": text})
@@ -44,7 +44,7 @@ def post(kit: Agent, text: str) -> Answer | None:
 
 
 def use(kit: Agent) -> dict[str, int]:
-    """The ids of what was acknowledged. Returns once all is done, or cannot be."""
+    """Return the ids of acknowledged Packages, when all is done or has become impossible."""
     accepted = {}
     for text in TEXTS:
         answer = post(kit, text)
@@ -65,7 +65,7 @@ def is_delivered(kit: Agent, number: int) -> bool:
 
 
 def came(kit: Agent) -> bool:
-    """Whether its hook has had something."""
+    """Return True if its hook has got a payload."""
     return (kit.home / "came").exists()
 
 
@@ -74,14 +74,14 @@ def done(kit: Agent, accepted: dict[str, int]) -> bool:
         if kit.call("GET", "/api/status").body["journal"]["full"]:
             return True
         packages = [kit.call("GET", f"/api/package/{id_}").body for id_ in accepted.values()]
-        # What was handed over from memory, nobody but the hook knows any more.
+        # Of a payload that was delivered from memory, only the hook knows.
         handed = kit.call("GET", "/api/inbound?state=handed").body["payloads"] or came(kit)
         return bool(handed) and all(each["status"] for each in packages)
     return False
 
 
 def run_with(home: Path, above: Running, **env: str) -> tuple[dict[str, int], str, int]:
-    """What one run acknowledged, what it said, and its exit code."""
+    """Return the acknowledged Packages of one run, its output, and its exit code."""
     above.type("mt hello")
     try:
         with agent(home, hooked(home), MODULE, **env) as kit:
@@ -93,7 +93,7 @@ def run_with(home: Path, above: Running, **env: str) -> tuple[dict[str, int], st
 
 
 def survive(home: Path, library: Path, fault: Fault) -> bool:
-    """Whether it came to the fault at all."""
+    """Return True if the fault occurred."""
     state = home / "state"
     quick = environment(home, *QUICK)
     with sky(home, 0.02) as above:
@@ -126,8 +126,8 @@ def survive(home: Path, library: Path, fault: Fault) -> bool:
             if text in line
         )
         expected = Counter(TEXTS)
-        # An SOS that memory alone had is not on the disk, nor is the key it was posted with: who
-        # posts it again after the start raises it anew, under another date, so twice at the most.
+        # An SOS that was only in memory is not on the disk, and neither is its key. A second post
+        # after the start raises it again with another date, so it arrives at most twice.
         twice = Counter(["SOS here"] if from_memory and not sos_on_disk else [])
         assert expected <= arrived <= expected + twice
     came = [json.loads(line)["requestId"] for line in (home / "came").read_text().splitlines()]
@@ -138,7 +138,7 @@ def survive(home: Path, library: Path, fault: Fault) -> bool:
 
 
 def calls_of_a_run(home: Path, library: Path) -> Counter[str]:
-    """How often a run without faults makes each call."""
+    """Return the number of calls of each kind in a run without faults."""
     home.mkdir()
     record = home / "record"
     with sky(home, 0.02) as above:
@@ -158,7 +158,7 @@ SOME = [
     Fault("any", 150, EIO, times=0),
     Fault("any", 160, ENOSPC, times=0),
 ]
-"""In the start, at work and in the end of a run."""
+"""During the start, the work and the end of a run."""
 
 
 @pytest.mark.parametrize("fault", SOME, ids=str)
@@ -174,7 +174,7 @@ FOR_GOOD = [
     Fault("write", 180, times=0),
     Fault("any", 200, EIO, times=0),
 ]
-"""At work; the first before anything was written down but tables."""
+"""During the work. In the first case only the tables were written before."""
 
 
 @pytest.mark.full
@@ -182,8 +182,9 @@ FOR_GOOD = [
 def test_a_commit_that_fails_leaves_an_sos_its_way_out(
     tmp_path: Path, disk_library: Path, fault: Fault
 ) -> None:
-    """In the same process, from memory, and everybody is told so: it is no agent that refuses all.
-    It begins anew once the disk takes what is written and nothing is in memory alone."""
+    """The SOS leaves from memory in the same process, and callers are informed. The agent does not
+    refuse everything. It restarts when the disk accepts writes and nothing is only in memory.
+    """
     state = tmp_path / "state"
     quick = environment(tmp_path, Put("fieldagent.agent.agent:AWAY_EVERY", 0.2))
     with (
@@ -191,7 +192,7 @@ def test_a_commit_that_fails_leaves_an_sos_its_way_out(
         agent(tmp_path, {}, MODULE, **quick, **disk.faulty(disk_library, state, fault)) as kit,
     ):
         until(lambda: kit.post("ordinary").status != 200)
-        # It has looked at the disk by then, which takes nothing.
+        # By then the agent has checked the disk, which accepts nothing.
         until(lambda: kit.call("GET", "/api/status").body["uptime"] > 2)
         refused = kit.post("ordinary")
         assert (refused.status, "disk" in refused.body["detail"]) == (507, True)
@@ -210,7 +211,7 @@ def test_a_commit_that_fails_leaves_an_sos_its_way_out(
 def test_who_waits_for_an_sos_that_memory_alone_has_is_told_as_the_agent_stops(
     tmp_path: Path, disk_library: Path
 ) -> None:
-    """Nobody has had it: that it is kept would be no truth."""
+    """The SOS has not left. It would be false to report that it is kept."""
     fault = disk.faulty(disk_library, tmp_path / "state", Fault("write", 180, times=0))
     nobody = {"satellite-port": str(tmp_path / "nobody")}
     with agent(tmp_path, nobody, MODULE, **fault) as kit, ThreadPoolExecutor(1) as pool:
@@ -256,7 +257,7 @@ def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(
 def test_every_call_to_the_disk_fails_in_turn(
     tmp_path: Path, disk_library: Path, number: int
 ) -> None:
-    """And at some of them the disk fails for good."""
+    """At some calls the disk fails permanently."""
     counted = calls_of_a_run(tmp_path / "counted", disk_library)
     disk.fail_in_turn(
         tmp_path, counted, number, lambda home, fault: survive(home, disk_library, fault)

@@ -1,4 +1,4 @@
-"""The stream of events: whoever comes back goes on where they were, and misses nothing."""
+"""The stream of events: a client that returns continues at its place and misses nothing."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def test_who_was_away_misses_nothing_not_even_over_a_kill(tmp_path: Path) -> Non
                     event = listener.next()
                     numbers.append(event.data["id"])
                     last = event.id
-            # Nobody listens to these, and the agent is killed right after.
+            # No client listens for these, and the agent is killed directly afterwards.
             posted += [kit.post(f"away {number}").body["id"] for number in range(5)]
     with agent(tmp_path, settings) as kit, listening(kit, "package", last) as listener:
         while numbers[-1] != posted[-1]:
             numbers.append(listener.next().data["id"])
-    # Each in its order; one that changed between two looks is told once or twice.
+    # They come in order. One that changed between two reads appears once or twice.
     assert list(dict.fromkeys(numbers)) == posted
 
 
@@ -147,7 +147,7 @@ def test_what_was_too_long_ago_is_told_as_lost_and_the_table_stays_small(tmp_pat
 
 
 async def test_who_reads_too_slowly_is_told_that_something_is_lost(tmp_path: Path) -> None:
-    """As a queue of thousands is cleared, more happens than is kept while one piece is read."""
+    """When a queue of thousands is cleared, more events happen than are kept while one is read."""
     async with kit(tmp_path) as k:
         asked = StreamAsked(frozenset({"package"}))
         async with aclosing(Events(k.journal).listen(asked)) as stream:
@@ -165,7 +165,7 @@ async def test_who_reads_too_slowly_is_told_that_something_is_lost(tmp_path: Pat
 async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(
     tmp_path: Path, clock: MockClock
 ) -> None:
-    """What has time is done when the kit is awake for somebody's sign of life anyway."""
+    """Checks that can wait happen when the kit is awake for a sign of life."""
     looks = set[float]()
     async with kit(tmp_path) as k, trio.open_nursery() as nursery:
         events = Events(k.journal)
@@ -182,7 +182,7 @@ async def test_conditions_are_looked_at_after_news_and_at_each_sign_of_life(
                 pass
 
         nursery.start_soon(look)
-        # Each comes at a moment of its own, and both are shown that the stream lives at one.
+        # Each stream starts at its own moment, but both get their signs of life at the same one.
         nursery.start_soon(listen, 21.0)
         nursery.start_soon(listen, 22.5)
         await trio.sleep_until(33)

@@ -1,4 +1,4 @@
-"""The largest and smallest values of each type on air: stored, and then read by every list."""
+"""The largest and smallest values of each type on the air: stored, and then read by each list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.processes import Agent, agent
 UINT = 2**32 - 1
 YEAR_1960, YEAR_2149 = -315_619_200, 5_648_659_200
 TIMES = (EPOCH - UINT, YEAR_1960, -1, 0, 4_291_747_199, 4_291_747_200, YEAR_2149, EPOCH + UINT)
-"""Unix times: the bounds on air, the bounds of a Package, and their neighbours."""
+"""Unix times: the limits on the air, the limits of a Package, and their neighbours."""
 TOP, BOTTOM = (90.0, 180.0), (-90.0, -180.0)
 ITEMS: tuple[Item, ...] = (
     Location(*TOP, None, float(UINT), UINT / 10, 179.0),
@@ -49,7 +49,7 @@ LISTS = (
 
 
 def envelopes() -> Iterator[bytes]:
-    """Yield every item at every time, and the other entries that lists show, some as an SOS."""
+    """Yield each item at each time, and the other entries of lists, some as an SOS."""
     numbers = itertools.count(UINT, -1)
     for time in TIMES:
         entries = []
@@ -92,7 +92,7 @@ SPOILED = (
     ("package", "accepted", 1e300, ""),
     ("leg", "status", "Lost", "status 'Lost'"),
 )
-"""A table, a column, a value that no program has stored, and what the log names."""
+"""A table, a column, a value that no program has stored, and the text in the log."""
 
 
 @pytest.mark.parametrize(("table", "column", "value", "named"), SPOILED)
@@ -100,7 +100,7 @@ def test_every_list_leaves_out_a_row_that_cannot_be_read(
     kit: Agent, table: str, column: str, value: object, named: str
 ) -> None:
     received = len(kit.call("GET", "/api/inbound").body["payloads"])
-    # A leg has no rowid.
+    # The table `leg` has no rowid.
     where = "1" if table == "leg" else f"rowid = (SELECT max(rowid) FROM {table})"
     with closing(sqlite3.connect(kit.home / "state" / "journal.sqlite3")) as journal:
         ((before,),) = journal.execute(f"SELECT {column} FROM {table} WHERE {where} LIMIT 1")

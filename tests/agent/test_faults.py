@@ -1,6 +1,6 @@
-"""A mistake of ours, anywhere in the agent, ends nothing but what it happened in.
+"""A program error anywhere in the agent ends only the part in which it happened.
 
-Real processes: places in them are made to raise from outside. What was in flight arrives, once.
+Real processes: the test makes functions in them raise. Packages in transit arrive once.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ SOON = [
     Put("fieldagent.system.supervisor:PAUSES", [0.05]),
     Put("fieldagent.agent.outbound.outbox:AGAIN", 0.05),
 ]
-"""What failed starts again at once."""
+"""A failed part restarts immediately."""
 
 
 def breaking(
     home: Path, *changes: Break | Put, settings: Mapping[str, str | None] = {}
 ) -> AbstractContextManager[Agent]:
-    """An agent in which these places raise."""
+    """Run an agent in which these functions raise."""
     return agent(home, settings, MODULE, **environment(home, *SOON, *changes))
 
 
 def faults(kit: Agent) -> dict[str, Any]:
-    """By part, what `status` says of it."""
+    """Return the faults in `status` by part."""
     return {each["part"]: each for each in kit.call("GET", "/api/status").body["faults"]}
 
 
 def works_on(kit: Agent, part: str, *broken: Break) -> None:
-    """These faults are told everywhere, the agent is well, and it stops in order."""
+    """Check that the fault appears everywhere, that the agent works, and that it stops in order."""
     fault = faults(kit)[part]
     assert "AsATest: as a test in " in fault["error"]
     assert fault["down"] is False
@@ -108,7 +108,7 @@ def test_a_package_in_flight_when_the_satellite_driver_fails_arrives_once(
 async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
     tmp_path: Path,
 ) -> None:
-    """The same Package meets each of these, one after the other."""
+    """The same Package meets each of these faults in turn."""
     broken = [
         Break(f"{CELLULAR}:CellularDriver._link"),
         Break(f"{CELLULAR}:_OutboxPost.next", late=True),
@@ -129,7 +129,7 @@ async def test_a_package_in_flight_when_the_cellular_driver_fails_arrives_once(
                 works_on(kit, "Cellular", *broken)
 
             await trio.to_thread.run_sync(send)
-    # The hub knows an item again by its number and digest: its copies are as one.
+    # The hub recognises an item by its number and digest, so its copies are one.
     assert {*hub.mailbox.contents} == {"precious", "next"}
 
 
@@ -223,7 +223,7 @@ REQUESTS: dict[str, tuple[str, str, Any]] = {
     "listen": ("GET", "/api/events", None),
     "metrics": ("GET", "/metrics", None),
 }
-"""One for each handler of the local API."""
+"""One call for each handler of the local API."""
 
 
 def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> None:
@@ -268,6 +268,6 @@ async def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_pat
                 assert kit.stop() == 0
 
             await trio.to_thread.run_sync(look)
-    # A traceback tells nothing new the second time.
+    # A second traceback would contain no news.
     text = "\n".join(kit.lines)
     assert text.count("tests.breaking.AsATest") == 1

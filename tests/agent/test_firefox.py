@@ -1,5 +1,6 @@
-"""The SOS from a finger to a dispatcher's eyes and back, in Debian's Firefox: another engine than
-Chromium, a reload at every step, and the keyboard alone."""
+"""The SOS from a finger to a dispatcher's screen and back, in Debian's Firefox: a second browser
+engine, a reload at each step, and only the keyboard.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +23,15 @@ YEAR = 31_557_600
 
 
 def opens(shown: Firefox, address: str) -> None:
-    """Once, and anew: nothing of what is shown is the page's own."""
+    """Open the page twice, so that no shown content is left from before."""
     shown.goes_to(address)
     shown.goes_to(address)
 
 
 def acts(shown: Firefox, by: str, mark: str, key: str = "Enter", *, words: str = "") -> None:
-    """Press the button of that mark, or of those words, as who has a finger or a keyboard alone."""
+    """Press the button with that selector or these words, with a finger or only with the
+    keyboard.
+    """
     if by == "finger":
         shown.holds(mark, 50, words=words)
     else:
@@ -37,7 +40,7 @@ def acts(shown: Firefox, by: str, mark: str, key: str = "Enter", *, words: str =
 
 
 def signs_in(desk: Firefox) -> None:
-    """By the keyboard."""
+    """Sign in with the keyboard."""
     desk.sees("#enter")
     desk.evaluate("document.querySelector('[name=username]').focus()")
     desk.presses("olga@example.org", "Tab", SECRET.strip(), "Enter")
@@ -74,7 +77,7 @@ def test_an_sos_from_a_finger_to_a_dispatchers_eyes_and_back(tmp_path: Path, by:
             ada.presses("Space")
         ada.sees("#confirm", "Send an SOS?")
         if by == "keyboard":
-            # Who leans on the keyboard has sent nothing.
+            # An accidental key press has sent nothing.
             assert ada.focused == "sos-back"
             ada.goes_by_tab_to("sos-text", back=True)
             ada.presses("leg broken")
@@ -119,7 +122,7 @@ def test_a_message_and_the_handbook(tmp_path: Path) -> None:
 @needs(FAKETIME, "apt-get install faketime")
 @pytest.mark.parametrize("wrong", ["-1y", "+1y"])
 def test_a_kit_whose_clock_is_a_year_from_the_browsers(tmp_path: Path, wrong: str) -> None:
-    """Nobody has told it the time: the SOS goes, and what is told is told from the kit's clock."""
+    """The kit does not know the time. The SOS goes, and its times are by the kit's clock."""
     away = {"satellite-port": str(tmp_path / "nobody")}
     of_today = re.compile(r"raised [0-9]{2}:[0-9]{2} UTC")
     clock = environment(tmp_path, wrong)

@@ -1,4 +1,6 @@
-"""The kit's handbook: every language says the same, in the words of the page, and is served."""
+"""The kit's handbook: it says the same in each language, uses the words of the page, and
+is served.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +28,24 @@ def source(language: str) -> str:
 
 
 def named(language: str) -> list[str]:
-    """What stands there in bold, in its order: each a word of the page."""
+    """Return the bold texts in order. Each is a text of the page."""
     return re.findall(r"\*\*(.+?)\*\*", source(language))
 
 
 def shape(language: str) -> list[str]:
-    """How each line begins."""
+    """Return the beginning of each line."""
     return [re.match(r"#+|\d\.|-|\||", line)[0] for line in source(language).splitlines()]  # type: ignore[index]
 
 
 def begins(text: str) -> str:
-    """The words of a text ahead of its places, without what ends a sentence."""
+    """Return the words of a text before its first place, without the final punctuation."""
     return PLACE.split(text)[0].strip().rstrip(":.").strip()
 
 
 def words(language: str) -> dict[str, set[str]]:
-    """What each text of the page may be named by, as it begins; by the same of the English."""
+    """Return the possible names of each text of the page: its beginning, by that of the English
+    text.
+    """
     catalogue = json.loads(files("fieldagent.agent.page").joinpath(f"{language}.json").read_bytes())
     said: dict[str, set[str]] = {"SOS": {"SOS"}}
     for text, there in {**catalogue["texts"], **catalogue["terms"]}.items():

@@ -1,4 +1,6 @@
-"""What an idle agent does without. `tests/bench/process.py` has the memory itself, as a ratio."""
+"""Modules that an idle agent does not load. `tests/bench/process.py` measures the memory as a
+ratio.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,14 @@ HEAVY = {
     "fieldagent.wire.sms_modem": "for who has sms-port",
     "fieldagent.wire.sms_pdu": "for who has sms-port",
 }
-"""Of some hundred kilobytes each, with where it comes in."""
+"""Modules of about a hundred kilobytes each, with the setting that needs them."""
 OURS_MAX = 268
-"""Modules of ours that an agent with a satellite modem alone loads. More is more memory of every
-kit and a longer start: load what a setting asks for where that setting is read. Where all kits need
-it, raise this."""
+"""Maximum number of our modules that an agent with only a satellite modem loads. More modules cost
+memory in each kit and a longer start: load a module for a setting where the setting is read. If
+all kits need it, increase this number."""
 VERBOSE = [sys.executable, "-v", "-m", "fieldagent"]
-"""Python says what it loads (`-v`), also by `importlib.import_module`, which importtime omits."""
+"""Python prints its imports (`-v`), including those of `importlib.import_module`, which importtime
+omits."""
 
 
 def loaded(kit: Agent) -> set[str]:

@@ -1,4 +1,4 @@
-"""A kit's SOS as its user meets it: a real agent, and what it adds to an SOS by itself."""
+"""A kit's SOS from its user's view: a real agent, and the data that it adds to an SOS."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_an_open_sos_gets_the_positions_that_gpsd_has(tmp_path: Path) -> None:
 
 
 class SlowGpsd(Gpsd):
-    """One whose receiver has its next fix once it may."""
+    """A gpsd whose receiver gets its next fix when the test allows it."""
 
     def __init__(self) -> None:
         self.may, self.asked, self.left = (threading.Event() for _ in range(3))
@@ -58,13 +58,15 @@ class SlowGpsd(Gpsd):
 
 
 def test_a_fix_that_comes_after_its_end_raises_no_sos(tmp_path: Path) -> None:
-    """A receiver may take two minutes for its first, in which a mistake is taken back."""
+    """A receiver may need two minutes for its first fix. Meanwhile the person cancels a false
+    alarm.
+    """
     with (
         closing(SlowGpsd()) as gpsd,
         sky(tmp_path),
         agent(tmp_path, {"gpsd": gpsd.address}) as kit,
     ):
-        # Where the system's clock is not trusted, gpsd is asked for the time before.
+        # If the system's clock is not trusted, the agent first asks gpsd for the time.
         until(lambda: kit.call("GET", "/api/status").body["clock"]["trusted"])
         gpsd.may.clear()
         gpsd.asked.clear()
@@ -91,7 +93,7 @@ def test_without_a_position_the_last_one_posted_goes_with_it_under_its_own_time(
 
 
 def test_an_answer_adds_to_the_open_sos_and_raises_none(tmp_path: Path) -> None:
-    """At the command line, in canned words, which are words again at whoever hears them."""
+    """At the command line, with canned words, which each receiver sees as text."""
     with sky(tmp_path) as above, agent(tmp_path) as kit:
         listed = sos_command(kit, "--words")
         assert listed.returncode == 0 and ", fire, " in listed.stdout
@@ -133,7 +135,7 @@ def test_other_words_under_the_same_key_are_not_refused(tmp_path: Path) -> None:
 
 
 def test_a_retry_after_it_was_taken_back_raises_none(tmp_path: Path) -> None:
-    """Its words are known by the key; the last position, which goes with them, has none."""
+    """Its text is recognised by the key. The last position, which goes with it, has no key."""
     key = {"Idempotency-Key": "one press"}
     with sky(tmp_path), agent(tmp_path) as kit:
         kit.call("POST", "/api/package", {"location": {"latitude": 47.1, "longitude": 8.2}})
@@ -145,7 +147,7 @@ def test_a_retry_after_it_was_taken_back_raises_none(tmp_path: Path) -> None:
 
 
 def test_who_calls_one_off_again_ends_no_other(tmp_path: Path) -> None:
-    """Their answer was lost, and another was raised meanwhile."""
+    """The answer was lost, and another SOS was raised meanwhile."""
     with agent(tmp_path, {"satellite-port": None}) as kit:
         one = kit.call("POST", "/api/sos", {"text": "a mistake"}).body["number"]
         named = f"/api/sos?number={one}"
@@ -161,7 +163,7 @@ def test_who_calls_one_off_again_ends_no_other(tmp_path: Path) -> None:
 
 
 def test_what_is_refused_as_a_cancel_of_its_package_ends_no_sos(tmp_path: Path) -> None:
-    """It has left: who has it would never be told, and it would not be repeated any more."""
+    """It has left. Its receiver would never get the end, and it would not be repeated again."""
     with sky(tmp_path), agent(tmp_path) as kit:
         sent = kit.post("help", priority=100)
         assert (sent.status, sent.body["status"]) == (200, "Delivered")
@@ -181,7 +183,7 @@ def test_an_sos_that_is_canceled_before_it_leaves_is_over(tmp_path: Path) -> Non
 
 
 def test_an_sos_whose_packages_are_all_canceled_before_they_leave_is_over(tmp_path: Path) -> None:
-    """Nothing of it goes any more: that it is open would be no truth."""
+    """No Package of it goes again. It would be false to report it as open."""
     nobody = {"satellite-port": str(tmp_path / "nobody")}
     with agent(tmp_path, nobody) as kit:
         kit.call("POST", "/api/sos", {"text": "leg", "position": {"latitude": 47, "longitude": 8}})
@@ -194,13 +196,14 @@ def test_an_sos_whose_packages_are_all_canceled_before_they_leave_is_over(tmp_pa
 
 @pytest.mark.parametrize("where", ["", "?channel=Satellite"])
 def test_who_clears_the_queue_leaves_an_open_sos_in_it(tmp_path: Path, where: str) -> None:
-    """It had been open for ever, with nothing of it to go."""
+    """Before, it stayed open forever without a Package."""
     with agent(tmp_path) as kit:
         kit.call("POST", "/api/package/async", {"message": {"content": "all well"}})
         kit.call("POST", "/api/sos", {"text": "leg broken"})
         assert kit.call("DELETE", f"/api/queue{where}").body == {"deleted": 1}
         with sky(tmp_path) as above:
             above.expect("leg broken")
-            # Before the modem goes: of what is under way then nobody knows whether it left.
+            # Cancel before the modem goes away: afterwards it is unknown if a Package in transit
+            # has left.
             kit.call("DELETE", "/api/sos")
         assert kit.call("GET", "/api/sos").body["active"] == 0

@@ -1,4 +1,4 @@
-"""The agent as its users have it, a real process, linked to a hub's end in this one."""
+"""The agent in use, as a real process, linked to a hub's end in this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.processes import MODULE, Agent, Answer
 
 
 def link_settings(home: Path, port: int) -> dict[str, str | None]:
-    """No other channel than the link."""
+    """Return settings with the link as the only channel."""
     ca = home / "ca.pem"
     CA.cert_pem.write_to_path(str(ca))
     return {

@@ -1,4 +1,4 @@
-"""A queue of many thousands holds nobody up."""
+"""A queue of many thousands delays no caller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fill(kit: Agent, count: int, **members: object) -> None:
 
 
 def lasting(package: dict[str, Any]) -> dict[str, Any]:
-    """But for what it waits for, which is another at each look."""
+    """Return the Package without the reason of its wait, which changes at each look."""
     return {
         **package,
         "channels": {name: leg["status"] for name, leg in package["channels"].items()},
@@ -31,7 +31,7 @@ def test_what_waits_is_listed_in_pages_and_comes_back_in_slices(tmp_path: Path) 
         fill(kit, 1, collapseKey=7, priority=5)
         assert kit.stop() == 0
     with agent(tmp_path, nobody) as kit:
-        # It waits for the one that it replaces, which comes back last.
+        # It waits for the Package that it replaces, which returns last.
         fill(kit, 1, collapseKey=7, priority=5)
         whole = kit.call("GET", "/api/queue").body
         assert (whole["queued"], len(whole["packages"]), whole["next"]) == (MANY + 1,) * 2 + (None,)

@@ -1,4 +1,4 @@
-"""`GET /metrics` as Prometheus reads it, and what of it the examples name."""
+"""`GET /metrics` as Prometheus reads it, and the metrics that the examples use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def families(kit: Agent) -> dict[str, Any]:
-    """What the strict parser makes of it."""
+    """Return the result of the strict parser."""
     parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="extra `test`")
     answer = kit.call("GET", "/metrics")
     kind = "application/openmetrics-text; version=1.0.0; charset=utf-8"

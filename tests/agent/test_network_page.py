@@ -1,4 +1,4 @@
-"""The kit's page from a phone in camp: real agents, real TLS, and Chromium as the phone."""
+"""The kit's page on a phone in camp: real agents, real TLS, and Chromium as the phone."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Camp(NamedTuple):
     home: Path
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        """Status, headers and text."""
+        """Return status, headers and text."""
         connection = HTTPSConnection("127.0.0.1", self.port, timeout=PATIENCE, context=FREE)
         content = None if body is None else json.dumps(body)
         if content is not None:
@@ -120,10 +120,10 @@ def test_who_knows_the_pass_phrase_comes_in_and_nobody_else(tmp_path: Path) -> N
         for each in foreign:
             assert there.call("POST", "/api/package/async", package, **mine, **each)[0] == 403
             assert there.enter(**each)[0] == 403
-        # A link in a message leads there, and brings no cookie along.
+        # A link in a message leads there, without the cookie.
         follows = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
         assert there.call("GET", "/", **follows)[0] == 303
-        # This machine's own programs go on as ever.
+        # Programs of this machine continue as before.
         assert there.kit.call("GET", "/api/status").status == 200
         assert there.call("DELETE", "/enter/session", **mine)[0] == 204
         assert there.call("GET", "/api/status", **mine)[0] == 401
@@ -187,7 +187,7 @@ def test_what_keeps_it_from_beginning_takes_nothing_else_down(tmp_path: Path) ->
         with agent(tmp_path, settings) as kit:
             kit.expect("is in use by another program")
             assert kit.call("GET", "/api/status").status == 200
-        # Where phones are told of it, too: it comes once that program has ended.
+        # The same for the portal for phones: it starts after that program has ended.
         port, portal = free_port(), taken.getsockname()[1]
         settings |= {"page-port": str(port), "page-portal-port": str(portal)}
         with agent(tmp_path, settings) as kit:
@@ -224,13 +224,13 @@ def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
         shown.locator("#submit").click()
         shown.locator("#talk").get_by_text("from the camp").wait_for()
         assert browser.faults(shown) == []
-        # A phone tells its page where it is, by TLS as well.
+        # A phone gives its position to the page over TLS too.
         shown.locator("#raise").focus()
         shown.keyboard.press("Enter")
         shown.locator("#sos-place", has_text="as this browser has it").wait_for()
         assert shown.locator("#sos-latitude").input_value() == "46.500000"
         shown.locator("#sos-back").click()
-        # Whose pass phrase counts no more is asked for the next one.
+        # A person whose pass phrase has changed must enter the new one.
         shown.get_by_role("button", name="Sign out").click()
         shown.get_by_label("Pass phrase").wait_for()
         assert there.kit.call("GET", "/api/packages").body["packages"][0]["text"] == "from the camp"
@@ -251,7 +251,7 @@ def test_check_and_page_say_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
-    """Of docs/reference/local-api.md; who runs them here needs no sudo."""
+    """The commands of docs/reference/local-api.md. Here they run without sudo."""
     lines = re.findall(r"^    sudo (fieldagent page.*?) *#", LOCAL_API, re.MULTILINE)
     assert len(lines) == 2
     folder = tmp_path / "fieldagent"
@@ -276,7 +276,7 @@ def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_strangers_cost_the_kit_little_whatever_they_ask_for(tmp_path: Path) -> None:
-    """Of each route at the door, and one behind it: two strangers at once, by TLS."""
+    """Each route before the sign-in, and one behind it: two strangers at once, over TLS."""
     with camp(tmp_path) as there:
         until(lambda: answers(there))
         page(tmp_path, "--set", phrase=f"{PHRASE}\n")
@@ -307,7 +307,9 @@ def test_strangers_cost_the_kit_little_whatever_they_ask_for(tmp_path: Path) -> 
 
 
 def plainly(port: int, method: str, path: str, **headers: str) -> tuple[int, str | None, bytes]:
-    """Status, where it leads to, and body, as a phone asks that takes the kit for everybody."""
+    """Return status, target of the redirect, and body, as for a phone that uses the kit for any
+    address.
+    """
     connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request(
@@ -334,7 +336,7 @@ def test_a_phone_that_joins_the_kits_network_is_led_to_the_page(tmp_path: Path) 
         until(partial(answers, there))
         for probe in (*PROBES, "/", "/anything?else=1"):
             assert plainly(portal, "GET", probe)[:2] == (302, "/portal"), probe
-        # Nothing of the kit's API is there.
+        # The kit's API is not available there.
         assert plainly(portal, "GET", "/api/status")[:2] == (302, "/portal")
         assert plainly(portal, "POST", "/api/package")[0] == 404
         with browser.browser() as opened:

@@ -1,4 +1,4 @@
-"""The files of the kit's page, and of the console, as HTTP has them: small, and of one origin."""
+"""The files of the kit's page and of the console over HTTP: small, and from one origin."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ BY_NEED = (
     "coordinates.js",
     *REASONS,
 )
-"""What is loaded once somebody looks at the map, where that is in vectors, at /track, types a
-place, wants positions otherwise than in degrees, or is told a reason and reads no English."""
+"""Files that load on demand: for the map, for a vector map, for /track, for a typed place, for
+positions in another form than degrees, and for reasons in another language than English."""
 COASTS_MAX = 80_000
 SHARED = (
     *("choices.js", "coordinates.js", "grid.js", "language.js"),
@@ -61,11 +61,11 @@ def test_all_of_it_is_small(kit: Agent) -> None:
         assert gzip.decompress(content) == plain
         sizes[path] = len(content) + len(answer.headers.as_bytes())
         connection.close()
-    # A browser asks for one language, at the most.
+    # A browser loads at most one language.
     languages = [sizes.pop(f"/page/{name}") for name in CATALOGUES]
     for name in BY_NEED:
         del sizes[f"/page/{name}"]
-    # The same as the first, at another address.
+    # The same as the first page at another address.
     del sizes["/track"]
     assert sum(sizes.values()) + max(languages) <= WIRE_MAX
 

@@ -1,5 +1,6 @@
-"""A photograph at the kit's page: scaled in the browser, its cost shown before it goes, and what
-comes is shown as a picture."""
+"""A photograph on the kit's page: it is scaled in the browser, its cost is shown before it goes,
+and an incoming one is shown as a picture.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.full
 
 
 def photograph(width: int, height: int) -> bytes:
-    """A PNG with something on it."""
+    """Return a PNG with some content."""
 
     def chunk(name: bytes, content: bytes) -> bytes:
         guard = zlib.crc32(name + content).to_bytes(4)
@@ -97,7 +98,7 @@ def test_what_is_no_picture_is_shown_as_none(tmp_path: Path, chromium: Any) -> N
 def test_a_picture_that_another_took_the_place_of_is_not_sent(
     tmp_path: Path, chromium: Any
 ) -> None:
-    """What of the first is ready late, as a large one on an old phone."""
+    """A result of the first picture that is late, as for a large one on an old phone."""
     sizes_of = {"large": (1200, 800), "small": (200, 100)}
     for name, (width, height) in sizes_of.items():
         (tmp_path / f"{name}.png").write_bytes(photograph(width, height))

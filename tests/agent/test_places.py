@@ -1,4 +1,4 @@
-"""Where this kit was and where others are, as a map or a receiver takes it."""
+"""Positions of this kit and of others, for a map or a receiver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ GLOBE = "{http://www.opengis.net/kml/2.2}"
 
 @pytest.fixture(scope="module")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """It was at two places, has marked one, and knows where somebody else is."""
+    """Yield a kit that was at two places, has marked one, and knows the position of
+    another person.
+    """
     home = tmp_path_factory.mktemp("kit")
     with sky(home, 0) as above, agent(home, {"inbound-hook": "cat >/dev/null"}) as running:
         for minute, latitude in enumerate((47.1, 47.2)):

@@ -1,7 +1,7 @@
-"""What a kit promises, each once with real processes and a simulated modem.
+"""The promises of a kit, each once with real processes and a simulated modem.
 
-A part that is wired nowhere has green tests of its own, and does nothing in the field. Those
-promises that have such a test elsewhere are named in docs/explain/reliability.md.
+A part that is not connected can pass its own tests and still do nothing in the field.
+docs/explain/reliability.md names the promises that have such a test elsewhere.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_an_sos_goes_again_until_somebody_has_it_though_the_first_connection_fai
         stack.enter_context(hub(folder(tmp_path / "hub"), settings))
         ben = stack.enter_context(agent(folder(tmp_path / "ben"), bens))
         ben.expect('"help"')
-        # The hub has it over IP: satellite has no more to do, and a person has yet to see it.
+        # The hub has it over IP, so satellite is not necessary. A person has not seen it yet.
         until(lambda: "at the hub" in steps(ada))
         until(lambda: "heard by" in steps(ada))
         assert active(ada) == 1
@@ -95,7 +95,7 @@ def test_who_got_an_sos_is_told_that_it_is_over_though_the_budget_is_spent(tmp_p
 
 
 def test_the_same_text_twice_in_a_minute_is_two_messages(tmp_path: Path) -> None:
-    """Both ways: what is the same by its number is known again, and nothing else."""
+    """In both directions: only an item with the same number is recognised as a repetition."""
     with sky(tmp_path) as above, agent(tmp_path, {"inbound-hook": "cat"}) as kit:
         for _ in "12":
             assert kit.post("arrived").body["status"] == "Delivered"
@@ -131,7 +131,7 @@ def test_what_has_outlived_its_time_never_leaves(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_the_recovery_command_runs_where_the_hub_stays_away(tmp_path: Path) -> None:
-    """A minute is the shortest time after which it may."""
+    """A minute is the shortest possible time."""
     came = tmp_path / "came"
     settings = {
         "satellite-port": None,

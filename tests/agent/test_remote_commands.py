@@ -1,4 +1,4 @@
-"""A command on its kit: judged, done once, answered once, whatever the power does."""
+"""A command on its kit: checked, done once, and answered once, also over power cuts."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ class Kit:
         await self.hears_of(number, prove(number, read_words(words.split()), key), channel)
 
     async def hears_of(self, number: int, command: RemoteCommand, channel: str) -> None:
-        """As it comes over a channel."""
+        """Receive a command as over a channel."""
         body = encode([Entry(number, command)])
         inbox = self.agent.parts.inbox
         await inbox.take_in(body, lambda db: None, channel=channel, owes=None, tagged=False)
 
     def answers(self) -> list[CommandAnswer]:
-        """In Packages, under way to the hub."""
+        """Return the answers in Packages to the hub."""
         sequences = self.journal.read("SELECT sequence FROM package ORDER BY sequence")
         records = [outbound.package(self.journal, sequence) for (sequence,) in sequences]
         items = [each.package.item for each in records if each is not None]
@@ -158,7 +158,7 @@ async def test_a_stale_number_is_refused_with_the_reason_and_once(tmp_path: Path
 async def test_a_recording_is_refused_where_a_restored_card_has_forgotten_its_number(
     tmp_path: Path,
 ) -> None:
-    """The number alone would let it in; its age does not."""
+    """By its number alone it would be accepted, but its age prevents that."""
     async with at_work(tmp_path) as kit:
         await kit.hears(NOW - OLD - 60, "status")
         (answer,) = await kit.answered(1)
@@ -171,7 +171,7 @@ async def test_a_wrong_key_is_a_dead_letter_and_costs_no_answer(tmp_path: Path) 
         await kit.hears_of(NOW, RemoteCommand(1), "Satellite")
         assert kit.letters() == [NOT_PROVED, NOT_PROVED]
         assert commands.listing(kit.journal, 10) == []
-        # The number is not spent: the hub's own command of it is done.
+        # The number is still unused: the hub's own command with it is done.
         await kit.hears(NOW, "status")
         (answer,) = await kit.answered(1)
         assert answer.outcome is CommandOutcome.DONE
@@ -223,7 +223,7 @@ async def test_an_sos_that_memory_alone_has_is_not_lost_by_a_command(
 
 
 class Done:
-    """Counts what would change the machine."""
+    """Counts the acts that would change the machine."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times: list[str] = []
@@ -243,7 +243,9 @@ class Done:
 
 
 async def cut_after(folder: Path, commits: int, verb: Verb, done: Done) -> bool:
-    """Give it, and cut the power once so many commits are on disk; False where it was through."""
+    """Give the command, and cut the power after that many commits. Return False if it
+    ended before.
+    """
     waits = verb.name in ("restart", "reboot")
     async with at_work(folder, serves=False) as kit:
         through = trio.Event()
@@ -281,10 +283,10 @@ async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
         folder.mkdir()
         goes_on = await cut_after(folder, commits, verb, done)
         async with at_work(folder, ALL, "the next") as kit:
-            # Its link or its modem brings again what it has not taken.
+            # Its link or its modem brings an unconfirmed command again.
             await kit.hears_of(NOW, prove(NOW, written(verb), KEY), "Cellular")
             if commands.under_way(kit.journal)[:1] and verb.name in ("restart", "reboot"):
-                # Begun only now: the start after it answers.
+                # It starts only now, and the start after it answers.
                 await _begun(kit)
         if verb.name in ("restart", "reboot"):
             async with at_work(folder, ALL, "the one after") as kit:
@@ -389,8 +391,9 @@ def test_the_newest_warnings_are_kept() -> None:
 async def test_settings_are_left_for_roots_unit_with_the_operators_signature(
     tmp_path: Path, signer: Signer
 ) -> None:
-    """The unit's own judgement takes them; what it tells is the answer, also of an agent that has
-    begun anew meanwhile."""
+    """The unit's own check accepts them. Its result is the answer, also from an agent that has
+    restarted meanwhile.
+    """
     change = SettingsChange("kit", kit_of(TOKEN), NOW, (("sos-repeat", "900"), ("gpsd", "none")))
     signed = tmp_path / "text"
     signed.write_text(change.text())
@@ -408,7 +411,7 @@ async def test_settings_are_left_for_roots_unit_with_the_operators_signature(
         trusted = tmp_path / "update.pub"
         trusted.write_text(signer.public)
         assert settings_trial._verified(offer.text, offer.signature, trusted) == change
-        # What its unit does first of all, and what then starts the agent anew.
+        # The first step of its unit, and the later restart of the agent.
         (state / outcomes.OFFER).unlink()
         result = outcomes.folder_of(state) / outcomes.SETTINGS
         result.parent.mkdir()
@@ -431,7 +434,7 @@ def update_to(payload: bytes, number: int = NOW) -> RemoteCommand:
 
 
 async def bring(kit: Kit, payload: bytes, sequence: int = 5) -> None:
-    """As the hub's Package for this kit."""
+    """Bring a Package from the hub for this kit."""
     body = encode([Entry(sequence, Data(payload), NOW)], origin=3)
     inbox = kit.agent.parts.inbox
     await inbox.take_in(body, lambda db: None, channel="Satellite", owes=None, tagged=False)
@@ -444,7 +447,7 @@ def as_zipapp(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No hook gets it; root's unit does, and the agent that begins anew tells what came of it."""
+    """Hooks do not get it. root's unit gets it, and the restarted agent reports the result."""
     as_zipapp(monkeypatch)
     result = outcomes.folder_of(tmp_path / "state") / outcomes.PROGRAM
     result.parent.mkdir()
@@ -461,7 +464,7 @@ async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
         offer = decode_note((state / outcomes.PROGRAM_OFFER).read_bytes())
         assert offer == ProgramOffer(NOW, "9.0.0", "")
         assert kit.journal.read("SELECT 1 FROM inbound") == []
-        # What its unit does first of all, and what then starts the agent anew.
+        # The first step of its unit, and the later restart of the agent.
         (state / outcomes.PROGRAM_OFFER).unlink()
         outcomes.leave(result, NOW, "trial")
     async with at_work(state) as kit:
@@ -473,7 +476,7 @@ async def test_a_delta_is_for_the_kit_itself_and_its_command_waits_for_it(
 
 
 async def answered_but(kit: Kit, waiting: int) -> list[CommandAnswer]:
-    """All but so many, which wait."""
+    """Wait for all answers except that many."""
     with trio.fail_after(PATIENCE):
         while len(commands.under_way(kit.journal)) != waiting or not kit.answers():
             await trio.sleep(0.01)
@@ -536,7 +539,7 @@ async def test_the_newest_two_deltas_are_kept(tmp_path: Path) -> None:
 
 
 async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path) -> None:
-    """Also over a start of the agent; words and an SOS go meanwhile."""
+    """This survives a start of the agent. Texts and an SOS go meanwhile."""
     satellite = Channel.SATELLITE
     fix, only = Location(46.5, 7.25), frozenset([satellite])
 
@@ -571,7 +574,7 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
         await kit.hears(NOW + 1, "resume location")
         assert told((await kit.answered(2))[-1]) == "location goes again: 2 Packages now"
         assert next_kind(kit) == "location"
-        # What takes the place of one that is held goes, where it is of another kind.
+        # A Package of another kind that replaces a held one goes.
         await kit.hears(NOW + 2, "hold location")
         await kit.answered(3)
         await post(kit, fix, priority=60, collapse_key=7)
@@ -586,7 +589,7 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
 async def test_what_is_posted_while_its_kind_is_held_or_resumed_does_as_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As that is written down: it would go, or wait for ever."""
+    """The Package arrives at the moment of that commit. Otherwise it would go, or wait forever."""
     satellite = Channel.SATELLITE
     note, orders = commands.note_held, list[Any]()
 

@@ -1,4 +1,4 @@
-"""An agent at rest lets the processor sleep: a kit may live on a battery."""
+"""An idle agent lets the processor sleep, because a kit may run on a battery."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Wakeups(Instrument):
 
 
 async def test_it_wakes_less_than_once_in_ten_seconds(tmp_path: Path, clock: MockClock) -> None:
-    """With a modem at a simulated port, and nobody who listens."""
+    """With a modem at a simulated port, and without a listening client."""
     with sky(tmp_path):
         port, state = tmp_path / "modem", tmp_path / "state"
         text = f"api-port=0\nsatellite-port={port}\nstate-directory={state}\n"

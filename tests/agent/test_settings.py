@@ -1,4 +1,4 @@
-"""agent.properties: every key, every fault at once, and the nearest known key."""
+"""agent.properties: each key, all faults at once, and the nearest known key."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_nothing_set_is_a_valid_agent() -> None:
 
 @pytest.mark.parametrize("unit", [{}, {"STATE_DIRECTORY": "/var/lib/fieldagent-update"}])
 def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[str, str]) -> None:
-    """systemd tells root's units of the folder that they share, where the agent leaves nothing."""
+    """systemd gives root's units their shared folder, where the agent stores nothing."""
     assert parse("", INSTALLED, unit).state_directory == Path("/var/lib/fieldagent")
 
 

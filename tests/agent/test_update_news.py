@@ -1,5 +1,6 @@
-"""A mirror of updates that stands still is noticed: real agents, signatures of the real minisign,
-which are dated back."""
+"""The agent notices an outdated mirror of updates: real agents, and signatures of the real minisign
+with earlier dates.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ PROGRAM = b"a program, which is not fetched for it"
 
 @contextmanager
 def kit(home: Path, address: str) -> Iterator[Agent]:
-    """One that knows the time: by a receiver, where this machine is not trusted with it."""
+    """Yield a kit that knows the time, from a receiver if this machine's clock is not trusted."""
     with closing(Gpsd()) as gpsd:
         settings = {
             "satellite-port": str(home / "nobody"),
@@ -44,13 +45,13 @@ def told(running: Agent) -> list[str]:
 
 
 def status(running: Agent) -> str:
-    """As people are told it."""
+    """Return the status as people see it."""
     command = [*MODULE, "status", "--port", str(running.port)]
     return subprocess.run(command, capture_output=True, text=True).stdout
 
 
 def text(days: float, kind: str = "program") -> str:
-    """What was signed so many days ago."""
+    """Return the comment of a signature that is that many days old."""
     day = (datetime.now(UTC) - timedelta(days)).date()
     return f"fieldagent {kind} 9.0.0, signed {day}, expires {day + timedelta(365)}"
 
@@ -72,7 +73,9 @@ def program(tmp_path: Path) -> Path:
 def test_a_mirror_that_stands_still_is_told_of(
     tmp_path: Path, signer: Signer, program: Path
 ) -> None:
-    """Also after a restart, while it is away altogether; and no more once it brings news."""
+    """The warning stays after a restart while the mirror is away, and ends when it has a
+    new file.
+    """
     signer.sign(program, "-t", text(days=61))
     with file_server(program.parent) as address:
         url = f"{address}/{program.name}"

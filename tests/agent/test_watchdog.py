@@ -1,4 +1,4 @@
-"""What a real agent tells systemd: as long as the disk takes what is written, and no longer."""
+"""The signs of life of a real agent to systemd: they last as long as the disk accepts writes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Systemd:
         }
 
     def said(self) -> list[bytes]:
-        """Since it was asked last."""
+        """Return the messages since the last call."""
         heard = []
         while True:
             try:
@@ -47,7 +47,7 @@ class Systemd:
                 return heard
 
     def fed(self) -> int:
-        """How often since it was asked last."""
+        """Return the number of signs of life since the last call."""
         return self.said().count(b"WATCHDOG=1")
 
 
@@ -60,7 +60,7 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 
 @contextmanager
 def file_system(home: Path) -> Iterator[Path]:
-    """One of its own, which can be frozen."""
+    """Yield a separate file system that can be frozen."""
     image = home / "image"
     with image.open("wb") as file:
         file.truncate(64 << 20)
@@ -98,7 +98,7 @@ def test_a_disk_that_hangs_while_nothing_is_written_is_named_too(
         file_system(tmp_path) as place,
         agent(tmp_path, state(place), MODULE, **systemd.environment) as kit,
     ):
-        # What it writes after its start is written by then.
+        # By now, the writes after its start are complete.
         for _ in range(5):
             until(systemd.fed)
         with frozen_disk(place):
@@ -115,10 +115,12 @@ def frozen_disk(place: Path) -> Iterator[None]:
 
 
 def named(systemd: Systemd, kit: Agent) -> None:
-    """The log does, and systemd hears nothing from then on."""
+    """Check that the log names the hanging part, and that systemd gets no sign of life
+    afterwards.
+    """
 
     def told() -> bool:
-        # A manager that reads nothing would be waited for.
+        # The agent would wait for a manager that does not read.
         systemd.said()
         return HANGS in "\n".join(kit.output())
 
@@ -135,7 +137,7 @@ def test_a_full_disk_is_no_reason_for_a_restart(
     with agent(tmp_path, state(disk), MODULE, **often) as kit:
         until(systemd.fed)
         fill(disk)
-        # The disk is proved once in fifteen.
+        # The disk is tested at one of fifteen signs.
         for _ in range(20):
             until(systemd.fed)
         assert kit.post("ordinary").status == 507
@@ -145,7 +147,7 @@ def test_a_full_disk_is_no_reason_for_a_restart(
 async def test_at_rest_the_disk_is_proved_each_21_minutes(
     tmp_path: Path, clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the unit's WatchdogSec: each proof wears the card."""
+    """Because of the unit's WatchdogSec. Each test wears the card."""
     monkeypatch.setenv("WATCHDOG_USEC", "180000000")
     clock.autojump_threshold = 0
     journal = Journal(tmp_path / "journal.sqlite3")
@@ -161,9 +163,9 @@ async def test_at_rest_the_disk_is_proved_each_21_minutes(
 def test_where_nothing_turns_any_more_the_log_shows_where_it_hangs(
     tmp_path: Path, systemd: Systemd
 ) -> None:
-    """A call that blocks the whole program, such as a bug would be."""
+    """A call that blocks the whole program, as a program error would."""
     soon = environment(tmp_path)
-    # What hangs is code, which no value of `Put` can say.
+    # The hang is code, which no value of `Put` can express.
     (tmp_path / "breaking" / "sitecustomize.py").write_text(
         "import time, trio\n"
         "import fieldagent.agent.agent as agent\n"

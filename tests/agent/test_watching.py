@@ -1,4 +1,4 @@
-"""What somebody before the kit sees: the SOS first, what was sent, and why it waits."""
+"""The view of a person at the kit: the SOS first, sent messages, and the reason of each wait."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def has_packages(kit: Agent) -> bool:
 
 
 def test_a_command_that_loses_its_agent_says_what_was_accepted(tmp_path: Path) -> None:
-    """Whoever sends it again would send it twice."""
+    """A person who repeats it would send it twice."""
     waits: dict[str, str | None] = {"satellite-port": str(tmp_path / "nobody")}
     for words, known in (
         (("send", "message", "hello"), "Package 1 was accepted: `fieldagent show 1` tells how it"),
@@ -65,7 +65,7 @@ def test_a_command_that_loses_its_agent_says_what_was_accepted(tmp_path: Path) -
         with agent(home, waits) as kit:
             with Running([*MODULE, *words, "--port", str(kit.port)]) as waiting:
                 until(partial(has_packages, kit))
-                # By then the one before was answered.
+                # By then the previous request was answered.
                 kit.call("GET", "/api/status")
                 kit.kill()
                 line = waiting.expect("fieldagent: ")
@@ -148,7 +148,7 @@ def test_its_pages_hold_all_of_it_once(tmp_path: Path) -> None:
 
 
 def waits(kit: Agent, id_: int, channel: str = "Satellite") -> dict[str, Any]:
-    """As the queue tells it, and the look at it in the same words."""
+    """Return the reason from the queue. A look at the Package shows the same text."""
     (leg,) = [
         each["channels"][channel]
         for each in kit.call("GET", "/api/queue").body["packages"]
@@ -191,7 +191,7 @@ def test_an_sos_tells_the_next_try_that_its_channel_tells(tmp_path: Path) -> Non
 
 
 def test_what_was_begun_says_what_it_waits_for(tmp_path: Path) -> None:
-    """After a session of which nobody knows how it ended: the link rests, or the modem is gone."""
+    """After a session with an unknown result, the link rests, or the modem is gone."""
     with sky(tmp_path, 0) as above, agent(tmp_path) as kit:
         for _ in range(8):
             above.type("status 18")

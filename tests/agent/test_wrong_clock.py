@@ -1,7 +1,7 @@
-"""Real agents on machines whose clock is wrong, and is set: nothing expires by that, no key is
-forgotten, and what is over is over.
+"""Real agents on machines whose clock is wrong and then set: nothing expires early, no key is
+forgotten, and ended things stay ended.
 
-libfaketime sets the clock of one process; the time since the boot stays the machine's own.
+libfaketime sets the clock of one process. The time since the boot stays the machine's own.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ pytestmark = needs(FAKETIME, "apt-get install faketime")
 DAY = 86_400
 IN_1970 = "@1970-01-02 03:04:05"
 CLOCKS = ["-3d", "-1y", "+10y", IN_1970]
-"""As libfaketime has them."""
+"""In libfaketime's form."""
 
 
 def environment(home: Path, shows: str) -> dict[str, str]:
-    """The process reads its clock's error from a file, which may change while it runs."""
+    """Return the environment. The process reads its clock's error from a file, which may change
+    while it runs.
+    """
     set_clock(home, shows)
     return {
         "LD_PRELOAD": str(FAKETIME),
@@ -50,7 +52,7 @@ def set_clock(home: Path, shows: str) -> None:
 
 
 def starts(home: Path, shows: str) -> AbstractContextManager[Agent]:
-    """One whose modem is away."""
+    """Run an agent whose modem is away."""
     away = {"satellite-port": str(home / "nobody")}
     return agent(home, away, MODULE, **environment(home, shows))
 
@@ -84,7 +86,7 @@ SETTINGS = [
         if then != now and (then, now) not in [("+0", "+10y"), ("+0", IN_1970)]
     ),
 ]
-"""What the clock shows at first, and after a restart."""
+"""The clock at first and after a restart."""
 
 
 @pytest.mark.full
@@ -141,7 +143,7 @@ def test_a_package_expires_when_it_has_lived_and_not_before(tmp_path: Path, show
 
 
 def lived(home: Path, seconds: int) -> None:
-    """As if the machine had run for so much longer since the agent stopped."""
+    """Change the journal as if the machine had run longer since the agent stopped."""
     with closing(sqlite3.connect(home / "state" / "journal.sqlite3")) as journal:
         base = place.known(journal)
         assert base is not None
@@ -169,13 +171,13 @@ HERE = {"latitude": 46.5, "longitude": 8.0}
 
 
 def is_now(written: str) -> bool:
-    """A date as JSON has it."""
+    """Return True if the date of a JSON document is now."""
     return abs(datetime.fromisoformat(written).timestamp() - time.time()) < 2 * PATIENCE
 
 
 @pytest.mark.parametrize("how", ["the modem tells", "it is set", "it is set at a restart"])
 def test_a_date_of_1970_is_corrected_before_it_leaves(tmp_path: Path, how: str) -> None:
-    """A position without a time of its own, over satellite; one that has its time keeps that."""
+    """A position without a time, over satellite. A position with a time keeps it."""
     modem = {"satellite-port": str(tmp_path / "modem")}
     with ExitStack() as stack:
         fake = environment(tmp_path, IN_1970)
@@ -205,8 +207,9 @@ def test_a_date_of_1970_is_corrected_before_it_leaves(tmp_path: Path, how: str) 
 
 
 class Gpsd:
-    """One whose receiver has no fix at first, between lines that mean nothing to us. `ahead`: it is
-    in a world that is so much later."""
+    """A gpsd whose receiver has no fix at first, between lines without meaning for us. `ahead`
+    moves its time.
+    """
 
     def __init__(self, ahead: timedelta = timedelta(0)) -> None:
         self._ahead = ahead
@@ -239,7 +242,7 @@ class Gpsd:
 
 @pytest.mark.full
 def test_a_date_is_corrected_by_what_gpsd_tells(tmp_path: Path) -> None:
-    """Which ranks before the modem; and is not asked where the system's clock is trusted."""
+    """gpsd has priority over the modem. It is not asked if the system's clock is trusted."""
     with closing(Gpsd()) as gpsd, sky(tmp_path) as above:
         settings = {"gpsd": gpsd.address, "satellite-port": str(tmp_path / "modem")}
         with agent(tmp_path, settings, MODULE, **environment(tmp_path, IN_1970)) as kit:
@@ -279,7 +282,7 @@ def test_a_date_is_corrected_by_what_the_hub_tells(tmp_path: Path) -> None:
 
 
 def test_what_the_satellites_tell_is_left_for_the_systems_clock(tmp_path: Path) -> None:
-    """Once: until it is taken no other is left, and where the clock is right none is."""
+    """One offer is left until it is taken. If the clock is correct, none is left."""
     left = tmp_path / "state" / "clock.offer"
     fed = {"WATCHDOG_USEC": "300000", "NOTIFY_SOCKET": str(tmp_path / "nobody")}
     modem = {"satellite-port": str(tmp_path / "modem")}

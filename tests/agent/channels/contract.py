@@ -1,4 +1,4 @@
-"""What every driver owes its outbox, checked while any test of that driver runs."""
+"""The contract between a driver and its outbox, checked during each test of that driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fieldagent.wire.outcome import Outcome
 
 
 class Checked:
-    """An outbox that complains of a driver which loads, intends or settles as it must not."""
+    """An outbox that fails if a driver loads, intends or settles in a forbidden order."""
 
     def __init__(self, outbox: Outbox, *, in_flight: int) -> None:
         self.in_flight: dict[int, Transmission] = {}
@@ -81,7 +81,7 @@ class Checked:
 
 
 class CheckedRadio(Checked):
-    """The same of a radio's outbox."""
+    """The same for a radio's outbox."""
 
     def __init__(self, outbox: RadioOutbox, *, in_flight: int) -> None:
         super().__init__(outbox, in_flight=in_flight)

@@ -1,4 +1,4 @@
-"""Agents' cores on simulated nodes: real ptys, a shared air, each with a journal of its own."""
+"""Agents' cores on simulated nodes, with real ptys, a shared air and a separate journal each."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Station(Core):
     take_keys: Callable[[GroupKeys, KeyStep], None]
 
     async def post(self, **document: object) -> int:
-        """Post a Package, a message unless told otherwise; its number on air."""
+        """Post a Package, by default a message, and return its number on the air."""
         if not {"message", "data", "location"} & document.keys():
             document["message"] = {"content": "hello"}
         return (await self.intake.accept(read_package(document))).sequence
@@ -75,7 +75,9 @@ class Station(Core):
     looked: int = 0
 
     def messages(self, *, newer: bool = False) -> list[str]:
-        """The contents of the messages that came, oldest first; `newer`: since one asked so."""
+        """Return the texts of received messages, the oldest first. With `newer`, only those since
+        the last such call.
+        """
         after = self.looked if newer else 0
         sql = "SELECT number, body FROM inbound WHERE number > ? ORDER BY number"
         rows = self.journal.read(sql, after)
@@ -123,8 +125,9 @@ async def station(
     packet_bytes: int = AIR_BYTES,
     modem: Callable[[], AbstractAsyncContextManager[RadioModem]] | None = None,
 ) -> AsyncIterator[Station]:
-    """With `relays_over`, channels to the hub whose driver is left to the test; with `modem` its
-    radio is no node on a port."""
+    """Yield a station. `relays_over` adds channels to the hub, and the test acts as their driver.
+    With `modem`, its radio is that modem instead of a node on a port.
+    """
     folder = path / f"station-{number}"
     folder.mkdir(exist_ok=True, parents=True)
     journal = Journal(folder / "journal.sqlite3", TrustedClocks())
@@ -203,7 +206,7 @@ async def on_air(
     topology: str | None = None,
     seed: int = 3,
 ) -> AsyncIterator[OnAir]:
-    """Nodes and the air between them; stations are opened by the test."""
+    """Yield nodes and the air between them. The test opens the stations."""
     log: list[str] = []
     losses = None if topology is None else read_topology(topology, count)
     air = SharedAir(Random(seed), Impairments(**(impairments or {})), losses=losses)
@@ -215,12 +218,12 @@ async def on_air(
 
 
 def only_what_is_posted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody says that they are there."""
+    """Stop the hellos of stations."""
     monkeypatch.setattr(repeating, "PRESENT_FIRST", inf)
 
 
 async def until(condition: Callable[[], bool], seconds: float = 3600.0) -> None:
-    """Wait in virtual time for what is known to come."""
+    """Wait in virtual time until the condition is true."""
     with trio.fail_after(seconds):
         while not condition():
             await trio.sleep(1)

@@ -1,4 +1,4 @@
-"""When to speak on a shared air: what was heard and answered, and what follows from it."""
+"""The decision when to transmit on a shared air, from heard packets and answers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_who_hears_nothing_of_us_is_not_sent_to_without_end() -> None:
 
 
 def test_a_round_in_vain_goes_on_at_once_for_a_while() -> None:
-    """Who is heard, and does not hear us, is not sent to without end."""
+    """A station that we hear, but that does not hear us, gets no endless repetitions."""
     pace = paced((0.0, AirTurn(crowd=1)))
     for tries in range(PRODS):
         assert pace.again(tries, 1.0, 1.0, urgent=False, part=True) == 0.0
@@ -126,7 +126,7 @@ def test_a_round_in_vain_goes_on_at_once_for_a_while() -> None:
 
 @pytest.mark.parametrize("crowd", [1, CROWD, 30, 100])
 def test_where_many_answer_later_the_answer_is_waited_for(crowd: int) -> None:
-    """Not that of an SOS or a fragment, which are answered at once."""
+    """This does not hold for an SOS or a fragment, which get an immediate answer."""
     pace = paced((0.0, AirTurn(crowd=crowd)))
     soon = pace.patience(0, part=False, urgent=True)
     assert pace.patience(0, part=True) == soon
@@ -137,7 +137,9 @@ def test_where_many_answer_later_the_answer_is_waited_for(crowd: int) -> None:
 
 @pytest.mark.parametrize("crowd", [1, CROWD, CROWD + 1, 30, 100])
 def test_a_few_of_a_crowd_say_by_themselves_that_it_has_come(crowd: int) -> None:
-    """And in its second half, so that it may ride in what somebody sends before."""
+    """The answers come in the second half, so that they may travel in a packet that a station sends
+    earlier.
+    """
     moments = [alone_after(number / crowd, crowd) for number in range(crowd)]
     alone = [each for each in moments if each < inf]
     assert all(0 <= each <= ack_within(crowd) for each in alone)

@@ -1,4 +1,4 @@
-"""How long a radio may be on the air: within any hour, over restarts, and by whose law."""
+"""The airtime limit of a radio: within any hour, over restarts, and by each law."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_what_a_region_needs_is_told(settings: str, fault: str) -> None:
 
 
 class Silence:
-    """A radio that transmits what it is given, or gives it up."""
+    """A radio that transmits each packet or refuses it."""
 
     result = TransmitResult.TRANSMITTED
 
@@ -208,8 +208,9 @@ async def test_it_counts_on_after_a_kill_and_is_seldom_written(tmp_path: Path) -
 
 
 def test_a_kit_keeps_to_the_hour_over_a_kill_and_says_so(tmp_path: Path) -> None:
-    """3.6 s of an hour at 2 400 bit/s, of which a message takes 0.7 s: some wait, also after a
-    kill, and an SOS goes."""
+    """The limit is 3.6 s per hour at 2 400 bit/s, and a message takes 0.7 s. Some messages wait,
+    also after a kill, and an SOS is sent.
+    """
     law: dict[str, Any] = {
         "radio-region": "EU868",
         "radio-frequency": "869.0",

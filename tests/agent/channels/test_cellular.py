@@ -1,6 +1,6 @@
-"""The driver and a real hub's end over real TLS sockets, by a wire that fails, in virtual time.
+"""The driver and a real hub's end over real TLS sockets with a faulty wire, in virtual time.
 
-Counted where it matters: what the hub has on disk, and what the caller is told.
+The tests count on the hub's disk and in the answers to the caller.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from tests.processes import until_async
 START = 1_790_000_000
 
 BLOB = bytes(ITEM_BYTES_MAX)
-"""The most that a Package may hold, and a little more than a message does."""
+"""Maximum size of a Package, a little more than a message contains."""
 
 
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
-    """All ends live in this process: little is waited for that is real."""
+    """All ends run in this process, so real waits are short."""
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
@@ -75,7 +75,7 @@ async def agent(
     recovery: Healing | None = None,
     **how: Any,
 ) -> AsyncIterator[Kit]:
-    """The agent's core with the real driver, until the block ends: then its power fails."""
+    """Run the agent's core with the real driver. At the end of the block its power fails."""
     async with kit(path, Channel.CELLULAR, **how) as k, trio.open_nursery() as nursery:
         heal: Callable[[float | None], Awaitable[bool]] = cellular.no_healing_since
         if recovery is not None:
@@ -117,7 +117,7 @@ async def ready(k: Kit) -> None:
 
 
 def messages(k: Kit) -> list[str]:
-    """The contents that were spooled for the hooks."""
+    """Return the texts that were spooled for the hooks."""
     rows = k.journal.read("SELECT body FROM inbound ORDER BY rowid")
     return [json.loads(body)["payloads"][0]["events"][0]["content"] for (body,) in rows]
 
@@ -126,7 +126,7 @@ def mail(sequence: int, content: str) -> bytes:
     return encode([Entry(sequence, Message(content), START)])
 
 
-# The plain way.
+# Normal operation.
 
 
 async def test_a_package_reaches_the_hub(tmp_path: Path, ca: Path, clock: Any) -> None:
@@ -199,7 +199,7 @@ async def test_a_hub_on_this_machine_without_tls(tmp_path: Path, clock: Any) -> 
             assert await outcome(k, await k.post()) is Status.DELIVERED
 
 
-# What goes wrong on the way.
+# Faults on the way.
 
 CUTS = [0, 1, 300, 600, 900, 1200, 1500, 1700, 1750, 1800, 1850, 1900, 2000, 2500, 9000, 70_000]
 
@@ -209,7 +209,9 @@ CUTS = [0, 1, 300, 600, 900, 1200, 1500, 1700, 1750, 1800, 1850, 1900, 2000, 250
 async def test_cut_in_the_middle_of_anything(
     tmp_path: Path, ca: Path, clock: Any, side: str, after: int
 ) -> None:
-    """After so many bytes, be it handshake, hello, message or acknowledgement: once each."""
+    """Cut the link after that many bytes, in a handshake, hello, message or acknowledgement. Each
+    message still arrives once.
+    """
     hub = MemoryHub()
     for number in range(5):
         hub.mailbox.put(mail(number, f"down {number}"))
@@ -324,7 +326,7 @@ async def test_the_hub_restarts(tmp_path: Path, ca: Path, clock: Any) -> None:
 async def test_a_hub_that_is_stopped_before_its_disk_has_it(
     tmp_path: Path, ca: Path, clock: Any
 ) -> None:
-    """The acknowledgement comes after the commit, or not at all."""
+    """The acknowledgement comes after the commit, or never."""
     hub = MemoryHub()
     taken, disk = trio.Event(), trio.Event()
 
@@ -348,7 +350,7 @@ async def test_a_hub_that_is_stopped_before_its_disk_has_it(
 async def test_a_silent_peer_is_given_up(
     tmp_path: Path, ca: Path, clock: Any, how: str, busy: bool
 ) -> None:
-    """Half-open: nothing ends the connection, and nothing comes any more."""
+    """Half-open: the connection does not end, but no data arrives."""
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca), ping=60) as k:
         await ready(k)
@@ -495,7 +497,7 @@ async def test_after_a_drop_an_sos_goes_before_what_was_in_flight(
         assert hub.mailbox.copies[2] == hub.mailbox.copies[0]
 
 
-# Who is at the other end, and what the user is told.
+# The identity of the other end, and messages to the user.
 
 
 async def test_a_wrong_token(tmp_path: Path, ca: Path, clock: Any) -> None:
@@ -769,7 +771,7 @@ async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
         "cellular-recovery-command",
         f"trap '' TERM; sh -c 'echo $$ >{mark}; exec sleep 600' & sleep 600",
     )
-    await until_async(lambda: not runs(int(mark.read_text())))  # SIGKILL takes its moment
+    await until_async(lambda: not runs(int(mark.read_text())))  # SIGKILL takes a moment
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Agents that reach each other through real Dire Wolf TNCs, one each."""
+"""Agents that reach each other through real Dire Wolf TNCs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ inbound-hook=cat
 
 @contextmanager
 def kit(folder: Path, number: int, inside: list[str]) -> Iterator[int]:
-    """An agent beside the TNCs; its port."""
+    """Start an agent in the TNCs' network, and yield its port."""
     home, port = folder / f"kit-{number}", 9300 + number
     home.mkdir()
     settings = home / "agent.properties"
@@ -46,7 +46,7 @@ def kit(folder: Path, number: int, inside: list[str]) -> Iterator[int]:
 
 
 def cli(inside: list[str], port: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """It waits for as long as a Package may rest on the air, and what follows."""
+    """Run a command. It waits as long as a Package may rest on the air, and longer."""
     command = [*inside, sys.executable, "-m", "fieldagent", *arguments, "--port", str(port)]
     patience = AGAIN_MAX + PATIENCE
     return subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
@@ -82,7 +82,7 @@ def test_packages_of_every_size_go_both_ways_through_real_tncs(tmp_path: Path) -
 
 
 def test_a_team_of_three_has_everything(tmp_path: Path) -> None:
-    """Each posts a few messages, and one an SOS."""
+    """Each kit posts some messages, and one posts an SOS."""
     with (
         wolves(tmp_path, 3) as air,
         kit(tmp_path, 1, air.inside) as ada,

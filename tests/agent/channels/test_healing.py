@@ -1,4 +1,4 @@
-"""What brings a modem back that answers no more: when, how often, and what is done to it."""
+"""Recovery of a modem that does not answer: the time, the number and the kind of steps."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_steps_are_read_in_their_order() -> None:
 
 
 def taken_until(ladder: HealingLadder, end: float, away_since: float = 0.0) -> list[float]:
-    """When steps are taken, looked at each second."""
+    """Return the times of the steps, with a look at each second."""
     moments = []
     for now in range(int(end)):
         if ladder.look(away_since, now, now) is not None:
@@ -96,7 +96,7 @@ def test_a_modem_that_answers_begins_at_the_first_step() -> None:
 def test_no_hour_has_more_steps_however_often_it_starts_anew(
     lives: list[float], steps: int
 ) -> None:
-    """An agent that ends and starts again has what is on disk."""
+    """An agent that restarts knows the earlier steps from the disk."""
     moments: list[float] = []
     now = 0.0
     for life in lives:
@@ -127,7 +127,7 @@ async def test_what_was_taken_is_on_disk_before_it_is_taken(tmp_path: Path) -> N
     assert not await full.attend()
 
 
-# On real processes.
+# With real processes.
 
 
 @pytest.mark.full
@@ -152,7 +152,7 @@ def test_a_hung_modem_is_brought_back_by_a_command_and_the_sos_leaves(tmp_path: 
             "POST", "/api/package/async", {"message": {"content": "help"}, "priority": 100}
         ).body["id"]
         kit.expect("the satellite modem stays silent: step 1 of 2, dtr")
-        # A pty has no such line.
+        # A pty has no DTR line.
         kit.expect("dtr could not be done")
         kit.expect("step 2 of 2, command")
         kit.expect("satellite-recovery-command has ended")
@@ -171,7 +171,7 @@ def test_a_hung_modem_is_brought_back_by_a_command_and_the_sos_leaves(tmp_path: 
 
 @pytest.fixture(scope="module")
 def chip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library that answers as a chip does."""
+    """Build the library that answers like a GPIO chip."""
     library = tmp_path_factory.mktemp("gpio") / "gpio.so"
     command = [tool("gcc", "gcc libc6-dev"), "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
     subprocess.run([*command, SOURCE, "-o", library, "-ldl"], check=True)
@@ -193,7 +193,7 @@ healing_steps._sleep(sys.argv[2])
 def test_a_sleep_pin_goes_low_and_high_again(
     tmp_path: Path, chip: Path, label: str, where: str
 ) -> None:
-    """By the kernel's own structs, which the C compiler lays out."""
+    """The calls use the kernel's own structs, which the C compiler lays out."""
     (tmp_path / "gpiochip0").touch()
     done = tmp_path / "log"
     variables = {"LD_PRELOAD": str(chip), "GPIO_LOG": str(done), "GPIO_LABEL": label}
@@ -229,7 +229,7 @@ healing_steps._power_rockblock("24/16")
 def test_a_rockblock_9704_is_switched_on_again_once_it_has_gone_off(
     tmp_path: Path, chip: Path, stuck: bool
 ) -> None:
-    """Its module may be damaged otherwise."""
+    """Otherwise its module may be damaged."""
     (tmp_path / "gpiochip0").touch()
     done = tmp_path / "log"
     label = {"GPIO_LABEL": gpio.PI_CHIPS[0], **({"GPIO_STUCK": "1"} if stuck else {})}
@@ -242,7 +242,7 @@ def test_a_rockblock_9704_is_switched_on_again_once_it_has_gone_off(
 
 @pytest.fixture
 def usb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tree as /sys has it of a serial adapter; returns its device."""
+    """Make a tree like /sys for a serial adapter, and return its device."""
     device = tmp_path / "devices/usb1/1-1/1-1.2"
     tty = device / "1-1.2:1.0/ttyUSB7"
     tty.mkdir(parents=True)
@@ -301,7 +301,7 @@ trio.run(main)
 def test_what_a_killed_agent_had_switched_off_is_switched_on_at_the_next_start(
     tmp_path: Path, usb: Path, chip: Path, step: str, before: str, after: str
 ) -> None:
-    """Though the modem's port, which is gone meanwhile, names no device any more."""
+    """This works even if the modem's port has disappeared and no longer names a device."""
     (tmp_path / "gpiochip0").touch()
     done = usb / "authorized" if step == "usb" else tmp_path / "log"
     variables = {"GPIO_LOG": str(tmp_path / "log"), "GPIO_LABEL": gpio.PI_CHIPS[0]}
@@ -317,7 +317,7 @@ def test_what_a_killed_agent_had_switched_off_is_switched_on_at_the_next_start(
     assert not [*tmp_path.glob("healing-*-off")]
 
 
-# By IP there is no serial port.
+# An IP link has no serial port.
 
 LINKS = """
 import json, sys, trio, trio.testing
@@ -346,7 +346,7 @@ trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def _heal_a_link(home: Path, chip: Path, steps: str, count: int) -> list[tuple[int, str]]:
-    """Return when steps were taken, and what was told of each, where no hub is there."""
+    """Return the times of the steps and their messages when no hub is in range."""
     (home / "agent.properties").write_text(
         f"hub-address=http://127.0.0.1:{free_port()}\nhub-token={TOKEN}\n"
         f"state-directory={home}\ncellular-heal={steps}\ncellular-recovery-after=600\n"
@@ -370,7 +370,9 @@ def _heal_a_link(home: Path, chip: Path, steps: str, count: int) -> list[tuple[i
 def test_a_modem_of_an_ip_link_is_reset_by_its_pin_then_its_port_then_a_command(
     tmp_path: Path, chip: Path
 ) -> None:
-    """A hub that is out of reach for ten minutes, and ten between two steps."""
+    """The hub is out of range for ten minutes before the first step, and ten minutes lie between
+    two steps.
+    """
     switch = tmp_path / "bus/usb/devices/1-1.2/authorized"
     switch.parent.mkdir(parents=True)
     os.mkfifo(switch)

@@ -1,4 +1,4 @@
-"""A node's station says its callsign, seldom, and only where it transmits."""
+"""A node's station sends its callsign, rarely, and only after transmissions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 
 
 class Listener:
-    """A stranger with a receiver: when station 1 transmitted, and when it said who it is."""
+    """A stranger with a receiver, which notes the transmissions and identifications of
+    station 1.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.transmitted: list[float] = []
@@ -54,7 +56,7 @@ class Listener:
         monkeypatch.setattr(SharedAir, "transmit", overhear)
 
     def is_lawful(self) -> bool:
-        """Each packet is followed by the callsign within ten minutes."""
+        """Return True if the callsign follows each packet within ten minutes."""
         return all(any(0 <= at - each <= RULE for at in self.said) for each in self.transmitted)
 
 
@@ -74,7 +76,7 @@ async def test_within_ten_minutes_of_what_it_transmits(
         for _ in range(60):
             await ada.post()
             await trio.sleep(60)
-        # What they have is told for an hour after the last news.
+        # Stations repeat their summaries for an hour after the last news.
         await trio.sleep(FRESH + INTERVAL_MAX + RULE)
         assert listener.is_lawful()
         assert len(listener.said) <= (7200 + INTERVAL_MAX) / OWED_AFTER + 1
@@ -104,7 +106,7 @@ async def test_a_busy_air_makes_it_try_again(
 
 
 class Spending:
-    """A radio whose air-time of this hour is spent, or is not."""
+    """A radio whose airtime of this hour is used up, or not."""
 
     def __init__(self) -> None:
         self.spent = False

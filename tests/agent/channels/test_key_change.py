@@ -1,4 +1,6 @@
-"""The group's key is changed kit by kit, while Packages and an SOS flow: simulated nodes."""
+"""Changes the group's key kit by kit, while Packages and an SOS are in transit, on
+simulated nodes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.kit import RATES
 OLD, NEW = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
 BEFORE = (KeyStep.NONE, (OLD,))
 STEPS = [(KeyStep.SENDS_OLD, (OLD, NEW)), (KeyStep.SENDS_NEW, (NEW, OLD)), (KeyStep.NONE, (NEW,))]
-"""As docs/how-to/radio.md tells them."""
+"""The steps from docs/how-to/radio.md."""
 KITS = (1, 2, 3)
 
 
@@ -30,8 +32,9 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 
 
 class Team:
-    """Kits that are changed and started anew one by one, and what each has posted. All but the
-    first seal."""
+    """Kits that get a new key and a restart one by one, and their posts. All except the first one
+    seal.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -57,7 +60,7 @@ class Team:
         await self.at[number].post(message={"content": text}, **more)
 
     async def change(self, number: int) -> None:
-        """The others go on talking, and one sends an SOS."""
+        """Change one kit. The others continue to send, and one sends an SOS."""
         first, second = [each for each in KITS if each != number]
         step = len(self.posted[number])
         await self.post(number, f"{number} goes at {step}")
@@ -96,7 +99,7 @@ async def test_kit_by_kit_nothing_is_lost_and_nothing_comes_twice(
 async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
     tmp_path: Path, clock: Any
 ) -> None:
-    """As the hub has them do it, kit by kit; the fourth has the old key alone."""
+    """The keys change kit by kit, as the hub does it. The fourth kit has only the old key."""
     async with on_air(tmp_path, {"loss": 0.2}, 4), AsyncExitStack() as stack:
         kits = [
             await stack.enter_async_context(
@@ -141,7 +144,7 @@ async def test_while_they_run_keys_change_and_a_thief_is_left_behind(
 
 
 async def test_without_the_first_step_a_kit_is_not_heard(tmp_path: Path, clock: Any) -> None:
-    """The control: what the order is for."""
+    """The counter-check: it shows why the order is necessary."""
     team = Team(tmp_path)
     async with on_air(tmp_path, count=3), trio.open_nursery() as nursery:
         for number in KITS:

@@ -1,4 +1,4 @@
-"""What an agent makes of settings that the hub offers, and what it tells of them."""
+"""An agent's handling of settings that the hub offers, and its reports about them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_an_offer_waits_for_roots_unit_and_the_hub_hears_what_came_of_it(
     (state / OFFER).unlink()
     left_by_root(state, outcomes.SETTINGS, number=7, state="taken", why="")
     assert await told(notes) == KitReport(None, OfferReport(7, "taken"))
-    # The hub offers again over the next link, where it has not heard.
+    # The hub repeats the offer over the next link if it got no report.
     notes.begin()
     await notes.take_in(BODY)
     assert not (state / OFFER).exists()
@@ -67,7 +67,9 @@ async def test_an_offer_waits_for_roots_unit_and_the_hub_hears_what_came_of_it(
 async def test_nothing_is_told_twice_over_a_link_or_where_there_is_nothing(
     state: Path, clock: Any
 ) -> None:
-    """Neither while root's units may write something, nor after."""
+    """The agent does not repeat a report over the same link, and sends no empty report. This holds
+    while root's units may write a result, and afterwards.
+    """
 
     async def silent(notes: KitNotes) -> bool:
         notes.watch_until = trio.current_time() + 4 * LOOK
@@ -133,7 +135,7 @@ async def test_the_hub_hears_how_the_modems_hear_and_not_each_time_that_changes(
         modems=(ModemReport("satellite", 5, None), ModemReport("radio", None, 87))
     )
     assert trio.current_time() - began >= MODEMS_EVERY
-    # What root's units have done is told at once all the same, and over a new link everything.
+    # Results of root's units are reported immediately, and a new link gets a full report.
     satellite.signal = 1
     left_by_root(state, outcomes.SETTINGS, number=7, state="taken", why="")
     notes.watch_until = trio.current_time() + LOOK

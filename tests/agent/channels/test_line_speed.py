@@ -1,4 +1,4 @@
-"""A modem that talks at another speed than its kind does: found at the port, and told."""
+"""The agent finds a modem with an unusual line speed at the port, and reports it."""
 
 from __future__ import annotations
 

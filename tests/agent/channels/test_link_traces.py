@@ -1,6 +1,7 @@
-"""Traces of the IP link: recorded by the real driver before a real hub's end, with no word of what
-its messages hold, and played to the driver as the hub.
-`python -m tests.agent.channels.test_link_traces` records the one in the tree anew."""
+"""Traces of the IP link: recorded by the real driver with a real hub's end, without any message
+text, and replayed to the driver as the hub. `python -m tests.agent.channels.test_link_traces`
+records the trace in the tree again.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ SECRET = "the well is at the third pine"
 
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
-    """All ends live in this process: little is waited for that is real."""
+    """All ends run in this process, so real waits are short."""
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
@@ -64,7 +65,9 @@ def test_a_radio_trace_says_why_it_cannot_be_played() -> None:
 
 
 async def record_cut(path: Path) -> str:
-    """A link that breaks when the hub has a message and has not said so; one comes down."""
+    """Record a link that breaks after the hub has got a message but before its answer. One message
+    comes down.
+    """
     hub = MemoryHub()
     ca = path / "ca.pem"
     CA.cert_pem.write_to_path(str(ca))
@@ -93,7 +96,9 @@ async def record_cut(path: Path) -> str:
 async def test_what_the_recorder_writes_of_a_link_can_be_played(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a field's file is: a link that broke, and the next that settled what was in doubt."""
+    """A file from the field contains the same: a link that broke, and the next one that settled the
+    doubt.
+    """
     await play(tmp_path, monkeypatch)
 
 

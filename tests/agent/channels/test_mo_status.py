@@ -1,5 +1,6 @@
-"""Each MO status of the manual, met by a real agent on a real clock: it lives, and the Package ends
-right."""
+"""Each MO status of the manual with a real agent on a real clock: the agent keeps running, and the
+Package ends correctly.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ RESERVED = [n for n in range(66) if n not in MO_STATUS]
 
 
 class Field:
-    """A kit under a sky, as two processes; a new one where the last did not survive."""
+    """A kit under a sky, as two processes. If the last kit did not survive, a new one starts."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -64,7 +65,7 @@ class Field:
         return [(line["event"], line["detail"]) for line in lines]
 
     def arrivals(self, content: str) -> int:
-        """How often the gateway got it, once the next Package has come there too."""
+        """Return the number of arrivals at the gateway, after the next Package has arrived too."""
         assert self.kit.post(f"after {content}").body["status"] == "Delivered"
         self.sky.expect(f'"after {content}"')
         return len([line for line in self.sky.lines if f'"{content}"' in line])
@@ -78,7 +79,7 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
 
 
 def test_the_table_holds_every_number_that_the_manual_names() -> None:
-    """ISU AT Command Reference, +SBDIX: 0 to 4, 10 to 19, 32 to 38, 64, 65; others are reserved."""
+    """ISU AT Command Reference, +SBDIX: 0 to 4, 10 to 19, 32 to 38, 64, 65. Others are reserved."""
     assert set(MO_STATUS) == {*range(5), *range(10, 20), *range(32, 39), 64, 65}
     groups = [SENT, DOUBTFUL, REFUSED, LONG_WAIT, RETRIED, RESERVED]
     assert sorted(number for group in groups for number in group) == list(range(66))
@@ -123,7 +124,9 @@ def test_refused(field: Field, number: int) -> None:
 
 @pytest.mark.parametrize("number", LONG_WAIT)
 def test_to_be_waited_for(tmp_path: Path, number: int) -> None:
-    """The wait is longer than a test: what must stand meanwhile is seen, and a cancel ends it."""
+    """The wait is longer than a test. The test checks the state meanwhile, and a cancel ends the
+    wait.
+    """
     field = Field(tmp_path)
     try:
         field.ready().next_session_ends(str(number))
@@ -146,7 +149,7 @@ def test_to_be_waited_for(tmp_path: Path, number: int) -> None:
 
 @pytest.mark.full
 def test_a_person_who_sees_the_sky_ends_the_rest(field: Field) -> None:
-    """16 lets the modem rest for ten minutes."""
+    """After 16 the modem rests for ten minutes."""
     field.ready().next_session_ends("16")
     kit = field.kit
     id_ = kit.call("POST", "/api/package/async", {"message": {"content": "sky"}}).body["id"]

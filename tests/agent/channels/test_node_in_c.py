@@ -1,4 +1,4 @@
-"""Agents and the radio node that was written in C from the description of the node link alone."""
+"""Agents with the radio node that was written in C only from the description of the node link."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LINES = {vector["name"]: bytes.fromhex(vector["line"]) for vector in VECTORS["fr
 
 @pytest.fixture(scope="module")
 def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """It ends at the first byte that it reads or writes where it should not."""
+    """Build the node. It stops at the first byte that it reads or writes outside its memory."""
     gcc = tool("gcc", "gcc libc6-dev")
     program = tmp_path_factory.mktemp("firmware") / "node"
     strict = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-D_GNU_SOURCE"]
@@ -56,7 +56,7 @@ def free_ports(count: int) -> list[str]:
 
 @contextmanager
 def nodes(firmware: Path, home: Path, count: int = 2) -> Iterator[list[Running]]:
-    """Each hears the others; the serial lines are `home`/node-1 and so on."""
+    """Yield nodes that hear each other. Their serial lines are `home`/node-1 and so on."""
     ports = free_ports(count)
     running = []
     with ExitStack() as stack:
@@ -119,7 +119,7 @@ def test_nodes_that_start_anew_meanwhile_lose_nothing(firmware: Path, tmp_path: 
 
 
 def converse(line: Path, *frames: bytes, until: bytes) -> bytes:
-    """What the node says to these up to the frame that is waited for."""
+    """Return the node's bytes after these frames, up to the expected frame."""
     handle = os.open(line, os.O_RDWR | os.O_NOCTTY)
     try:
         os.write(handle, b"".join(frames))
@@ -141,19 +141,20 @@ def test_it_says_the_vectors(firmware: Path, tmp_path: Path) -> None:
 
 
 class Broken(Exception):
-    """It lost patience with a gateway that took its time: nothing is wrong with either."""
+    """Error: the node stopped waiting for a slow gateway, which is not a fault."""
 
 
 class Conversation:
-    """A gateway that says the lines of a session, and waits for those of the node. What the session
-    leaves out may come between: Status, Log, and its Hellos, whose boot id is another each time."""
+    """A gateway that sends the lines of a session and waits for the node's lines. Other frames may
+    come in between: Status, Log, and Hellos with a different boot id each time.
+    """
 
     def __init__(self, node: Running, handle: int) -> None:
         self.node = node
         self.handle = handle
         self.said = b""
         self.is_open = False
-        """It has answered as one that knows us: before, it says hello once a second."""
+        """True after the node has answered. Before that, it sends a hello each second."""
 
     def play(self, session: dict[str, Any]) -> None:
         for step in session["steps"]:

@@ -1,4 +1,6 @@
-"""Between agents by radio: real ptys, simulated nodes, an air that loses, doubles and collides."""
+"""Radio between agents: real ptys, simulated nodes, and an air with losses, duplicates and
+collisions.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ KEY = derive_key(bytes(32), "AIR")
 
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
-    """Ptys on this machine are quicker than this; where one is not, the protocol repeats itself."""
+    """Ptys on this machine are faster than this. If one is not, the protocol repeats."""
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
@@ -65,7 +67,7 @@ async def test_delivered_means_that_a_neighbour_has_it(tmp_path: Path, clock: An
 async def test_a_radio_that_says_nothing_of_a_packet_holds_up_no_sos(
     tmp_path: Path, clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It acknowledges on its line, transmits, and gives no Result."""
+    """The radio acknowledges on its line and transmits, but sends no Result."""
     async with (
         on_air(tmp_path) as sky,
         station(tmp_path, 1, tmp_path / "node-1") as ada,
@@ -105,7 +107,7 @@ async def test_a_node_that_went_deaf_is_noticed_though_nothing_is_sent(
 async def test_behind_a_hill_what_waits_goes_once_somebody_is_heard(
     tmp_path: Path, clock: Any, minutes: int, priority: int
 ) -> None:
-    """All is lost for a while, and then nothing; a neighbour talks every few seconds."""
+    """First all packets are lost, and later none. A neighbour sends every few seconds."""
     async with (
         on_air(tmp_path) as sky,
         station(tmp_path, 1, tmp_path / "node-1") as ada,
@@ -144,7 +146,7 @@ async def test_behind_a_hill_what_waits_goes_once_somebody_is_heard(
 async def test_both_ways_at_once_over_a_bad_air(
     tmp_path: Path, clock: Any, impairments: dict[str, float]
 ) -> None:
-    # What passes the radio's own check damaged is caught by the tag.
+    # If a damaged packet passes the radio's own check, the tag detects it.
     keys = (KEY,)
     async with (
         on_air(tmp_path, impairments),
@@ -184,7 +186,7 @@ async def test_what_exceeds_a_packet_goes_in_fragments_and_only_the_lost_go_agai
 async def test_a_round_of_fragments_is_answered_once(
     tmp_path: Path, clock: Any, loss: float, answers: int
 ) -> None:
-    """And who is there is not waited for ever longer, however bad the air is."""
+    """The wait for a neighbour does not grow without limit, however bad the air is."""
     async with (
         on_air(tmp_path, {"loss": loss}) as sky,
         station(tmp_path, 1, tmp_path / "node-1") as ada,
@@ -212,7 +214,7 @@ async def test_what_is_cancelled_ends_its_round(tmp_path: Path, clock: Any) -> N
         await ada.post(data=data(3000))
         while len([line for line in sky.log if line.startswith("node 1 transmits")]) < 3:
             await trio.sleep(0.1)
-        sky.air.losses = {}  # nobody answers
+        sky.air.losses = {}  # no station answers
         with fail_after(60):
             assert (await ada.cancellation.cancel(2)).status is Status.CANCELED
 
@@ -234,7 +236,7 @@ async def test_who_misses_the_end_of_a_round_keeps_quiet_while_it_may_go_on(
 
 
 async def test_the_last_few_of_a_round_tell_when_it_ends(tmp_path: Path, clock: Any) -> None:
-    """The very last may be lost, and then nobody would know when to answer."""
+    """The very last packet may be lost. Then no receiver would know when to answer."""
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(7, Message("there"))], origin=5))
         await kit.post(data=data(1500))
@@ -251,7 +253,7 @@ async def test_the_last_few_of_a_round_tell_when_it_ends(tmp_path: Path, clock: 
 
 
 def _held(of: Station, sequence: int, count: int) -> set[int]:
-    """What its only neighbour has of it."""
+    """Return the fragments that its only neighbour has."""
     held = outbound.fragments_held(of.journal, RADIO, sequence, count)
     return next(iter(held.values()), set())
 
@@ -313,7 +315,7 @@ async def test_an_sos_goes_between_the_fragments(tmp_path: Path, clock: Any) -> 
         assert await ada.outcome(urgent) is Status.DELIVERED
         assert ben.messages()[0] == "help"
         if not clock.rate:
-            # Where time passes, the other may be whole, too, by the time this looks.
+            # If time passes while code runs, the other Package may be complete by now.
             assert ben.messages() == ["help"]
             assert ada.standing(1).status is None
         open_incident = incident.open_one(ada.journal)
@@ -373,7 +375,9 @@ async def test_a_node_that_is_unplugged_has_no_power_either(tmp_path: Path, cloc
 async def test_who_answered_lately_is_asked_soon_though_the_radio_was_away(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Ben answers, then hears nothing for two minutes, in which Ada's radio goes and comes."""
+    """Ben answers and then hears nothing for two minutes, during which Ada's radio disappears and
+    returns.
+    """
     async with (
         on_air(tmp_path, topology="1 2") as sky,
         station(tmp_path, 1, tmp_path / "node-1") as ada,
@@ -490,11 +494,11 @@ async def test_an_answer_that_comes_too_late_for_the_caller_is_told_beside_it(
         assert (receipt.by.id, receipt.by.type) == ("5", "Device")
 
 
-# Carrying for a neighbour.
+# Relay for a neighbour.
 
 
 async def _carry_over(outbox: Any, outcome: Outcome = Outcome.SENT) -> Any:
-    """What a driver of that channel would send to the hub."""
+    """Transmit as a driver of that channel would do to the hub."""
     with fail_after(600):
         await outbox.ready()
     transmission = outbox.load(340)

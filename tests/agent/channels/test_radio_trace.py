@@ -1,6 +1,6 @@
-"""What a kit heard over its radio, as its flight recorder has it, played to another kit as a TNC.
+"""A recorded radio trace of one kit, replayed to another kit as a TNC.
 
-Real agents on KISS TNCs, with a group's key: the kit that is played to is told what the first was.
+Real agents with KISS TNCs and a group's key: the second kit reports the same as the first one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SAID = "the well is at the third pine"
 
 @contextmanager
 def line(link: Path) -> Iterator[int]:
-    """A TNC's end of a serial line under this name."""
+    """Yield a TNC's end of a serial line with this name."""
     ours, theirs = os.openpty()
     try:
         tty.setraw(theirs)
@@ -41,7 +41,7 @@ def line(link: Path) -> Iterator[int]:
 
 @contextmanager
 def passed_on(ear: int, mouth: int) -> Iterator[None]:
-    """What a host gives the one TNC, the other hears."""
+    """Pass the frames of one TNC's host to the other TNC."""
     over = threading.Event()
 
     def run() -> None:
@@ -82,7 +82,7 @@ def kit(home: Path, tnc: Path, station: int) -> Iterator[Agent]:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The trace, with payloads, of a kit 2 that heard kit 1."""
+    """Return the trace, with payloads, of a kit 2 that heard kit 1."""
     home = tmp_path_factory.mktemp("recorded")
     first, second = home / "tnc-1", home / "tnc-2"
     with (
@@ -100,14 +100,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def play(records: list[TraceRecord], mouth: int) -> None:
-    """Say what the TNC said; it obeys no less for saying it unasked, and at once."""
+    """Send the TNC's data at once and without a request. A kit obeys it in any case."""
     for each in records:
         if each.way == CAME:
             os.write(mouth, each.data)
 
 
 def facts(running: Agent) -> dict[str, Any]:
-    """What a kit says of its radio."""
+    """Return a kit's report about its radio."""
     return dict(running.call("GET", "/api/status").body["channels"]["Radio"])
 
 
@@ -119,7 +119,9 @@ def heard(running: Agent) -> list[Any]:
 def test_a_kit_that_is_played_a_trace_hears_what_the_kit_of_the_trace_heard(
     tmp_path: Path, recorded: str
 ) -> None:
-    """Once, however often it is played; and nothing where a byte of each frame is another."""
+    """Each message comes once, even after several replays, and none comes if one byte of each frame
+    is changed.
+    """
     records = trace.read(recorded)
     damaged = [_damaged(each) if each.way == CAME else each for each in records]
     tnc = tmp_path / "tnc"
@@ -134,7 +136,7 @@ def test_a_kit_that_is_played_a_trace_hears_what_the_kit_of_the_trace_heard(
 
 
 def _damaged(record: TraceRecord) -> TraceRecord:
-    """With another byte near its end, where a frame has its tag."""
+    """Change a byte near the end, where a frame has its tag."""
     data = bytearray(record.data)
     data[-4:-3] = bytes([data[-4] ^ 1]) if len(data) > 20 else data[-4:-3]
     return record._replace(data=bytes(data))

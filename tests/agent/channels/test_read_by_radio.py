@@ -1,5 +1,6 @@
-"""Who has read what came by radio alone: told on the air to its sender, over others where need be,
-once, and by nobody who is no member of the group."""
+"""Read receipts by radio alone: they reach the sender over the air, through relays if necessary,
+once each, and only from members of the group.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def clock() -> trio.testing.MockClock:
 
 
 async def team(stack: AsyncExitStack, path: Path, count: int, **how: Any) -> list[Station]:
-    """Each has been heard by those in its earshot."""
+    """Start the kits. Each one hears its neighbours."""
     kits = [await enter(stack, path, number, **how) for number in range(1, count + 1)]
     for kit in kits:
         await kit.post(message={"content": f"here is {kit.number}"})
@@ -55,14 +56,14 @@ async def enter(stack: AsyncExitStack, path: Path, number: int, **how: Any) -> S
 
 
 async def read(kit: Station, text: str, by: str, stage: Stage = Stage.READ) -> None:
-    """A person presses Read at that kit."""
+    """Mark the message as read, as a person at that kit does."""
     rows = kit.journal.read("SELECT request_id FROM inbound WHERE instr(body, ?)", text)
     assert await reading.mark(kit.journal, kit.inbox, rows[0][0], by, stage)
     kit.outbox.look_for_words()
 
 
 def ladder(kit: Station, sequence: int) -> list[str]:
-    """What its people are told beyond the disks of kits."""
+    """Return the stages that the kit shows, beyond the disks of kits."""
     known = outbound.by_sequence(kit.journal, sequence)
     assert known is not None
     stages = {"read", "programs", "radio"}
@@ -70,7 +71,7 @@ def ladder(kit: Station, sequence: int) -> list[str]:
 
 
 def events(kit: Station, sequence: int) -> int:
-    """Those of `GET /api/events` that tell of it."""
+    """Return the number of events in `GET /api/events` about the Package."""
     ((count,),) = kit.journal.read(
         "SELECT count(*) FROM event WHERE topic = 'package' AND subject = ?", sequence
     )
@@ -87,7 +88,7 @@ async def asked(kit: Station, text: str = "camp reached?") -> int:
 
 
 async def next_words(kit: Station) -> Envelope:
-    """The next packet of it that says how far something has come."""
+    """Return its next packet with news about the stages of an item."""
     with trio.fail_after(7200):
         while True:
             await kit.outbox.ready()
@@ -132,7 +133,7 @@ async def test_what_nobody_asked_for_causes_no_packet_and_rides(tmp_path: Path, 
         ada, ben = await team(stack, tmp_path, 2)
         sequence = await ada.post(message={"content": "camp reached"})
         await until(lambda: "camp reached" in ben.messages())
-        # Until no beacon tells of it any more.
+        # Wait until no beacon contains it.
         await trio.sleep(2 * 3600)
         await read(ben, "camp reached", "Ben")
         assert not ben.words.readings.is_due(ben.words.clock() + 86_400)
@@ -207,7 +208,7 @@ async def test_on_a_bad_air(tmp_path: Path, clock: Any) -> None:
 
 
 async def silence(kits: list[Station]) -> None:
-    """Nothing goes round."""
+    """Check that no kit repeats the news."""
     await trio.sleep(600)
     for kit in kits:
         now = kit.words.clock()
@@ -217,7 +218,7 @@ async def silence(kits: list[Station]) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("restarts", [1, 2, 3])
 async def test_a_restart_of_any_of_them(tmp_path: Path, clock: Any, restarts: int) -> None:
-    """Before the word has come, and again before its answer is sure to have."""
+    """The kit restarts before the news arrives, and again before its answer is certain."""
     async with on_air(tmp_path, count=3, topology=A_C_B) as sky, AsyncExitStack() as stack:
         others = {n: await enter(stack, tmp_path, n) for n in {1, 2, 3} - {restarts}}
         kits = others
@@ -226,11 +227,12 @@ async def test_a_restart_of_any_of_them(tmp_path: Path, clock: Any, restarts: in
             for each in kits.values():
                 await each.post(message={"content": f"here is {each.number}"})
             await trio.sleep(900)
-            # A name that two told at one moment comes with the next hour's.
+            # Two names at the same moment collide. The second one comes with the next hour's
+            # beacon.
             await until(lambda: 3 in inbound.station_names(kits[2].journal), 2 * 3600)
             sequence = await asked(kits[1])
             await until(lambda: "camp reached?" in kits[3].messages())
-            # Nobody hears the first of it.
+            # The first transmission is lost.
             sky.air.away.add(3)
             await read(kits[3], "camp reached?", "Cleo")
             await trio.sleep(2 * AGAIN_FIRST)
@@ -343,7 +345,7 @@ async def test_its_answer_is_of_that_very_word(tmp_path: Path, clock: Any) -> No
 
 
 async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
-    """Two that hear each other and the sender of a word pass it on once each time it is said."""
+    """Two kits that hear each other and the sender relay the news once for each transmission."""
     said = Entry(9, Receipt(1, b"item", Stage.READ, "Ben"), int(START))
     async with station(tmp_path, 3, tmp_path / "nowhere") as cleo:
         await cleo.reception.receive(encode([said], origin=2))
@@ -353,7 +355,7 @@ async def test_an_echo_goes_no_further(tmp_path: Path, clock: Any) -> None:
             await trio.sleep(minutes * 60)
             await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
             assert cleo.words.readings.to_say(cleo.words.clock() + 600, beside=True) == []
-        # The way to its sender is longer by now.
+        # The route to its sender is longer by now.
         await trio.sleep(NEARER)
         await cleo.reception.receive(encode([Entry(0, SentBy(2, 1)), said], origin=4))
         passed = await next_words(cleo)
@@ -366,7 +368,7 @@ async def test_whose_answer_was_heard_is_answered_in_its_name(tmp_path: Path, cl
     async with station(tmp_path, 3, tmp_path / "nowhere") as cleo:
         await cleo.reception.receive(encode([said], origin=2))
         await cleo.reception.receive(encode([answer], origin=1))
-        # Nobody waits for it here.
+        # No sender waits for it here.
         await says_no_more(cleo)
         await cleo.reception.receive(encode([said], origin=2))
         passed = await next_words(cleo)
@@ -384,8 +386,9 @@ async def test_no_further_than_radio_hops(tmp_path: Path, clock: Any) -> None:
 async def test_a_peer_that_does_not_know_the_words_is_served_as_before(
     tmp_path: Path, clock: Any
 ) -> None:
-    """It answers none of them: after some hours they only ride. What else stands in a packet is
-    taken in with or without them, and they spoil nothing of it."""
+    """The peer answers none of them, so after some hours they only travel with other entries. It
+    accepts the other entries in a packet in any case.
+    """
     async with station(tmp_path, 2, tmp_path / "nowhere") as ben:
         item = Entry(7, Message("camp reached?"), int(START), asks=True)
         await ben.reception.receive(encode([item], origin=1))
@@ -419,7 +422,7 @@ async def test_a_name_is_cut_to_what_a_packet_holds(
 
 
 async def test_a_word_is_short(tmp_path: Path, clock: Any) -> None:
-    """Beside an item: the figures of docs/explain/team-radio.md."""
+    """The size beside an item, as in docs/explain/team-radio.md."""
     at = int(START)
     item = Entry(2**30, Message("camp reached"), at)
     word = Entry(2**30 + 9, Receipt(7, b"abcd", Stage.READ, "Ben"), at + 60)

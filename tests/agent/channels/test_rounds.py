@@ -1,5 +1,6 @@
-"""A team on one air: an SOS reaches everybody, over others where need be; and what asks for the hub
-is asked for until the hub has it."""
+"""A team on one air: an SOS reaches all kits, through relays if necessary. A kit that needs the hub
+repeats its request until the hub has the message.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def clock() -> trio.testing.MockClock:
 
 
 async def team(stack: AsyncExitStack, path: Path, count: int, **how: Any) -> list[Station]:
-    """Each has been heard by those in its earshot."""
+    """Start the kits. Each one hears its neighbours."""
     kits = [
         await stack.enter_async_context(station(path, number, path / f"node-{number}", **how))
         for number in range(1, count + 1)
@@ -85,7 +86,7 @@ async def test_an_sos_crosses_kits_that_do_not_hear_its_sender(tmp_path: Path, c
 
 
 def stops(kit: Station, sequence: int) -> list[str]:
-    """Where that Package goes no further, as `fieldagent show` tells it."""
+    """Return the places where that Package stops, as `fieldagent show` prints them."""
     package = outbound.by_sequence(kit.journal, sequence)
     assert package is not None
     lines = history.lines(kit.journal, package, [])
@@ -110,7 +111,9 @@ NO_FURTHER = "{} has it and may not pass it on (radio-hops); {} has not confirme
 async def test_it_crosses_no_more_kits_than_radio_hops_says_and_its_sender_knows(
     tmp_path: Path, clock: Any, hops: int, reached: list[int], stopped: list[str], loss: float
 ) -> None:
-    """Kit 1 hears kit 2 alone: that of kit 3 is said along with its word, that of kit 4 nowhere."""
+    """Kit 1 hears only kit 2. The stop at kit 3 reaches kit 1 with its news, that at kit 4 does
+    not.
+    """
     async with on_air(tmp_path, count=4, topology=LINE) as sky, AsyncExitStack() as stack:
         kits = await team(stack, tmp_path, 4, hops=hops)
         assert sky.air.losses is not None
@@ -146,7 +149,7 @@ async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
         kits = await team(stack, tmp_path, 5)
         losses = sky.air.losses
         assert losses is not None
-        # One is sure to miss what goes first.
+        # One kit certainly misses the first transmission.
         losses |= dict.fromkeys(((each, 5) for each in range(1, 5)), 1.0)
         sequence = await sos(kits[0])
 
@@ -170,7 +173,7 @@ async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
 async def test_who_comes_into_earshot_later_gets_what_the_others_have(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Its sender was started anew meanwhile."""
+    """Its sender was restarted meanwhile."""
     async with on_air(tmp_path, count=3):
         async with AsyncExitStack() as stack:
             kits = await team(stack, tmp_path, 2)
@@ -187,7 +190,7 @@ async def test_who_comes_into_earshot_later_gets_what_the_others_have(
 async def test_what_others_sent_is_given_also_by_who_was_started_anew(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Their sender is off, and so was who comes now: it has each thing once."""
+    """Their sender is off, and so was the kit that comes now. It gets each item once."""
     async with on_air(tmp_path, count=3):
         async with AsyncExitStack() as stack:
             kits = await team(stack, tmp_path, 2)
@@ -211,7 +214,9 @@ async def test_what_others_sent_is_given_also_by_who_was_started_anew(
 async def test_what_the_disk_has_damaged_of_others_is_given_to_nobody(
     tmp_path: Path, clock: Any, damaged: str
 ) -> None:
-    """What it was kept beside goes round all the same: nothing of this kit's had been repeated."""
+    """The items stored next to it are repeated in any case: this kit has repeated nothing
+    before.
+    """
     async with on_air(tmp_path, count=3) as sky:
         sky.nodes.unplug(sky.nodes.sockets[2])
         async with AsyncExitStack() as stack:
@@ -241,8 +246,9 @@ def spoil(db: sqlite3.Connection, damaged: str) -> None:
 async def test_who_only_listens_and_was_away_gets_what_it_missed(
     tmp_path: Path, clock: Any, others: int
 ) -> None:
-    """Off for less than the hour after which it would be no neighbour any more, and longer than
-    what goes round is repeated; its user sends nothing."""
+    """The kit is off for less than the hour after which it would stop being a neighbour, but longer
+    than items are repeated. Its user sends nothing.
+    """
     async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
         kits = await team(stack, tmp_path, 1 + others)
         async with station(tmp_path, 3, tmp_path / "node-3") as ben:
@@ -270,7 +276,7 @@ def entry(number: int) -> Entry:
 
 
 async def said(kit: Station) -> list[Entry]:
-    """What it would transmit now; it is as good as transmitted."""
+    """Return its next transmission, and count it as transmitted."""
     transmission = kit.outbox.load(200)
     if transmission is None:
         return []
@@ -295,7 +301,7 @@ async def test_who_is_not_named_as_lacking_it_is_silent(
 async def test_who_hears_that_another_has_it_says_so_of_an_sos_alone(
     tmp_path: Path, clock: Any, sos: bool
 ) -> None:
-    """What is no SOS stands in the next holding."""
+    """An item that is not an SOS is confirmed in the next summary."""
     item = Entry(7, Message("x"), int(START), sos=sos)
     ack = Entry(7, Ack(5, digest=digest_of(item)))
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
@@ -338,7 +344,7 @@ async def test_who_comes_back_is_given_the_newest_first_and_not_all_at_once(
 
 
 async def test_who_lost_its_journal_gets_the_sos_at_once(tmp_path: Path, clock: Any) -> None:
-    """Of a kit that is off by then, from another that heard it."""
+    """The sender is off by then, and another kit that heard the SOS sends it."""
     async with on_air(tmp_path, count=3), AsyncExitStack() as stack:
         cid = await stack.enter_async_context(station(tmp_path, 3, tmp_path / "node-3"))
         async with (
@@ -360,7 +366,7 @@ async def test_who_lost_its_journal_gets_the_sos_at_once(tmp_path: Path, clock: 
 async def test_an_sos_that_is_called_off_is_given_to_nobody_who_comes_later(
     tmp_path: Path, clock: Any, starts_anew: bool
 ) -> None:
-    """It would ring there, and by radio alone nobody takes it back."""
+    """The SOS would ring there, and by radio alone no kit would end it."""
     async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
         sky.nodes.unplug(sky.nodes.sockets[2])
         async with AsyncExitStack() as before:
@@ -403,7 +409,7 @@ async def test_who_knows_by_the_hub_that_anothers_sos_is_over_gives_it_to_nobody
 
 
 async def test_what_is_repeated_names_who_does_and_who_lacks_it(tmp_path: Path, clock: Any) -> None:
-    """And is of its sender, as far as a peer of before this can tell."""
+    """The packet belongs to the original sender, as far as an older peer can see."""
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         await kit.reception.receive(encode([Entry(1, Ack(9, digest=bytes(4)))], origin=6))
         await kit.reception.receive(encode([entry(7), Entry(0, RelayRequest(0))], origin=5))
@@ -434,7 +440,7 @@ async def test_a_neighbour_that_repeats_ours_has_it(tmp_path: Path, clock: Any) 
 
 
 async def bring(kit: Station, texts: list[str]) -> None:
-    """The carrier's link to the hub, which takes what comes."""
+    """Act as the carrier's link to the hub, which accepts all items."""
     outbox = kit.outboxes[CELLULAR]
     while True:
         await outbox.ready()
@@ -449,7 +455,9 @@ async def bring(kit: Station, texts: list[str]) -> None:
 async def test_a_relay_is_found_behind_one_that_has_no_link(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, loss: float
 ) -> None:
-    """A-C-B, where B alone reaches the hub: it comes there once, and A is told."""
+    """A-C-B, and only B reaches the hub: the item arrives there once, and A gets the
+    confirmation.
+    """
     only_what_is_posted(monkeypatch)
     texts: list[str] = []
     asks = {"asks_for_relay": lambda: True}
@@ -482,8 +490,9 @@ async def test_a_relay_is_found_behind_one_that_has_no_link(
 async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, spared: int
 ) -> None:
-    """Over one in between, that says so: and where there is no other, that one brings it all the
-    same."""
+    """The kit in between announces its empty battery. If there is no other route, it relays in any
+    case.
+    """
     only_what_is_posted(monkeypatch)
     texts: dict[int, list[str]] = {2: [], 3: []}
     asks = {"asks_for_relay": lambda: True}
@@ -501,7 +510,7 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
             nursery.start_soon(bring, kit, texts[number])
             await kit.post(message={"content": f"here is {number}"}, channels=["Radio"])
         await until(lambda: {2, 3} <= between.words.ways.known().keys(), 3600)
-        # Both cost nothing, and are as far.
+        # Both routes are free and equally long.
         assert [between.words.ways.known()[number].low for number in (spared, 5 - spared)] == [
             True,
             False,
@@ -510,7 +519,8 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
         await until(lambda: "relayed" in [line.event for line in ada.history(1)], 4 * 3600)
         assert (texts[spared], texts[5 - spared]) == ([], ["no link here"])
         await until(lambda: not ada.words.ways.known()[4].low, 3600)
-        # Where there is no other, that one is asked, and what is told of the way says so.
+        # If there is no other route, the kit is asked, and its announcement shows the empty
+        # battery.
         for number in (1, 5 - spared):
             between.words.ways.note(number, Way(NO_WAY))
         ours = between.words.ways.ours()
@@ -520,7 +530,7 @@ async def test_of_two_ways_the_one_with_an_empty_battery_is_spared(
 
 @pytest.mark.full
 async def test_the_hub_is_asked_for_until_it_has_it(tmp_path: Path, clock: Any) -> None:
-    """The carrier's link is down for an hour, and then what it says of the hub is lost."""
+    """The carrier's link is down for an hour, and then its news about the hub is lost."""
     async with on_air(tmp_path, count=2) as sky, AsyncExitStack() as stack:
         ada = await stack.enter_async_context(
             station(tmp_path, 1, tmp_path / "node-1", asks_for_relay=lambda: True)
@@ -538,7 +548,7 @@ async def test_the_hub_is_asked_for_until_it_has_it(tmp_path: Path, clock: Any) 
         await ben.outboxes[CELLULAR].settle(transmission, Outcome.SENT)
         await trio.sleep(600)
         sky.air.losses = None
-        # It asks once in an hour by now, a quarter of one sooner or later.
+        # By now it asks once per hour, plus or minus a quarter.
         await until(lambda: "relayed" in [line.event for line in ada.history(1)], 2 * HUB_AGAIN_MAX)
 
 
@@ -565,8 +575,9 @@ async def test_where_nobody_reaches_the_hub_it_is_not_asked_for(
 async def test_an_sos_that_nobody_can_bring_to_the_hub_keeps_no_team_talking(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Each asks, as no way is known; and not because another of them, who has it of the same, did.
-    As somebody is there who reaches the hub, it is asked for at once."""
+    """Each kit asks because it knows no route, and not because another kit has asked about the same
+    item. When a kit with a link to the hub appears, they ask immediately.
+    """
     asks = {"asks_for_relay": lambda: True}
     texts: list[str] = []
     async with AsyncExitStack() as stack:
@@ -585,7 +596,7 @@ async def test_an_sos_that_nobody_can_bring_to_the_hub_keeps_no_team_talking(
         await trio.sleep(7200)
         sky.log.clear()
         await trio.sleep(3600)
-        # Its sender asks hourly by then, and the three others thrice each behind that.
+        # By then its sender asks hourly, and the three others ask three times each after that.
         assert len([line for line in sky.log if "transmits" in line]) < 100
         gateway = await stack.enter_async_context(
             station(tmp_path, 5, tmp_path / "node-5", relays_over=frozenset([CELLULAR]))
@@ -598,7 +609,9 @@ async def test_an_sos_that_nobody_can_bring_to_the_hub_keeps_no_team_talking(
 
 @asynccontextmanager
 async def on_spent_credits(tmp_path: Path) -> AsyncIterator[Station]:
-    """A kit that may spend one credit a day for others, and was asked to bring three of theirs."""
+    """Yield a kit that may spend one credit per day for others and has three of their items to
+    relay.
+    """
     async with station(
         tmp_path, 2, tmp_path / "nowhere", relays_over=frozenset([SATELLITE]), credits_per_day=1
     ) as ben:
@@ -612,7 +625,7 @@ async def on_spent_credits(tmp_path: Path) -> AsyncIterator[Station]:
 async def test_what_is_here_is_known_after_a_restart_by_its_own_digest(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Beside each that a kit was asked to bring to the hub stands a mark, under its number."""
+    """Beside each item that a kit must relay, a mark with its number is stored."""
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 9)]
     async with on_spent_credits(tmp_path) as ben:
         here = on_air_journal.here(ben.journal, 2)
@@ -635,8 +648,9 @@ async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
 async def test_what_waits_for_the_next_day_is_packed_once(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kit whose credits for others are spent looks at each turn of its day; packing texts took
-    nearly all of its processor, then beginning to write where there was nothing to."""
+    """A kit without credits for others checks at each turn of its day. Packing texts took almost
+    all of its processor time, and then it began write transactions without a change.
+    """
     packed: list[int] = []
 
     async def write_nothing(journal: Journal, operation: Any) -> Any:
@@ -673,7 +687,7 @@ async def test_one_entry_acknowledges_holding(tmp_path: Path, clock: Any) -> Non
 async def test_what_another_has_and_lacks_here_is_asked_for(
     tmp_path: Path, clock: Any, another_asks: bool
 ) -> None:
-    """Unless somebody who lacks it too was heard to ask."""
+    """Except if another kit that also lacks it has asked already."""
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8)]
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         for number in (6, 8):
@@ -761,8 +775,9 @@ async def test_what_acknowledges_several_of_ours_is_of_those_alone(
 
 
 async def test_what_comes_again_is_acknowledged_by_itself_too(tmp_path: Path, clock: Any) -> None:
-    """Its sender may have forgotten the others by now, which ended: of several of which it knows
-    one no more it cannot tell that they are its own."""
+    """Its sender may have forgotten the other items, which have ended. If it has forgotten one of
+    several items, it cannot recognise them as its own.
+    """
     items = [Entry(number, Message(f"note {number}"), int(START)) for number in (7, 8, 10)]
     async with station(tmp_path, 2, tmp_path / "nowhere") as kit:
         for item in items:
@@ -778,7 +793,7 @@ async def test_what_comes_again_is_acknowledged_by_itself_too(tmp_path: Path, cl
 async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_lacks_it(
     tmp_path: Path, clock: Any
 ) -> None:
-    """It left before, and is not sent again."""
+    """It left before the restart and is not sent again."""
     async with station(tmp_path, 1, tmp_path / "nowhere") as ada:
         number = await ada.post(message={"content": "before the restart"})
         transmission = ada.outbox.load(200)
@@ -796,7 +811,7 @@ async def test_what_is_confirmed_after_a_restart_of_its_sender_is_given_to_who_l
 
 
 async def test_who_forgets_what_has_ended_is_answered(tmp_path: Path, clock: Any) -> None:
-    """A soak found a Package that nobody seemed to answer, for as long as its sender asked."""
+    """A soak test found a Package without an answer, for as long as its sender asked."""
     async with on_air(tmp_path, topology="1 2") as sky, AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
         losses = sky.air.losses
@@ -813,7 +828,7 @@ async def test_who_forgets_what_has_ended_is_answered(tmp_path: Path, clock: Any
 async def test_what_its_sender_cannot_repeat_whoever_has_it_does(
     tmp_path: Path, clock: Any
 ) -> None:
-    """An item that is no SOS and asks for no hub."""
+    """An item that is not an SOS and does not need the hub."""
     async with on_air(tmp_path, count=3, topology="1 2") as sky, AsyncExitStack() as stack:
         ada, ben = await team(stack, tmp_path, 2)
         assert await ada.outcome(await ada.post(message={"content": "tea?"})) is Status.DELIVERED
@@ -830,7 +845,7 @@ async def test_what_its_sender_cannot_repeat_whoever_has_it_does(
 async def test_an_sos_reaches_whose_hello_was_lost(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A-C-B: C has never heard B, which therefore is not known to lack it."""
+    """A-C-B: C has never heard B, so C does not know that B lacks the SOS."""
     only_what_is_posted(monkeypatch)
     heard: Losses = {(1, 2): 0.0, (2, 1): 0.0, (2, 3): 0.0}
     async with on_air(tmp_path, count=3) as sky, AsyncExitStack() as stack:
@@ -842,7 +857,7 @@ async def test_an_sos_reaches_whose_hello_was_lost(
         await trio.sleep(60)
         await ada.post(message={"content": "help"}, priority=100)
         await until(lambda: "help" in ben.messages(), 120)
-        # It is not repeated for ever, though Ben is never heard.
+        # The repetitions end, although Ben is never heard.
         await trio.sleep(3600)
         sky.log.clear()
         await trio.sleep(1800)

@@ -1,6 +1,6 @@
 """The driver with a simulated modem at the other end of a real pty, in virtual time.
 
-Counted where it matters: at the operator's gateway, and in what the caller is told.
+The tests count at the operator's gateway and in the answers to the caller.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from tests.kit import RATES, Kit, fail_after, kit
 
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
-    """Both ends of the pty live in this process: little is waited for that is real."""
+    """Both ends of the pty run in this process, so real waits are short."""
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
 @dataclass
 class Sky:
-    """Modem, gateway and serial line, which outlive any one run of the agent."""
+    """Modem, gateway and serial line, which outlive a single run of the agent."""
 
     path: Path
     latency: float = 5.0
@@ -78,9 +78,9 @@ async def agent(
     supervisor: Supervisor | None = None,
     **how: Any,
 ) -> AsyncIterator[Kit]:
-    """The agent's core with the real driver, until the block ends: then its power fails.
+    """Run the agent's core with the real driver. At the end of the block its power fails.
 
-    Without a supervisor a driver that fails ends the test.
+    Without a supervisor, a failing driver ends the test.
     """
     known = pace or satellite.Pace(random.Random(1))
     async with kit(sky.path, **how) as k, trio.open_nursery() as nursery:
@@ -115,7 +115,7 @@ async def field_kit(path: Path, **how: Any) -> AsyncIterator[tuple[Sky, Kit]]:
 
 
 async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
-    """The terminal status of a Package that was posted."""
+    """Return the terminal status of a posted Package."""
     with fail_after(within):
         return (await k.endings.outcome(k.standing(id_).sequence)).status
 
@@ -164,7 +164,9 @@ async def test_fragments_lost_behind_the_gateway_go_again_alone(tmp_path: Path, 
 
 @pytest.mark.parametrize("number", range(66))
 async def test_every_mo_status(tmp_path: Path, clock: Any, number: int) -> None:
-    """Once with this status, then a clear sky: never lost, never twice, unless refused."""
+    """One session has this status, and then the sky is clear. The Package is never lost and never
+    doubled, unless it is refused.
+    """
     verdict = MO_STATUS[number].verdict if number in MO_STATUS else SessionVerdict.NOT_SENT
     sent = verdict is SessionVerdict.SENT
     async with field_kit(tmp_path) as (sky, k):
@@ -182,8 +184,9 @@ async def test_every_mo_status(tmp_path: Path, clock: Any, number: int) -> None:
 
 
 def one_bit_off(number: int) -> set[int]:
-    """Return what a status is read as if one bit of it flips on the serial line. Where that is no
-    status, the driver takes the reply for lost."""
+    """Return the statuses that a flipped bit on the serial line can make of this one. If the result
+    is not a status, the driver treats the reply as lost.
+    """
     read = set()
     text = str(number).encode()
     for place, bit in product(range(len(text)), range(8)):
@@ -216,8 +219,9 @@ def test_a_bit_makes_a_refusal_of_no_service() -> None:
     ],
 )
 async def test_no_status_ends_an_sos(tmp_path: Path, clock: Any, number: int, left: bool) -> None:
-    """Whatever the modem says, and whatever is true: the SOS arrives once, within a minute, or
-    within the three that the network asks for."""
+    """The SOS arrives once within a minute, or within the three minutes that the network requires,
+    whatever the modem reports and whatever is true.
+    """
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.append(NextStatus(number, delivered=left, counted=left))
         id_ = await k.post(message={"content": "help"}, priority=100)
@@ -317,7 +321,7 @@ async def test_another_modem_is_put_in_after_a_power_cut(tmp_path: Path, clock: 
 async def test_a_rest_outlives_the_port_and_the_driver(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
-    """Whoever drives the modem next must not begin anew with sessions that nobody can answer."""
+    """The next driver must not start again with sessions that cannot succeed."""
     pace, supervisor = satellite.Pace(random.Random(1)), supervised()
     async with field_kit(tmp_path, pace=pace, supervisor=supervisor) as (sky, k):
         doubtful = NextStatus(18, delivered=False, counted=False)
@@ -353,7 +357,9 @@ def fails(*_: Any) -> None:
 async def test_what_was_loaded_by_a_driver_that_failed_goes_again(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the intent was written; canceled meanwhile, expired meanwhile, or neither."""
+    """The driver fails before the intent is written. Meanwhile the Package was canceled, or
+    expired, or neither.
+    """
     supervisor = supervised()
     async with field_kit(tmp_path, supervisor=supervisor) as (sky, k):
         with monkeypatch.context() as broken:
@@ -426,7 +432,7 @@ async def test_brown_out_of_an_idle_modem_is_noticed(tmp_path: Path, clock: Any)
 
 
 async def test_what_a_dip_of_power_took_unseen_is_set_again(tmp_path: Path, clock: Any) -> None:
-    """Its stored settings are without an echo: nothing else shows the reset."""
+    """Its stored settings are without an echo, so nothing else shows the reset."""
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.state.stored = Volatile(
             echo=False, flow_control=False, ring_indications=False, session_timeout=60
@@ -477,7 +483,7 @@ async def test_a_session_that_succeeded_shows_that_there_is_a_network(
         sky.modem.set_service(False)
         sky.port.poke()
         await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
-        sky.modem.state.service = True  # The indicator still says there is none.
+        sky.modem.state.service = True  # The indicator still reports no service.
         assert await outcome(k, await k.post(message={"content": "1"})) is Status.DELIVERED
         began = trio.current_time()
         assert await outcome(k, await k.post(message={"content": "2"})) is Status.DELIVERED
@@ -537,7 +543,7 @@ async def test_no_network_waits_and_an_sos_tries_all_the_same(tmp_path: Path, cl
         sky.port.poke()
         await until(lambda: k.outbox.link.state is LinkState.NO_SERVICE)
         began = trio.current_time()
-        sky.modem.state.service = True  # The indicator still says there is none.
+        sky.modem.state.service = True  # The indicator still reports no service.
         sos = await k.post(message={"content": "help"}, priority=100)
         await outcome(k, sos)
         assert trio.current_time() - began < 60
@@ -570,7 +576,9 @@ async def test_an_sos_sits_out_no_more_of_the_links_rest_than_the_manual_asks(
 async def test_no_mo_status_holds_an_sos_over_a_minute(
     tmp_path: Path, clock: Any, number: int
 ) -> None:
-    """But 36, by which the network asks for three: whatever failed, and however often before."""
+    """Status 36 is the exception: the network then requires three minutes, after any earlier
+    failures.
+    """
     if MO_STATUS[number].verdict is SessionVerdict.SENT:
         return
     async with field_kit(tmp_path) as (sky, k):
@@ -613,7 +621,7 @@ async def test_every_rest_ends_but_what_the_network_asks_for(
 async def test_the_rest_is_the_links_and_a_success_ends_it_for_all(
     tmp_path: Path, clock: Any
 ) -> None:
-    """A new Package starts no session of its own, and what waits fills the room that is left."""
+    """A new Package starts no extra session, and waiting items fill the remaining space."""
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.extend(failing(36, 1))
         await k.post(message={"content": "0"})
@@ -669,7 +677,7 @@ async def test_a_network_that_is_back_is_left_in_peace_as_long_as_it_asked(
 async def test_a_mailbox_that_gives_nothing_is_asked_ever_more_seldom(
     tmp_path: Path, clock: Any, mo_status: int, most: int
 ) -> None:
-    """`+SBDIX: 0,n,2,0,0,1` and `1,n,2,0,0,1`: each check is a credit."""
+    """`+SBDIX: 0,n,2,0,0,1` and `1,n,2,0,0,1`: each check costs a credit."""
     async with field_kit(tmp_path, credits_per_day=40) as (sky, k):
         sky.modem.faults.stuck_mail = mo_status
         sky.modem.ring()
@@ -706,7 +714,7 @@ async def test_mailbox_checks_leave_half_of_the_budget_to_the_kit(
 async def test_what_waits_at_the_gateway_is_seen_after_a_reopening(
     tmp_path: Path, clock: Any
 ) -> None:
-    """A ring that was missed while the modem was off: +SBDSX alone tells."""
+    """The modem was off and missed a ring. Only +SBDSX shows the waiting message."""
     async with field_kit(tmp_path) as (sky, k):
         sky.port.unplug()
         await until(lambda: k.outbox.link.state is LinkState.ABSENT)
@@ -724,12 +732,12 @@ async def test_an_sos_passes_a_doubtful_message(tmp_path: Path, clock: Any) -> N
         await outcome(k, await k.post(message={"content": "help"}, priority=100))
         assert sky.contents[0] == "help"
         assert await outcome(k, first) is Status.DELIVERED
-        # The open incident is named, too, where that costs nothing.
+        # The open incident is named too if it costs nothing.
         assert {each for each in sky.contents if isinstance(each, str)} == {"help", "x" * 300}
 
 
 async def test_a_reply_that_lost_a_digit_is_not_believed(tmp_path: Path, clock: Any) -> None:
-    """32 read as 2 would be "sent"; the MOMSN has not moved."""
+    """A status 32 that is read as 2 would mean "sent", but the MOMSN has not moved."""
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.statuses.append(NextStatus(2, delivered=False, counted=False))
         assert await outcome(k, await k.post()) is Status.DELIVERED
@@ -740,8 +748,9 @@ async def test_a_reply_that_lost_a_digit_is_not_believed(tmp_path: Path, clock: 
 async def test_a_reset_between_writing_and_the_session_is_no_delivery(
     tmp_path: Path, clock: Any, stored_echo: bool
 ) -> None:
-    """The session of an empty buffer ends with 0, and the MOMSN advances. Where the modem's stored
-    settings are without echo, the flag of the buffer alone shows it."""
+    """The session of an empty buffer ends with 0, and the MOMSN advances. If the modem's stored
+    settings are without echo, only the buffer's flag shows the reset.
+    """
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.reset_before_session = 1
         sky.modem.state.stored = Volatile(echo=stored_echo)
@@ -755,8 +764,9 @@ async def test_a_reset_between_writing_and_the_session_is_no_delivery(
 async def test_a_message_that_was_given_anew_when_power_failed_is_not_taken_for_sent(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
-    """The session before had nothing to send, and moved the MOMSN: now the buffer is full again,
-    and the number is one more than it was."""
+    """The previous session was empty and moved the MOMSN. Now the buffer is full again, and the
+    number is one higher.
+    """
     calls = 0
     second = trio.Event()
     kind = sbd_modem.Modem if after == "write" else ChannelOutbox
@@ -792,7 +802,7 @@ async def test_a_message_that_was_given_anew_when_power_failed_is_not_taken_for_
 async def test_resets_that_nothing_else_shows_are_no_habit(
     tmp_path: Path, clock: Any, kept: int
 ) -> None:
-    """Now and then the buffer is found empty; between, the modem keeps what it sent."""
+    """Sometimes the buffer is empty. In between, the modem keeps the sent message."""
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.state.stored = Volatile(echo=False)
         for number in range(satellite.EMPTY_MAX + 1):
@@ -843,7 +853,7 @@ async def test_a_byte_lost_on_the_way_into_the_modem_costs_seconds(
 async def test_a_write_that_a_dead_agent_left_behind_costs_seconds(
     tmp_path: Path, clock: Any
 ) -> None:
-    """The modem waits for the payload for a minute, and takes every command for that."""
+    """The modem waits a minute for the payload, and takes each command for a part of it."""
     sky = Sky(tmp_path)
     sky.modem.receive_data(b"AT+SBDWB=340\r")
     async with trio.open_nursery() as nursery:
@@ -858,7 +868,7 @@ async def test_a_write_that_a_dead_agent_left_behind_costs_seconds(
 async def test_a_line_that_takes_nothing_for_a_while_is_asked_again(
     tmp_path: Path, clock: Any
 ) -> None:
-    """As that of a hub or an adapter that stalls: the message is read once it goes on."""
+    """The line stalls like a hub or an adapter. The message is read when it continues."""
     sky = Sky(tmp_path)
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
@@ -875,8 +885,7 @@ async def test_a_line_that_takes_nothing_for_a_while_is_asked_again(
 def answers(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[AtAnswer], AtAnswer], lines: str = ""
 ) -> None:
-    """What the modem's answers become on the line: those of a message that is read, or of these
-    lines."""
+    """Change the modem's answers on the line: those for a read message, or for these lines."""
     do = SimulatedModem._do
 
     def spoil(modem: SimulatedModem, answered: AtAnswer) -> None:
@@ -889,7 +898,7 @@ def answers(
 async def test_a_modem_that_says_more_than_it_is_asked(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refused +SBDIXA is a refused one, whatever else stands before the ERROR."""
+    """A refused +SBDIXA counts as refused, whatever text comes before the ERROR."""
     answers(monkeypatch, lambda _: AtAnswer(("HARDWARE FAILURE: GPIO, 0123", "ERROR")), "ERROR")
     async with field_kit(tmp_path) as (sky, k):
         sky.modem.faults.unknown_commands = frozenset({"+SBDIXA", "+CIER", "+CGSN", "+SBDSX"})
@@ -928,7 +937,7 @@ async def test_a_ring_fetches_what_waits(tmp_path: Path, clock: Any) -> None:
         assert await inbox_contents(k) == [f"OK\r\n{number}\r\nOK\r\n" for number in range(3)]
         assert not sky.modem.state.ring_flag
         await trio.sleep(1200)
-        assert k.outbox.budget.spent().credits == 3 * 1 + 1  # The first carries an introduction.
+        assert k.outbox.budget.spent().credits == 3 * 1 + 1
 
 
 async def test_a_ring_missed_while_off_is_seen_at_the_start(tmp_path: Path, clock: Any) -> None:
@@ -973,10 +982,10 @@ async def test_a_wrong_sum_is_read_again(tmp_path: Path, clock: Any, wrong: int)
 
 
 async def test_noise_that_ends_after_a_while_costs_no_message(tmp_path: Path, clock: Any) -> None:
-    """The modem has the only copy: it stays there, and is booked once."""
+    """The modem has the only copy: the message stays there and is booked once."""
     async with field_kit(tmp_path) as (sky, k):
-        # It comes in the session of ours: one of its own that rang would be followed by another
-        # session, which needs its place in the modem.
+        # It comes in our session. A message with its own ring would cause another session, which
+        # needs its place in the modem.
         sky.modem.faults.wrong_sums = 8
         ours = await k.post()
         sky.home.send(Message("precious"))
@@ -1035,7 +1044,7 @@ async def test_what_could_not_be_read_is_kept_told_and_sent_again(
 async def test_power_fails_while_a_message_of_words_alone_leaves(
     tmp_path: Path, clock: Any, left: bool
 ) -> None:
-    """A receipt, a report: no Package is in it, and it is in flight all the same."""
+    """A receipt or a report is in flight too, although it contains no Package."""
     sky = Sky(tmp_path)
     async with trio.open_nursery() as nursery:
         await nursery.start(sky.port.run)
@@ -1081,7 +1090,7 @@ async def test_that_it_could_not_be_read_is_told_after_a_power_cut(
 
 @pytest.mark.parametrize("size", [1_890, 700])
 async def test_a_message_of_a_9523_is_read(tmp_path: Path, clock: Any, size: int) -> None:
-    """Longer than a 9602's: at a line's speed it takes longer, too."""
+    """The message is longer than a 9602's, so it also takes longer on the line."""
     async with field_kit(tmp_path) as (sky, k):
         sky.home._writer._mt_bytes = 1_890
         sky.home.send(Message("x" * (size - 100)))
@@ -1117,7 +1126,7 @@ CUT: dict[str, Callable[[AtAnswer], AtAnswer]] = {
 async def test_a_message_that_cannot_be_read_is_paid_once_and_holds_up_no_sos(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """No other is fetched into its place; where something of it came, that is kept."""
+    """No other message is fetched into its place. If part of it arrived, that part is kept."""
     answers(monkeypatch, CUT[how])
     async with field_kit(tmp_path) as (sky, k):
         for number in range(3):
@@ -1140,7 +1149,7 @@ async def test_a_message_that_cannot_be_read_is_paid_once_and_holds_up_no_sos(
 async def test_a_check_whose_reply_is_lost_is_counted_and_not_repeated_at_once(
     tmp_path: Path, clock: Any, reached: bool
 ) -> None:
-    """What a session without a message has cost only its number shows."""
+    """Only its number shows the cost of a session without a message."""
     async with field_kit(tmp_path, credits_per_day=40) as (sky, k):
         sky.modem.faults.stuck_mail = 0
         sky.modem.faults.lose_replies = 99

@@ -1,5 +1,7 @@
-"""What the kit books agrees with what the gateway counts: that is between what the kit knows to be
-paid and what may have been. Real agent, real clock; the simulated gateway tells each price."""
+"""The kit's bookings agree with the gateway's counts, which lie between the credits that are
+certainly paid and those that may be paid. Real agent and real clock. The simulated gateway
+reports each price.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def _satellite(kit: Agent) -> Any:
 
 
 def booked(kit: Agent) -> tuple[int, int]:
-    """Credits that the kit knows to be paid today, and the most that they may be."""
+    """Return the credits that are certainly paid today, and the maximum that may be paid."""
     satellite = _satellite(kit)
     known = satellite["creditsToday"]
     return known, known + satellite["creditsInDoubtToday"]
@@ -60,15 +62,16 @@ def test_the_gateway_counts_no_more_than_may_have_been_paid(trouble: str, tmp_pa
         assert answer.body["status"] == "Delivered"
         assert kit.post("after it").body["status"] == "Delivered"
         known, most = booked(kit)
-        # What it prints comes by a pipe, and the answer of the session by another.
+        # Its output comes by a pipe, and the session's answer by another.
         until(lambda: counted(gateway) >= known)
         assert 2 <= known <= counted(gateway) <= most <= 3
 
 
 @pytest.mark.parametrize("emptied", [False, True], ids=["modem goes on", "modem loses power too"])
 def test_a_power_cut_in_a_session_is_in_the_bill(emptied: bool, tmp_path: Path) -> None:
-    """Where the modem lost its buffer too nobody can tell what left: the copy is told by `show`,
-    and what it may cost counts against the budget."""
+    """If the modem also lost its buffer, it is unknown if the message left. `show` reports the
+    second copy, and its possible cost counts against the budget.
+    """
     with sky(tmp_path, latency=0) as gateway:
         with agent(tmp_path) as kit:
             lose_reply(gateway)

@@ -1,7 +1,7 @@
-"""Delivered means that the gateway has it.
+"""Delivered means that the gateway has the message.
 
 A real agent on a real clock and a real pty, with a modem that browns out, is unplugged, stalls and
-loses bytes at moments of its own chance. `tests/run soak` takes ten thousand; SOAK names another
+loses bytes at random moments. `tests/run soak` sends ten thousand messages. SOAK sets another
 number.
 """
 
@@ -32,7 +32,7 @@ AGAIN_SOON = (
     Put("fieldagent.agent.channels.sbd_modem:REPLY_MAX", 3.0),
     Put("fieldagent.agent.channels.sbd_modem:SESSION_MAX", 3.0),
 )
-"""Only pauses and patience are shorter, or a day would not do."""
+"""Only pauses and patience are shorter. Otherwise a day would not be enough."""
 
 
 def disturb(modem: SimulatedModem, port: PtyPort, chance: random.Random) -> None:
@@ -53,7 +53,7 @@ def disturb(modem: SimulatedModem, port: PtyPort, chance: random.Random) -> None
 
 
 async def soak(home: Path, count: int) -> tuple[set[str], list[object]]:
-    """What was answered Delivered, and what the gateway got."""
+    """Return the Packages that were answered Delivered, and those that the gateway got."""
     chance = random.Random(11)
     queue = MtQueue()
     camp = BaseCamp(lambda line: None, queue)
@@ -75,7 +75,7 @@ async def soak(home: Path, count: int) -> tuple[set[str], list[object]]:
 
     async def trouble() -> None:
         while True:
-            # Something must have got through before the next: a busy machine is slow, not stuck.
+            # One message must succeed before the next. A busy machine is slow, not stuck.
             known = len(delivered)
             while len(delivered) == known:
                 await trio.sleep(0.02)

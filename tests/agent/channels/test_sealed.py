@@ -1,4 +1,4 @@
-"""Kits that seal what they send, beside kits that do not: simulated nodes."""
+"""Kits that seal their packets beside kits that do not, on simulated nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 async def test_all_of_the_group_read_each_other_and_are_told_who_does_not_seal(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Two seal, the third does not yet, and the fourth is a stranger."""
+    """Two kits seal, the third one does not yet, and the fourth one is a stranger."""
     terms: list[dict[str, Any]] = [
         {"keys": (KEY,), "sealed": True},
         {"keys": (KEY,), "sealed": True},

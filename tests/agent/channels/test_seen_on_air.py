@@ -1,4 +1,4 @@
-"""What people are told of the air: who is in earshot, what is wrong, and who has our number."""
+"""Reports about the air for people: stations in range, faults, and stations with our number."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 
 
 def said(ben: Station) -> list[Content]:
-    """What it would transmit now."""
+    """Return the content of its next transmission."""
     transmission = ben.outbox.load(200)
     return [] if transmission is None else [e.content for e in decode(transmission.body).entries]
 
@@ -62,7 +62,7 @@ async def test_a_neighbour_is_known_by_how_it_was_heard(
         heard = ben.neighbours.known[1]
         assert (heard.rssi, heard.snr) == (-80, 6)
         assert ben.neighbours.in_earshot() == [1]
-        # What they have is told for an hour.
+        # Stations repeat their summaries for an hour.
         await trio.sleep(3601 + FRESH + INTERVAL_MAX)
         assert ben.neighbours.in_earshot() == []
 
@@ -95,7 +95,8 @@ async def test_our_name_goes_again_when_somebody_new_is_heard(tmp_path: Path, cl
             await ben.reception.receive(encode([item], origin=number))
             await trio.sleep(ACK_WITHIN)
             names = [type(each) for each in said(ben)].count(Introduction)
-            # Nobody settles in this test: it goes along until it is known to have left.
+            # This test settles no transmission, so the introduction travels along until it has
+            # certainly left.
             assert names == 1
             ben.words._introduced = trio.current_time() + 10**10
 
@@ -148,7 +149,9 @@ def test_each_trouble_says_what_to_do() -> None:
 async def test_another_kit_with_our_number_is_told_on_both_and_confirmed_by_neither(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Two of them and a third, on an air: what the third posts is heard, and not confirmed."""
+    """Two kits with one number, and a third one. The third one's post is heard and not
+    confirmed.
+    """
     async with (
         on_air(tmp_path, count=3),
         station(tmp_path, 7, tmp_path / "node-1") as ada,
@@ -157,7 +160,7 @@ async def test_another_kit_with_our_number_is_told_on_both_and_confirmed_by_neit
     ):
         await ada.post(message={"content": "I am 7"})
         await until(lambda: twin.troubles.is_lately(Trouble.NAMESAKE))
-        # The other has sent nothing of its own, and is known all the same.
+        # The other kit has sent no item of its own and is recognised in any case.
         await until(lambda: ada.troubles.is_lately(Trouble.NAMESAKE))
         await until(lambda: "I am 7" in twin.messages())
         sequence = await ben.post(message={"content": "who has it?"})
@@ -172,7 +175,9 @@ async def test_another_kit_with_our_number_is_told_on_both_and_confirmed_by_neit
 async def test_two_kits_with_one_number_are_told_by_a_third_between_them(
     tmp_path: Path, clock: Any
 ) -> None:
-    """The two do not hear each other, and have one name, as of one card's image."""
+    """The two do not hear each other, and have the same name, for example from the same
+    card image.
+    """
     async with (
         on_air(tmp_path, count=3, topology="1 3\n2 3\n"),
         station(tmp_path, 7, tmp_path / "node-1") as ada,
@@ -194,7 +199,7 @@ async def test_who_is_renamed_or_has_lost_its_journal_is_one_kit(
     tmp_path: Path, clock: Any
 ) -> None:
     async with on_air(tmp_path), station(tmp_path, 2, tmp_path / "nowhere") as ben:
-        # The second is what it has in memory while its disk fails.
+        # The second name is the one in memory while its disk fails.
         introductions = (
             (50_000_000, "Hut"),
             (1_900_000_000, "Boat"),
@@ -205,7 +210,7 @@ async def test_who_is_renamed_or_has_lost_its_journal_is_one_kit(
             who = Entry(5, Introduction(Identity("5", name, "Device")))
             item = Entry(number, Message(f"item {number}"))
             await ben.reception.receive(encode([who, item], origin=5))
-            # A neighbour repeats one of before.
+            # A neighbour repeats an earlier item.
             again = Entry(1_900_000_001 + number % 7, Message("before"))
             await ben.reception.receive(encode([again, Entry(0, Source(6, 1))], origin=5))
         assert not ben.troubles.is_lately(Trouble.TWINS)
@@ -228,7 +233,7 @@ async def test_after_an_hour_without_it_what_is_heard_is_confirmed_again(
 
 @pytest.mark.parametrize("how", ["recorded", "echoed"])
 async def test_our_own_words_are_no_other_kit(tmp_path: Path, clock: Any, how: str) -> None:
-    """A recording that is played again, and a radio or repeater that hands back what we say."""
+    """A replayed recording, and a radio or repeater that returns our packets."""
     async with (
         on_air(tmp_path),
         station(tmp_path, 2, tmp_path / "node-2") as ben,
@@ -238,7 +243,7 @@ async def test_our_own_words_are_no_other_kit(tmp_path: Path, clock: Any, how: s
             await ben.post()
             await ben.reception.receive((await ear.receive()).body)
         else:
-            # Nothing in it shows whose it is.
+            # The packet does not show its sender.
             ben.words.introduce(at_once=True)
             ben.outbox._queue.wake()
             await ear.transmit((await ear.receive()).body, urgent=False)
@@ -251,7 +256,9 @@ async def test_our_own_words_are_no_other_kit(tmp_path: Path, clock: Any, how: s
 async def test_a_hello_of_somebody_new_is_answered_by_one(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
-    """Or else who was switched on later would not know who is there, nor be missed by them."""
+    """Otherwise a kit that is switched on later would not know its neighbours, and they would not
+    miss it.
+    """
     only_what_is_posted(monkeypatch)
     hello = Entry(5, Introduction(Identity("5", "Kit 5", "Device")))
     async with on_air(tmp_path) as sky, station(tmp_path, 1, tmp_path / "node-1") as kit:

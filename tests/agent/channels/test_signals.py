@@ -1,4 +1,4 @@
-"""What is kept of a link's signal: little, whatever the modem says."""
+"""The stored signals of a link stay few, whatever the modem reports."""
 
 from __future__ import annotations
 

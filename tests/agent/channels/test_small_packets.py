@@ -1,4 +1,4 @@
-"""Radios whose packets are small: LoRaWAN's slowest rate takes 51 bytes."""
+"""Radios with small packets: LoRaWAN's slowest rate allows 51 bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
 
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of every packet on the air."""
+    """Record the size of each packet on the air."""
     lengths: list[int] = []
     transmit = SharedAir.transmit
 
@@ -45,8 +45,9 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_all_that_a_team_says_goes_in_51_bytes(
     tmp_path: Path, clock: Any, sizes: list[int]
 ) -> None:
-    """A line of three, of which the ends don't hear each other, at 10 % loss, with a key, and one
-    with a number of 5 bytes: messages, an SOS, and data in many fragments."""
+    """A line of three kits whose ends do not hear each other, with 10 % loss, a key, and a 5-byte
+    number. They send messages, an SOS, and data in many fragments.
+    """
     numbers = (1, 2, 3_000_000_000)
     terms: dict[str, Any] = {"keys": (KEY,), "packet_bytes": SMALL}
     async with (
@@ -77,14 +78,14 @@ async def test_what_is_too_large_ends_and_holds_nothing_up(tmp_path: Path, clock
         assert ended.status is Status.ERROR
         assert ended.legs[Channel.RADIO].reason.startswith("too large: 50")
         assert ben.messages() == ["hello"]
-        # It has a packet of its own where it does not fit beside a message.
+        # The introduction has its own packet if it does not fit beside a message.
         await until(lambda: inbound.station_names(ben.journal).get(1) == "Kit 1", 60)
 
 
 async def test_what_is_half_sent_when_the_packets_shrink_comes_whole_and_once(
     tmp_path: Path, clock: Any, sizes: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who is changed first hears, for a while, what others have of fragments of the former size."""
+    """The kit that changes first temporarily hears news about fragments of the former size."""
     ports = [tmp_path / f"node-{number}" for number in (1, 2)]
     async with on_air(tmp_path, {"loss": 0.2}):
         async with (
@@ -92,7 +93,7 @@ async def test_what_is_half_sent_when_the_packets_shrink_comes_whole_and_once(
             station(tmp_path, 2, ports[1], keys=(KEY,)) as ben,
         ):
             await ada.post(data=data(1200))
-            # One goes first, and the others once it is answered.
+            # One packet goes first, and the others after its answer.
             while not ada.journal.read("SELECT 1 FROM fragment_held"):
                 await trio.sleep(0.05)
             assert ben.messages() == []

@@ -1,4 +1,4 @@
-"""A KISS TNC played by the test, on a pty and on TCP: pacing, silence, damage, loss."""
+"""A KISS TNC that the test plays, on a pty and on TCP: pacing, silence, damage, loss."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.kit import RATES
 
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
-    """Both ends are in this process: nothing is under way for longer."""
+    """Both ends are in this process, so no byte is in transit for longer."""
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
@@ -33,7 +33,7 @@ ALL_BYTES = bytes(range(256))[:200]
 
 @dataclass
 class ScriptedTnc:
-    """The other end of the line; `waits` says what it answers, None for nothing."""
+    """The other end of the line. `waits` contains its answers, or None for silence."""
 
     stream: Any
     waits: Callable[[int], int | None]

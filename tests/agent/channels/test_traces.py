@@ -1,5 +1,7 @@
-"""Traces: what the recorder keeps and leaves out, and faults that it recorded, played to the real
-driver. `python -m tests.agent.channels.test_traces` records those in the tree anew."""
+"""Traces: the data that the recorder keeps and leaves out, and recorded faults that are replayed to
+the real driver. `python -m tests.agent.channels.test_traces` records the traces in the tree
+again.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ SECRET = "the well is at the third pine"
 
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
-    """Both ends of the pty live in this process: little is waited for that is real."""
+    """Both ends of the pty run in this process, so real waits are short."""
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
@@ -73,7 +75,9 @@ def test_what_is_no_trace_is_told_by_its_line(text: str) -> None:
 
 @given(st.binary(min_size=1, max_size=270), st.integers(1, 7), st.booleans())
 def test_no_part_of_a_message_is_left(body: bytes, piece: int, right: bool) -> None:
-    """However the line cuts it; its length and whether its sum is right stay."""
+    """This holds for each division of the bytes. The length of the message and the correctness of
+    its checksum stay visible.
+    """
     guard = (sum(body) + (not right) & 0xFFFF).to_bytes(2)
     answer = b"\r\n" + len(body).to_bytes(2) + body + guard + b"\r\nOK\r\n"
     pieces = [answer[i : i + piece] for i in range(0, len(answer), piece)]
@@ -143,7 +147,7 @@ async def test_a_disk_that_takes_nothing_stops_no_channel(tmp_path: Path) -> Non
 
 @asynccontextmanager
 async def played(name: str, path: Path, **how: Any) -> AsyncIterator[tuple[Replay, Kit]]:
-    """A kit with the real driver, before which a trace is played."""
+    """Yield a kit with the real driver and a replayed trace."""
     replay = Replay(records_of(TRACES / name), path / "modem")
     async with kit(path, **how) as k, trio.open_nursery() as nursery:
         await nursery.start(replay.run)
@@ -159,8 +163,9 @@ async def played(name: str, path: Path, **how: Any) -> AsyncIterator[tuple[Repla
 
 
 async def test_a_reset_within_a_session_as_it_was_recorded(tmp_path: Path, clock: Any) -> None:
-    """The modem lost power while it sent, and said nothing of how that ended. The message goes
-    again, and is delivered once the modem itself says so."""
+    """The modem lost power while it sent, and reported no result. The message goes again, and is
+    delivered when the modem reports success.
+    """
     async with played("reset-in-session.log", tmp_path) as (replay, k):
         id_ = await k.post(message={"content": SECRET})
         assert await outcome(k, id_) is Status.DELIVERED
@@ -171,8 +176,9 @@ async def test_a_reset_within_a_session_as_it_was_recorded(tmp_path: Path, clock
 
 
 async def test_mail_that_came_garbled_as_it_was_recorded(tmp_path: Path, clock: Any) -> None:
-    """Read again until its sum is right: the trace has no payload, so what comes is no message of
-    ours, and is kept."""
+    """The message is read until its checksum is correct. The trace has no payload, so the result is
+    not one of our messages, and it is kept.
+    """
     async with played("garbled-mail.log", tmp_path) as (_, k):
         await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
         (row,) = k.journal.read("SELECT reason, body FROM dead_letter")
@@ -189,7 +195,7 @@ def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
     assert SECRET.encode() not in (TRACES / name).read_bytes()
 
 
-# Of a 9704.
+# A 9704.
 
 
 @given(st.binary(min_size=1, max_size=4000), st.integers(1, 1446), st.booleans())
@@ -235,7 +241,7 @@ def test_the_rest_of_a_line_that_is_not_there_any_more_is_left_out(way: str) -> 
 
 @asynccontextmanager
 async def played_9704(name: str, path: Path) -> AsyncIterator[tuple[Replay, Kit]]:
-    """The same with the driver of a 9704."""
+    """Yield the same with the driver of a 9704."""
     replay = Replay(records_of(TRACES / name), path / "modem")
     async with kit(path) as k, trio.open_nursery() as nursery:
         await nursery.start(replay.run)
@@ -253,7 +259,9 @@ async def played_9704(name: str, path: Path) -> AsyncIterator[tuple[Replay, Kit]
 async def test_a_9704_that_lost_power_with_a_message_as_it_was_recorded(
     tmp_path: Path, clock: Any
 ) -> None:
-    """The network had it, and the modem lost power before it could tell: it goes again."""
+    """The network had the message, and the modem lost power before its report. The message goes
+    again.
+    """
     async with played_9704("imt-reset.log", tmp_path) as (replay, k):
         id_ = await k.post(message={"content": SECRET})
         assert await outcome(k, id_) is Status.DELIVERED
@@ -273,7 +281,7 @@ async def test_mail_that_came_garbled_to_a_9704_as_it_was_recorded(
 
 
 async def test_the_recorder_writes_what_a_fault_was(tmp_path: Path, clock: Any) -> None:
-    """By the driver itself, from its own line to the file that is copied."""
+    """The driver itself records it, from its line to the file that people copy."""
     text = await record_reset(tmp_path)
     ways = [each.way for each in trace.read(text)]
     assert {SENT, CAME, HAPPENED} <= set(ways)
@@ -281,7 +289,7 @@ async def test_the_recorder_writes_what_a_fault_was(tmp_path: Path, clock: Any) 
     assert SECRET not in text
 
 
-# How they were recorded: the real driver and recorder, and a simulated modem.
+# The recording: the real driver and recorder, and a simulated modem.
 
 
 async def _recorded(path: Path, sky: Sky, work: Any) -> str:

@@ -1,4 +1,4 @@
-"""A spool on a journal of its own, in virtual time, and a hook that does as the test says."""
+"""A spool with a separate journal in virtual time, and a hook that the test controls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Spooled:
     _news: list[trio.Event]
 
     async def arrive(self, *requests: tuple[str, str], sos: bool = False) -> None:
-        """Each is a requestId and its sender."""
+        """Add messages, each with a requestId and a sender."""
         mark = f",{SOS_MARK}" if sos else ""
         rows = [
             Received(name, sender, f'{{"requestId":"{name}"{mark}}}', now())
@@ -91,13 +91,13 @@ async def spooled(path: Path) -> AsyncIterator[Spooled]:
 
 @dataclass
 class Hook:
-    """Answers each request with the next of its results, the last of them for ever."""
+    """Answers each request with the next of its results, and repeats the last one."""
 
     results: dict[str, list[HandoverResult]] = field(default_factory=dict)
     lasts: Callable[[str], float] = lambda request_id: 0.0
-    """Seconds that a call takes."""
+    """Seconds of a call."""
     calls: list[tuple[str, float]] = field(default_factory=list)
-    """What was called, and when."""
+    """Calls and their times."""
     running: set[str] = field(default_factory=set)
     most: int = 0
     _grown: trio.Event = field(default_factory=trio.Event)

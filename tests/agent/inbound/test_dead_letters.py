@@ -1,5 +1,6 @@
-"""What came and cannot be used is kept, listed, counted, handed over where the settings say so, and
-read once it can be. Real agents on a modem behind a pty."""
+"""Unusable messages are kept, listed, counted, and passed to hooks if the settings ask for it. They
+are read when that becomes possible. Real agents with a modem on a pty.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_foreign_messages_are_kept_listed_and_counted_beyond_a_restart(tmp_path:
 
 def test_what_is_understood_of_a_message_is_taken_and_the_rest_kept(tmp_path: Path) -> None:
     body = encode([ENTRY, Entry(8, Message("second"), ENTRY.time)])
-    # Of the second entry the kind is one of a later version.
+    # The second entry has a kind of a later version.
     strange = body.replace(b"\x84\x01\x08", b"\x84\x18\x63\x08")
     assert strange != body
     with sky(tmp_path, latency=0) as above, agent(tmp_path) as kit:

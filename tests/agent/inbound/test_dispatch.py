@@ -51,7 +51,7 @@ async def test_what_fails_holds_up_its_own_sender_and_no_other(
 
 
 class Reading(Hook):
-    """Reads each payload first; that of `a` is damaged."""
+    """Reads each payload first. The payload `a` is damaged."""
 
     async def __call__(self, delivery: Delivery) -> HandoverResult:
         if delivery.request_id == "a":
@@ -158,7 +158,7 @@ async def test_a_slow_call_leaves_room_for_others_up_to_the_limit(
 async def test_postponed_senders_do_not_take_the_places_of_those_due(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
-    """Fifty senders wait for an hour's retry; somebody new comes."""
+    """Fifty senders wait an hour for a retry, and a message of a new sender arrives."""
     async with spooled(tmp_path) as s:
         await s.arrive(*[(f"r{n}", f"s{n}") for n in range(50)])
         for n in range(50):
@@ -270,7 +270,7 @@ async def test_a_retry_keeps_its_time_across_a_restart(
 
 
 class Receiver(Hook):
-    """Takes nothing while it is `away`."""
+    """Accepts nothing while it is `away`."""
 
     away = True
 
@@ -284,7 +284,9 @@ class Receiver(Hook):
 async def test_a_receiver_that_was_away_for_a_night_gets_all_of_it_once_it_is_back(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
-    """The schedule alone would leave it for hours, and what the same senders say then behind it."""
+    """The schedule alone would delay it for hours, and later messages of the same senders behind
+    it.
+    """
     async with spooled(tmp_path) as s:
         receiver = Receiver()
         await s.arrive(*of("ada", "ab"), *of("ben", "c"))
@@ -405,7 +407,7 @@ async def test_a_clock_set_back_by_years_does_not_stop_a_delivery_for_years(
 async def test_a_clock_set_forward_is_noticed_within_the_hour(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
-    """The network sets a clock that was behind: what waits until tomorrow is overdue."""
+    """The network corrects a slow clock: a message that waits until tomorrow is overdue."""
     async with spooled(tmp_path) as s:
         await s.arrive(*of("ada", "a"))
         await s.spool.postponed("a", now() + 20 * HOUR, "no route to host")

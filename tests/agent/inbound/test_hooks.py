@@ -1,4 +1,4 @@
-"""Settings, journal, dispatch and real hooks together, up to a kill and a full disk."""
+"""Settings, journal, dispatch and real hooks together, including a kill and a full disk."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_both_hooks_get_every_payload(tmp_path: Path) -> None:
 
 
 def test_only_of_a_url_a_failure_tells_that_nobody_is_there(tmp_path: Path) -> None:
-    """A script that asks to be run again has seen the payload, and knows when."""
+    """A script that asks for a repetition has seen the payload and chooses the time."""
     text = "inbound-hook=cat\nwebhook-address=http://127.0.0.1:9/\n"
     hooks = hooks_of(parse(text, tmp_path / "a", {}), print)
     assert {hook.name: hook.probes for hook in hooks} == {"script": False, "webhook": True}

@@ -1,4 +1,4 @@
-"""What a kit takes for true of other kits' incidents."""
+"""The conditions under which a kit believes news about other kits' incidents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fieldagent.wire.envelope import Entry, encode
 from tests.kit import Kit, kit
 
 ADA = 5
-"""The station that `Kit.hear` hears."""
+"""Station of the sender in `Kit.hear`."""
 
 
 def said(entry: Entry) -> bytes:
@@ -31,7 +31,7 @@ def help_at(time: float, number: int = 70, back: int = 0) -> Entry:
 
 
 def now(k: Kit) -> float:
-    """Unix time, by the clock that is trusted."""
+    """Return Unix time by the trusted clock."""
     return k.journal.clock.date(k.journal.clock.now())
 
 
@@ -57,7 +57,7 @@ AGES = {
     "a machine that starts in 1970": (None, None),
     "a clock that is ahead": (-13 * 3600, None),
 }
-"""Seconds by which the sender's clock is behind, None for 1970, and what people see of it."""
+"""Seconds by which the sender's clock is slow (None for 1970), and the age that people see."""
 
 
 @pytest.mark.parametrize("sent", AGES)
@@ -92,7 +92,7 @@ async def test_an_sos_rings_whatever_its_date(
 async def test_a_clock_that_was_set_after_the_arrival_is_no_evidence_of_an_age(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This kit's clock was ten years ahead when the SOS came."""
+    """This kit's clock was ten years ahead when the SOS arrived."""
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
         began = int(now(k))
         date = k.journal.clock.date
@@ -120,7 +120,7 @@ async def test_nobody_calls_another_kits_sos_off_by_radio_alone(tmp_path: Path) 
 async def test_a_person_at_another_kit_counts_where_there_is_no_hub(
     tmp_path: Path, has_hub: bool, station: int
 ) -> None:
-    """A kit without a radio does not know its number, and its incident is its own all the same."""
+    """A kit without a radio does not know its number, and its incident is its own in any case."""
     async with kit(tmp_path, incidents=IncidentNews(station, has_hub=has_hub)) as k:
         await k.post(message={"content": "help"}, priority=100)
         word = IncidentWord(k.sequence(), Said.SEEN, 7, "Ben")
@@ -135,7 +135,7 @@ async def test_who_has_another_kits_sos_rings_for_it_no_more(tmp_path: Path) -> 
         await k.hear(said(help_at(now(k))), tagged=False)
         word = IncidentWord(70, Said.SEEN, ADA, "Ben")
         at = k.journal.clock.now()
-        # As the page's *I have it* writes it down.
+        # The page's *I have it* button stores the same.
         await k.journal.commit(
             lambda db: incident.note_word(db, word, at, at, proved=True, counts=False)
         )
@@ -146,7 +146,7 @@ async def test_who_has_another_kits_sos_rings_for_it_no_more(tmp_path: Path) -> 
 async def test_what_is_said_of_another_kits_sos_after_its_end_opens_it_no_more(
     tmp_path: Path,
 ) -> None:
-    """The word of who had seen it comes late, or a person here takes what is over."""
+    """News that a person had seen it comes late, or a person here takes an SOS that is over."""
     async with kit(tmp_path, incidents=IncidentNews(7)) as k:
         await k.hear(said(help_at(now(k))), tagged=False)
         at = k.journal.clock.now()

@@ -1,4 +1,6 @@
-"""What comes from the hub by a neighbour: opened by this kit alone, confirmed, and never twice."""
+"""Items from the hub over a neighbour: only this kit can open them, and they are confirmed and
+never doubled.
+"""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ async def test_a_track_is_told_as_single_locations_with_their_times(tmp_path: Pa
     ]
     async with spool(tmp_path) as (inbox, journal):
         await take_in(inbox, encode(track, origin=42, packed=True))
-        # The same by another way.
+        # The same item over another route.
         for entry in track:
             await take_in(inbox, encode([entry], origin=42))
         positions = [(event["timestamp"], event["latitude"]) for event in events(journal)]
@@ -199,7 +199,7 @@ async def test_a_duplicate_goes_no_further_even_after_a_restart(tmp_path: Path) 
     for _ in range(2):
         async with spool(tmp_path) as (inbox, journal):
             await take_in(inbox, encode([entry]))
-            # In other company and relative to another base it is still the same.
+            # In another envelope and relative to another base time, it is still the same item.
             await take_in(inbox, encode([Entry(2, Message("other"), TIME - 99), entry]))
             assert [event["content"] for event in events(journal)] == ["once", "other"]
 
@@ -225,7 +225,7 @@ async def test_fragments_come_in_any_order_twice_and_across_restarts(tmp_path: P
 
 
 def cut(content: str) -> list[bytes]:
-    """Messages with the fragments of an item whose number is 8."""
+    """Return messages with the fragments of item 8."""
     whole = encode([Entry(8, Message(content * 300), TIME)])
     return [encode([Entry(8, part)]) for part in split(whole, 120)]
 
@@ -317,7 +317,7 @@ async def test_what_no_hook_waits_for_is_forgotten(tmp_path: Path) -> None:
 async def test_the_hub_is_told_again_that_somebody_has_read_what_it_did_not_have_then(
     tmp_path: Path, is_read: bool
 ) -> None:
-    """The item came by radio, and was read, before its sender or anybody had brought it there."""
+    """The item came by radio and was read before the hub had it."""
     item = Entry(7, Message("the bridge is out"), TIME, asks=True)
     copy = replace(item, sequence=90)
     async with spool(tmp_path) as (inbox, journal):

@@ -1,4 +1,4 @@
-"""The script hook with real processes: the contract, and commands that behave badly."""
+"""The script hook with real processes: the contract, and commands with faults."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def run(
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For commands that ignore SIGTERM or leave children: don't wait as long as the product."""
+    """For commands that ignore SIGTERM or leave children: wait less than the product does."""
     monkeypatch.setattr(process_group, "GRACE", 0.3)
     monkeypatch.setattr(script, "LINGER", 0.3)
 
@@ -128,7 +128,7 @@ async def test_a_command_that_no_process_can_have_is_refused() -> None:
 
 
 async def test_lines_are_printed_as_they_come() -> None:
-    """The command goes on only after its first line was seen outside."""
+    """The command continues only after its first line was visible outside."""
     read, write = os.pipe()
     printed: list[str] = []
 
@@ -192,7 +192,9 @@ async def test_much_output_does_not_stop_a_command_that_ends() -> None:
 
 
 def alive(pid: int) -> bool:
-    """Zombies are dead: only their parent has not looked yet."""
+    """Return True if the process lives. A zombie is dead, and only its parent has not waited for it
+    yet.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -253,12 +255,12 @@ async def test_a_child_that_let_go_of_the_output_goes_on(brief: None) -> None:
     os.kill(child, signal.SIGKILL)
 
 
-# Python warns of a process that is given up: that is the case here.
+# Python warns about an abandoned process, which is correct here.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_command_that_nobody_can_end_does_not_hold_us_up(
     brief: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What `exec sudo ...` becomes is root's: the kernel refuses our signals."""
+    """A command like `exec sudo ...` becomes root's, and the kernel refuses our signals."""
     end_group = os.killpg
 
     def refused(group: int, number: int) -> None:
@@ -322,7 +324,7 @@ async def test_stopping_the_agent_ends_the_command_and_all_of_its_children(brief
 
 @pytest.mark.full
 async def test_an_ended_command_counts_though_the_agent_stops_while_its_child_lingers() -> None:
-    """Or it would be run once more for the same payload after the restart."""
+    """Otherwise it would run again for the same payload after the restart."""
     finished: list[HandoverResult] = []
     with trio.CancelScope() as agent:
         printed: list[str] = []

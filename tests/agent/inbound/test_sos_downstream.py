@@ -1,5 +1,4 @@
-"""Who is handed an SOS can see that it is one: in the script, at the URL, in the list, in the
-log."""
+"""Receivers of an SOS can recognise it: in the script, at the URL, in the list and in the log."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from tests.processes import agent, sky, until
 
 
 def test_an_sos_is_told_from_a_text_that_says_so(tmp_path: Path) -> None:
-    """A real agent, its script and its webhook. What only looks like an SOS is none."""
+    """A real agent with its script and webhook. A text that only looks like an SOS is not one."""
     with receiver() as hooked, sky(tmp_path, latency=0.1) as above:
         settings = {
             "inbound-hook": 'echo "hook: ${AGENT_PAYLOAD_SOS:-none} $AGENT_PAYLOAD"',

@@ -1,4 +1,4 @@
-"""Whoever catches up is told of an SOS before all else, whichever way it comes."""
+"""A kit that catches up gets an SOS before everything else, over each route."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def until_async(there: Any) -> None:
 async def test_at_a_kit_that_has_lost_its_journal(
     tmp_path: Path, clock: Any, count: int, loss: float, seed: int
 ) -> None:
-    """In virtual time: it comes back among others who still send it what it missed."""
+    """In virtual time: the kit returns among others that still send it the missed items."""
     async with (
         on_air(tmp_path, {"loss": loss}, count, seed=seed) as sky,
         AsyncExitStack() as stack,
@@ -88,7 +88,7 @@ def _content(body: str) -> str:
 
 
 def hooked(home: Path) -> str:
-    """A hook that writes down what it is given, one after the other."""
+    """Return a hook that stores its payloads one after the other."""
     return f"cat >>{home}/came && echo >>{home}/came"
 
 
@@ -130,7 +130,9 @@ def test_by_radio_with_real_processes(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("way", ["IP", "Satellite"])
 def test_from_the_hub(tmp_path: Path, way: str) -> None:
-    """Behind many messages that wait for a kit that was off, there or at the operator's."""
+    """The SOS is behind many messages that wait for a kit that was off, at the hub or at the
+    operator.
+    """
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -152,7 +154,7 @@ def test_from_the_hub(tmp_path: Path, way: str) -> None:
         for number in range(NOTES):
             push(running.port, proof, message_to(ben, first, f"note {number}"))
             if way == "Satellite":
-                # It waits at the operator's gateway, in a message of its own.
+                # It waits at the operator's gateway in a separate message.
                 above.expect("MT of")
         kit.call("POST", "/api/sos", {"text": "help"})
         if way == "Satellite":

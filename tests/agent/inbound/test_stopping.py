@@ -1,4 +1,4 @@
-"""An orderly stop, as at each upgrade, while a hook is at work: it finishes, and runs once."""
+"""An orderly stop, as at each upgrade, while a hook runs: the hook finishes and runs once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_hook_at_work_finishes_and_is_not_called_again(tmp_path: Path) -> None
             assert "done" in kit.lines
         with agent(tmp_path, {"inbound-hook": SLOW}) as kit:
             assert hooks(kit) == {"state": "handed", "attempts": 1, "reason": ""}
-            # What comes next is the next: the first does not begin anew before it.
+            # The next payload is a new one: the first hook does not start again.
             above.type("mt-data 00")
             kit.expect("done")
             assert kit.lines.count("begun") == 1

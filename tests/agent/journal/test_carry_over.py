@@ -1,4 +1,6 @@
-"""What a later program has accepted on trial is in the journal of the one before."""
+"""Data that a later program accepts during its trial is in the earlier program's journal
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ LATER = {
         CREATE VIEW spent AS SELECT day, channel, bytes, credits FROM costs;
     """,
 }
-"""What a version after this one may do to its tables."""
+"""Changes that a later version may make to its tables."""
 SHAPE = """
 receipt.sequence receipt.by receipt.at receipt.proved owed.channel owed.sequence owed.at
 owed.sos owed.digest story.number story.sequence story.channel story.event story.detail
@@ -60,8 +62,8 @@ command.number command.verb command.arguments command.channel command.came comma
 command.boot command.outcome command.answer command.answered agent_start.one agent_start.starts
 held_kind.kind
 """
-"""Of version 15, from which on a program reads what a later one has accepted: add what a version
-adds, and take nothing away."""
+"""Tables of version 15, the first from which a program reads the data of a later one. Add the
+additions of each version and remove nothing."""
 
 
 def waiting(home: Path, *contents: str, sos: bool = False) -> None:
@@ -128,7 +130,7 @@ def test_a_journal_that_breaks_the_rule_changes_nothing(tmp_path: Path) -> None:
 
 
 def shape(db: sqlite3.Connection) -> set[tuple[str, str]]:
-    """Tables and views with their columns."""
+    """Return tables and views with their columns."""
     names = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
     return {
         (table, column)
@@ -138,7 +140,7 @@ def shape(db: sqlite3.Connection) -> set[tuple[str, str]]:
 
 
 def test_no_step_takes_anything_from_the_version_before() -> None:
-    """The rule at the head of `schema`."""
+    """The rule at the start of `schema`."""
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(JOURNAL.tables)
         lasting = {
@@ -148,7 +150,9 @@ def test_no_step_takes_anything_from_the_version_before() -> None:
 
 
 def test_a_copy_that_is_put_back_is_no_damage(tmp_path: Path) -> None:
-    """What was given since is known by `-mark`: it is not given again, and the copy stays."""
+    """Data that was given since then is recognised by `-mark`. It is not given again, and the copy
+    stays.
+    """
     waiting(tmp_path, "before", "an SOS before", sos=True)
     state = tmp_path / "state"
     journal, copy = state / "journal.sqlite3", tmp_path / "copy.sqlite3"

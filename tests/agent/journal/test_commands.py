@@ -1,4 +1,4 @@
-"""Which of the hub's commands are known again."""
+"""The recognition of repeated commands from the hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage to the journal costs what is damaged, and is told. Real processes."""
+"""Damage to the journal costs only the damaged data and is reported. Real processes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.processes import MODULE, Agent, agent, sky, until
 
 JOURNAL = "state/journal.sqlite3"
 VERSION_AT = 60
-"""Of `user_version`, 32 bits: https://sqlite.org/fileformat2.html#1.3.12."""
+"""Offset of `user_version`, 32 bits: https://sqlite.org/fileformat2.html#1.3.12."""
 SECOND = "sequence = (SELECT number + 2 FROM beginning)"
 
 
 def accepted(home: Path, *contents: str) -> None:
-    """They wait, and the agent has ended."""
+    """Make an agent accept Packages that wait, and stop it."""
     with agent(home, {"satellite-port": str(home / "nobody")}) as kit:
         for content in contents:
             body = {"message": {"content": content}}
@@ -89,7 +89,7 @@ OF_NOBODY = {
     "what came": "INSERT INTO inbound (request_id, sender, body, received)"
     " VALUES ('r', '1', '{\"requestId\":\"r\"]', 1.0)",
 }
-"""A bit of a text has flipped that SQLite's own check passes over."""
+"""A flipped bit in a text, which SQLite's own check does not find."""
 
 
 @pytest.mark.full
@@ -159,7 +159,7 @@ def commands_of(kit: Agent) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("bit", range(32))
 def test_a_flipped_bit_of_its_version_costs_nothing(tmp_path: Path, bit: int) -> None:
-    """A later version is what a program of it has written beside the journal, too."""
+    """A later version also follows from the files that its program writes beside the journal."""
     path = tmp_path / "journal.sqlite3"
     open_journal(path).connection.close()
     with path.open("r+b") as file:
@@ -187,7 +187,9 @@ def test_what_waits_leaves_though_its_version_is_that_of_nobody(tmp_path: Path) 
 
 
 def test_one_that_is_found_damaged_late_is_hidden_from_nobody(tmp_path: Path) -> None:
-    """It is behind the first slice that is put back: calls come before its turn."""
+    """The damaged Package is behind the first slice that is restored, and calls come before its
+    turn.
+    """
     count = 2 * SLICE
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         for number in range(count):
@@ -205,7 +207,7 @@ def test_one_that_is_found_damaged_late_is_hidden_from_nobody(tmp_path: Path) ->
         kinds = [each["kind"] for each in waiting]
         assert kinds.count("message") == count - 1
         assert kinds.count("damaged") == 1 or loss_report
-        # This waits until all is back in the queues, and by then it is told.
+        # The call waits until all Packages are queued again, and by then the loss is reported.
         assert kit.call("DELETE", "/api/queue").body == {"deleted": count - 1}
         (loss,) = kit.call("GET", "/api/status").body["journal"]["losses"]
         assert loss["packages"] == 1
@@ -239,7 +241,7 @@ def test_a_name_that_is_no_text_stops_no_start(tmp_path: Path, name: bytes) -> N
 
 
 def killed(home: Path, count: int) -> None:
-    """So many wait, and the agent was killed: all of it is in the log."""
+    """Let that many Packages wait, and kill the agent. All data is in the log."""
     with agent(home, {"satellite-port": str(home / "nobody")}) as kit:
         for number in range(count):
             body = {"message": {"content": f"number {number}"}}
@@ -252,7 +254,7 @@ def empty(path: Path) -> None:
 
 
 def cut(path: Path) -> None:
-    """It is as long as it will ever be: what was written last begins it."""
+    """The log has its maximum length, so the newest data is at its beginning."""
     path.write_bytes(path.read_bytes()[: 10 * FRAME])
 
 
@@ -298,7 +300,7 @@ def test_an_end_in_good_order_and_a_kill_are_no_loss(tmp_path: Path) -> None:
 
 
 def spoil_events(path: Path) -> None:
-    """A page that no start reads."""
+    """Damage a page that no start reads."""
     content = bytearray(path.read_bytes())
     places = [at for at in range(0, len(content), 4096) if content[at] == 13]
     at = max(places, key=lambda at: content[at : at + 4096].count(b"package"))
@@ -316,7 +318,7 @@ def test_what_was_closed_in_good_order_is_looked_through_after_the_start(
     Journal(path).close()
     spoil_events(path)
     if by_the_disk:
-        # As it were: nobody has touched the file.
+        # The file is unchanged.
         untouched.note(path)
         journal = Journal(path)
         assert losses.listing(journal.read) == []
@@ -344,7 +346,7 @@ def test_one_that_is_as_it_was_left_is_not_looked_through_before_it_listens(
         Journal(path).close()
         assert len(looks) == expected
     kept = Journal(path)
-    # As after a kill: it was opened, and never closed in good order.
+    # As after a kill: it was opened and never closed in order.
     Journal(path).close()
     assert len(looks) == 2
     kept.close()
@@ -363,7 +365,7 @@ FLIPS, SOME_FLIPS, MANY_FLIPS = 24, 100, 1000
 
 
 def flip(files: Sequence[Path], random: Random) -> str:
-    """One bit, anywhere in one of them; where."""
+    """Flip one random bit in one of the files, and return its place."""
     file = random.choice([file for file in files if file.exists() and file.stat().st_size])
     content = bytearray(file.read_bytes())
     place, bit = random.randrange(len(content)), random.randrange(8)
@@ -373,8 +375,9 @@ def flip(files: Sequence[Path], random: Random) -> str:
 
 
 def survive(home: Path, flips: int, seed: int) -> None:
-    """Each start succeeds, and at least 99 % of what is undamaged waits as before: a flip damages
-    one row at the most."""
+    """Each start succeeds, and at least 99 % of the undamaged Packages wait as before: a flip
+    damages at most one row.
+    """
     kept = {}
     for how in ("stopped", "killed"):
         (home / how).mkdir()
@@ -394,7 +397,7 @@ def survive(home: Path, flips: int, seed: int) -> None:
         with agent(work, {"satellite-port": str(work / "nobody")}) as kit:
             waiting = kit.call("GET", "/api/queue").body["packages"]
             loss_report = kit.call("GET", "/api/status").body["journal"]["losses"]
-        # One that is damaged is listed as such until its turn to end has come.
+        # A damaged Package is listed as damaged until it ends.
         ids = {each["id"] for each in waiting if each["kind"] != "damaged"}
         assert ids <= set(range(1, WAITING + 1)), where
         if len(ids) < WAITING:

@@ -1,4 +1,4 @@
-"""A real agent on a disk that others have filled."""
+"""A real agent on a disk that other programs have filled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.processes import MODULE, Agent, sky, until
 
 MIB = 1 << 20
 NO_RESERVE = RESERVE_FROM - MIB
-"""Room from which the journal takes none for later."""
+"""Free space below which the journal takes no reserve."""
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) 
 
 @pytest.mark.full
 def test_an_sos_for_which_there_is_no_room_is_sent_from_memory(disk: Path, tmp_path: Path) -> None:
-    """And what waited for room goes on with it: the modem is free for the SOS."""
+    """Packages that waited for space continue too: the modem is free for the SOS."""
     fill(disk, leave=NO_RESERVE)
     quick = environment(tmp_path, Put("fieldagent.agent.agent:AWAY_EVERY", 0.2))
     with sky(tmp_path) as above, agent_on(disk, tmp_path, **quick) as agent:
@@ -131,7 +131,7 @@ def note(text: str) -> Operation[None]:
 async def test_the_reserve_of_the_journal_is_nobody_else_s(disk: Path, notes: int) -> None:
     async with journal_on(disk) as journal:
         await journal.keep_reserve()
-        # However far SQLite's log has got, which it writes anew after 1 000 pages.
+        # This holds for each length of SQLite's log, which starts again after 1 000 pages.
         for number in range(notes):
             await journal.commit(note(f"note {number}"))
         logs = fill(disk)
@@ -150,7 +150,7 @@ async def test_the_reserve_of_the_journal_is_nobody_else_s(disk: Path, notes: in
 
 
 async def test_the_reserve_is_written_once_to_log_and_file(disk: Path) -> None:
-    """A card wears. Debian's SQLite overwrites what is deleted, if nobody says otherwise."""
+    """A card wears out. Debian's SQLite overwrites deleted data by default."""
     async with journal_on(disk) as journal:
         await journal.keep_reserve()
         with closing(sqlite3.connect(journal.path)) as looker:

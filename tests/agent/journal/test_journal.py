@@ -68,8 +68,9 @@ async def test_sixteen_callers_share_their_syncs(journal: Journal) -> None:
 async def test_what_finds_no_room_while_it_is_in_memory_does_not_leave_it_there(
     tmp_path: Path,
 ) -> None:
-    """Two SOS at one moment find the disk full: the second is in memory already, and moved the
-    journal once more, from where it never came back to the disk."""
+    """Two SOS at the same moment find the disk full. The second one was already in memory, and it
+    moved the journal again, so that it never returned to the disk.
+    """
     path = tmp_path / "journal.sqlite3"
     journal = Journal(path, may_leave_disk=True)
 
@@ -145,8 +146,9 @@ def broken(db: sqlite3.Connection) -> None:
 async def test_what_belongs_on_the_disk_is_refused_where_the_journal_has_left_it(
     tmp_path: Path,
 ) -> None:
-    """Also what was ordered while it was there, and waited behind the commit that failed: it would
-    leave from memory, and once more after the next start."""
+    """This includes a commit that was ordered earlier and waited behind the failed one. It would
+    leave from memory, and again after the next start.
+    """
     journal = Journal(tmp_path / "journal.sqlite3", may_leave_disk=True)
     with closing(journal):
         async with trio.open_nursery() as nursery:
@@ -255,7 +257,7 @@ async def test_a_damaged_journal_is_set_aside(tmp_path: Path, damage: str) -> No
 async def test_an_sos_that_comes_while_the_disk_is_looked_at_is_not_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how_far: str
 ) -> None:
-    """Only memory has it: an agent that began anew now would begin with what the disk has."""
+    """Only memory has it: an agent that restarted now would start with the content of the disk."""
     journal, taken, goes_on = Journal(tmp_path / "journal.sqlite3"), [False], threading.Event()
     monkeypatch.setattr(JournalFiles, "can_start_anew", lambda files, writing: look())
 
@@ -317,7 +319,7 @@ trio.run(main)
 
 
 def test_who_waits_is_told_where_the_system_gives_no_thread(tmp_path: Path) -> None:
-    """They could not even be cancelled; and the next is stored again."""
+    """The callers could not even be cancelled. The next commit is stored again."""
     command = [sys.executable, "-c", NO_THREAD, str(tmp_path / "journal.sqlite3")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert result.stdout.splitlines() == ["can't start new thread", "stored"]
@@ -349,7 +351,7 @@ NO_LOG_FLUSH = 2
 
 
 def cut_power(directory: Path, synchronous: str, after: int) -> tuple[int, int]:
-    """Acknowledged and surviving commits of a writer whose disk loses power."""
+    """Return the acknowledged and the surviving commits of a writer whose disk loses power."""
     image, mount = directory / "disk.img", directory / "disk"
     mount.mkdir()
     with image.open("wb") as file:
@@ -375,8 +377,8 @@ def cut_power(directory: Path, synchronous: str, after: int) -> tuple[int, int]:
                     os.close(handle)
                     writer.kill()
         subprocess.run(["umount", mount], check=True)
-        # A namespace of mounts that somebody has made meanwhile may have this one too, and keeps
-        # the disk as it is, shut down: what is on it is looked at in a copy.
+        # A new mount namespace may contain this mount too and keeps the stopped disk busy, so look
+        # at a copy of the disk.
         left = directory / "left.img"
         subprocess.run(["cp", "--sparse=always", image, left], check=True)
         subprocess.run(["mount", "-o", "loop", left, mount], check=True)

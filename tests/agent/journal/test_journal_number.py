@@ -1,5 +1,6 @@
-"""A damaged journal goes on under a name of its own, so that the hub tells names again, and gives
-no number twice."""
+"""A damaged journal continues with a new number, so that the hub sends all names again, and no
+sequence number is used twice.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ PAGE = 4096
 
 
 def numbers(home: Path) -> tuple[int, int]:
-    """Of the journal, and of what was accepted last."""
+    """Return the number of the journal, and that of the last accepted Package."""
     with closing(sqlite3.connect(home / "state/journal.sqlite3")) as look:
         ((journal,),) = look.execute("SELECT number FROM beginning").fetchall()
         ((last,),) = look.execute("SELECT max(sequence) FROM package").fetchall()

@@ -1,8 +1,8 @@
-"""A good journal is never set aside: what hinders its use is said, and what waits goes on after.
-Meanwhile an SOS is sent from memory, and its caller is told that.
+"""A good journal is never set aside. The agent reports the obstacle, and waiting Packages continue
+afterwards. Meanwhile an SOS is sent from memory, and its caller gets a note about that.
 
-Real processes, as it was seen with them: a full disk and one read error made a `.bad` of good
-journals, and an agent that could only read began, to refuse the first post.
+Real processes, because the faults occurred there: a full disk and a single read error set good
+journals aside as `.bad`, and an agent that could only read started and refused the first post.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.machine import fill, mounted, small_disk, tool
 from tests.processes import MODULE, agent, sky
 
 Hindrance = Callable[[Path], AbstractContextManager[None]]
-"""Given the state directory."""
+"""Takes the state directory."""
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def newer(state: Path) -> Iterator[None]:
 
 
 def opened_as(state: Path, version: int) -> int:
-    """As a program leaves it that knows that version; return the one before."""
+    """Set the version as a program of that version does, and return the earlier one."""
     with closing(sqlite3.connect(state / "journal.sqlite3")) as journal:
         (before,) = journal.execute("PRAGMA user_version").fetchone()
         journal.execute(f"PRAGMA user_version={version}")
@@ -93,13 +93,13 @@ def read_only(state: Path) -> Iterator[None]:
 
 @contextmanager
 def unreadable(state: Path) -> Iterator[None]:
-    """The system call that reads the file's head fails once, as on a worn card."""
+    """The call that reads the start of the file fails once, as on a worn card."""
     yield
 
 
 @contextmanager
 def full(state: Path) -> Iterator[None]:
-    """Without the log, as another program leaves it that has looked into the journal."""
+    """Without the log, as after another program has read the journal."""
     with on_a_disk_of_its_own(state, "size=64m"):
         with closing(sqlite3.connect(state / "journal.sqlite3")) as other:
             other.execute("SELECT * FROM package").fetchall()
@@ -130,7 +130,8 @@ HINDRANCES: list[tuple[Hindrance, str]] = [
     (damaged_on_a_full_disk, "the disk is full"),
 ]
 GOES_BACK = (read_only, full)
-"""What was read is written back; else the agent starts anew, with what is on the disk."""
+"""The data that was read is written back. Otherwise the agent restarts with the content of the
+disk."""
 
 
 def command_for(hindrance: Hindrance, state: Path) -> list[str]:
@@ -215,7 +216,7 @@ def test_it_goes_back_to_the_disk_by_itself(tmp_path: Path, hindrance: Hindrance
 
 
 def test_a_clean_stop_and_a_full_disk_leave_an_agent(tmp_path: Path) -> None:
-    """On the disk: the log is kept, and the reserve in it."""
+    """On the disk: the log is kept, and the reserve is in it."""
     with small_disk(tmp_path / "disk") as disk, sky(tmp_path):
         place = {"state-directory": str(disk / "state")}
         with agent(tmp_path, place) as kit:

@@ -1,4 +1,4 @@
-"""What is made of rows that were saved, where others that belong to them are lost."""
+"""The handling of rescued rows whose related rows are lost."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ NEIGHBOUR, RAISED, NUMBER = 77, 40, 42
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_neighbour_s_sos_never_becomes_the_kit_s_own(tmp_path: Path, is_known: bool) -> None:
-    """The row that says whose it is is lost. Where nothing else tells that, it ends, and goes once
-    more when its kit asks again."""
+    """The row with its owner is lost. If no other row shows the owner, the Package ends, and goes
+    again when its kit asks.
+    """
     old, new = tmp_path / "old", tmp_path / "new"
     package = Package(Message("help"), channels=frozenset({Channel.SATELLITE}), priority=100)
     with closing(connect(old, JOURNAL, checked=True)) as db:
@@ -77,7 +78,7 @@ def test_a_neighbour_s_sos_never_becomes_the_kit_s_own(tmp_path: Path, is_known:
 def test_a_neighbour_s_item_that_is_damaged_is_taken_from_it_once_more(
     tmp_path: Path, when: str, by: str
 ) -> None:
-    """Its kit asks until the hub has it, and may hear nobody else."""
+    """Its kit asks until the hub has it, and may be in range of no other kit."""
     with closing(Journal(tmp_path / "journal.sqlite3")) as journal:
         clock = journal.clock
     relay = Relay({Channel.SATELLITE}, credits_per_day=9, time_to_live=99.0, clock=clock)

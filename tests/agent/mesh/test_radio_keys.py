@@ -1,4 +1,4 @@
-"""The group's keys as a kit keeps them while the hub changes them, step by step."""
+"""The keys of a kit's group while the hub changes them step by step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_each_step_is_that_of_a_change_by_hand() -> None:
 
 @pytest.mark.parametrize("steps", [*product((1, 2, 3), repeat=3)])
 def test_a_kit_ends_at_the_highest_step_that_it_was_told(steps: tuple[int, ...]) -> None:
-    """One that was away leaves some out, and a command may come again later."""
+    """A kit that was away misses some commands, and a command may arrive again later."""
     assert taken(steps) == taken((max(steps),))
 
 
@@ -84,15 +84,16 @@ def test_a_file_that_cannot_be_read_counts_for_nothing(
 
 
 class PowerCut(Exception):
-    """The machine goes off here."""
+    """Simulates a power cut at this point."""
 
 
 @pytest.mark.parametrize("at", range(12))
 def test_a_power_cut_leaves_the_keys_of_before_or_those_of_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """At each call of the system in turn; the file's own way is watched on real disks
-    (`tests/system`)."""
+    """Cut the power at each system call in turn. `tests/system` tests the file itself on real
+    disks.
+    """
     mine = settings(tmp_path, radio_key=OLD)
     radio_keys.store(mine, taken((1,)))
     calls = 0

@@ -1,4 +1,4 @@
-"""What a neighbour asks to bring to the hub, as it waits here."""
+"""Neighbours' items for the hub that wait here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT_S = int(AT.timestamp())
 async def test_an_sos_whose_height_or_speed_cannot_be_is_brought_without_it(
     tmp_path: Path, odd: Location
 ) -> None:
-    """Read from the disk it was taken for damaged, and never sent."""
+    """When it was read from the disk, it counted as damaged and was never sent."""
     (heard,) = decode(encode([Entry(7, odd, int(AT.timestamp()), sos=True)])).entries
     journal = Journal(tmp_path / "journal.sqlite3")
     relay = Relay({Channel.SATELLITE}, credits_per_day=10, time_to_live=3600.0, clock=journal.clock)

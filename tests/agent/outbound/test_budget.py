@@ -1,4 +1,4 @@
-"""Which day's budget is spent, whatever the clock is set to."""
+"""The day whose budget is used, for each setting of the clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Machine:
         self.known: BudgetDay | None = None
 
     def day(self) -> BudgetDay:
-        """As if something was booked."""
+        """Return the day as if a cost was booked now."""
         self.known = day_at(self.known, self.clock.now(), self.clock)
         return self.known
 
@@ -77,7 +77,7 @@ def test_a_day_that_had_ended_counts_no_more() -> None:
 
 
 async def test_what_is_given_back_after_midnight_was_spent_before_it(tmp_path: Path) -> None:
-    """The new day has no more than its limit."""
+    """The new day has only its own limit."""
     machine = Machine(NOON, "network")
     journal = Journal(tmp_path / "journal.sqlite3", lambda: machine.seen)
     async with running(journal):

@@ -1,4 +1,6 @@
-"""Fragments on the air, several of a Package under way together, with the stations played here."""
+"""Fragments on the air, with several of a Package in transit at once. The test plays the
+stations.
+"""
 
 from __future__ import annotations
 
@@ -35,20 +37,20 @@ def clock() -> trio.testing.MockClock:
 
 @dataclass
 class Sky:
-    """Stations that have what they say to have of Package 1, which is cut into `count`."""
+    """Stations that report their fragments of Package 1, which is cut into `count`."""
 
     k: Kit
     count: int = 0
     has: dict[int, set[int]] = field(default_factory=dict)
 
     def load(self) -> tuple[Transmission, Any]:
-        """What goes next, and what is in it."""
+        """Return the next transmission and its content."""
         transmission = self.k.load(200)
         (entry, *_) = decode(transmission.body).entries
         return transmission, entry.content
 
     def burst(self) -> list[tuple[Transmission, int]]:
-        """Fragments that go one behind the other, with their positions."""
+        """Return consecutive fragments with their positions."""
         fragments = []
         while True:
             transmission, content = self.load()
@@ -237,7 +239,9 @@ def test_whatever_is_lost_it_is_delivered_when_one_station_has_it_and_not_before
 
 
 async def _over_a_bad_air(data: st.DataObject) -> None:
-    """Each packet is heard by some, and what they say by the sender or not; then all is heard."""
+    """Some stations hear each packet, and the sender hears some of their answers. Later all packets
+    are heard.
+    """
     with TemporaryDirectory() as folder:
         async with under_the_sky(Path(folder), data.draw(st.integers(300, 1100))) as sky:
             for turn in range(200):

@@ -1,4 +1,4 @@
-"""How items fit the packets of a radio, small ones too."""
+"""Items fit the packets of a radio, including small packets."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ numbers = st.one_of(st.integers(1, 30), st.integers(1, 2**32 - 1))
 def test_every_packet_fits_with_what_is_said_beside_it(
     size: int, tagged: bool, origin: int, sequence: int, payload: bytes
 ) -> None:
-    """Who repeats it has a number as long; what comes together is the item again."""
+    """A station that repeats it has a number of the same length. The parts make the item again."""
     entry, key = Entry(sequence, Data(payload), TIME), KEY if tagged else None
     parts = packets(Capacity(size, tagged, shared=True), entry, origin)
     beside = [Entry(0, RelayRequest(origin)), Entry(0, Source(origin, 2))]
@@ -89,7 +89,7 @@ def test_what_needs_too_many_is_refused(tagged: bool) -> None:
 def test_another_s_item_goes_whole_to_the_hub_only_where_its_origin_fits(
     origin: int, payload: bytes
 ) -> None:
-    """A station's number takes up to 5 bytes, where the peer's own takes one."""
+    """A station's number takes up to 5 bytes, and the peer's own takes one."""
     capacity, entry = Capacity(340, tagged=True), Entry(NUMBER, Data(payload), TIME)
     if len(encode([entry])) <= capacity.whole(origin):
         assert len(encode([entry], origin=origin, key=KEY)) <= 340

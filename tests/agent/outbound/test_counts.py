@@ -1,4 +1,4 @@
-"""What a message costs inside: reads of its row, encodings, commits."""
+"""The internal cost of a message: reads of its row, encodings, commits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = bytes(range(32))
 
 
 def counted(k: Kit, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """From here on: reads of a Package's row, and encodings."""
+    """Count reads of a Package's row and encodings from now on."""
     counts: Counter[str] = Counter()
     read = k.journal.read
 
@@ -110,7 +110,8 @@ async def test_what_ends_together_takes_no_more_statements_than_one(tmp_path: Pa
             for _ in range(count):
                 await k.post()
             statements: list[str] = []
-            # Of legs the triggers would be among them, by the text of what set them off.
+            # For channel deliveries, the list would also contain the triggers, with the text of
+            # their cause.
             k.journal._files.writer.set_trace_callback(statements.append)
             await k.cancellation.clear()
             k.journal._files.writer.set_trace_callback(None)

@@ -1,4 +1,6 @@
-"""One Package over several channels: who begins when, and what a success or a failure changes."""
+"""One Package over several channels: their start times, and the effects of a success or a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ SATELLITE, CELLULAR = Channel.SATELLITE, Channel.CELLULAR
 
 
 def has(k: Kit, channel: Channel) -> bool:
-    """Whether that channel would send something now."""
+    """Return True if that channel would send a packet now."""
     transmission = k.outboxes[channel].load(340)
     return transmission is not None
 
@@ -39,7 +41,7 @@ async def test_every_channel_goes_on_after_the_first_success(tmp_path: Path) -> 
 
 
 async def test_satellite_does_not_pay_for_what_the_hub_has_confirmed(tmp_path: Path) -> None:
-    """With `every`: over IP it is the hub that says so."""
+    """With `every`: over IP the hub itself confirms."""
     async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
         id_ = await k.post()
         await k.send(channel=CELLULAR)
@@ -48,7 +50,7 @@ async def test_satellite_does_not_pay_for_what_the_hub_has_confirmed(tmp_path: P
 
 
 async def deliver_over_radio(k: Kit, id_: int) -> int:
-    """Another kit has it; its sequence comes back."""
+    """End the Package because another kit has it, and return its sequence."""
     sequence = k.standing(id_).sequence
     await k.endings.record([EndedLeg(sequence, Channel.RADIO, Leg(Status.DELIVERED))])
     return sequence
@@ -60,7 +62,7 @@ async def deliver_over_radio(k: Kit, id_: int) -> int:
 async def test_what_another_kit_heard_goes_to_the_hub_until_the_hub_has_it(
     tmp_path: Path, fan_out: FanOut, heard_ends: bool, word: str | None
 ) -> None:
-    """The kit that heard it may never reach the hub; `fan-out-until=heard` says that it may."""
+    """The kit that heard it may never reach the hub. `fan-out-until=heard` accepts that."""
     how: dict[str, Any] = {"fan_out": fan_out, "heard_ends": heard_ends}
     async with kit(tmp_path, Channel.RADIO, also=[SATELLITE], station=7, **how) as k:
         id_ = await k.post()
@@ -160,7 +162,7 @@ async def test_it_has_the_head_start_that_it_has_shown_to_need_also_after_a_rest
 async def test_what_has_time_leaves_satellite_its_time(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
-    """With any fan-out, and no longer than the Package lives."""
+    """This holds with each fan-out, for at most the lifetime of the Package."""
     async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
         for _ in range(LEAST):
             await k.post(channels=["Satellite"])

@@ -1,4 +1,6 @@
-"""Positions that wait for others: a satellite message for several, the newest first, none lost."""
+"""Positions that wait for others: one satellite message for several positions, the newest first,
+and no loss.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ EVERY = 300
 
 
 def fix(number: int) -> dict[str, Any]:
-    """As `fieldagent track --batch` posts it, of somebody who walks north-east."""
+    """Return a position of a person who walks north-east, as `fieldagent track --batch`
+    posts it.
+    """
     return {
         "location": {
             "latitude": round(47.3 + number * 0.00321 + number % 3 * 0.0004, 5),
@@ -84,7 +88,7 @@ async def test_what_goes_meanwhile_takes_them_along(tmp_path: Path, clock: Any) 
 
 
 async def test_an_old_one_never_delays_a_new_one(tmp_path: Path, clock: Any) -> None:
-    """After a time without the sky there are more than one message holds."""
+    """After a time without a sky, there are more positions than fit into one message."""
     async with kit(tmp_path) as k:
         for number in range(150):
             await k.post(**fix(number))

@@ -1,4 +1,6 @@
-"""When a Package begins on each channel: by the setting, by what they have shown, by its time."""
+"""The start of a Package on each channel: by the setting, by measured times, and by its
+lifetime.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
 CELLULAR, RADIO, SATELLITE = Channel.CELLULAR, Channel.RADIO, Channel.SATELLITE
 USUAL = 120.0
 QUICK: Steps = ((2.0, 0.6),)
-"""Six of ten within two seconds; the others never."""
+"""Six of ten arrive within two seconds, and the others never."""
 SLOW: Steps = ((2.0, 0.3), (90.0, 0.6))
 SURE: Steps = ((20.0, 0.96), (200.0, 1.0))
 
@@ -48,7 +50,7 @@ def test_of_whom_too_little_is_known_has_the_setting() -> None:
     [
         (QUICK, 2.0),
         (SLOW, 90.0),
-        # Nothing of it comes within the setting: to wait is of no use.
+        # No message arrives within the setting, so waiting is useless.
         ((), 0.0),
         (((5000.0, 0.9),), 0.0),
     ],
@@ -67,11 +69,11 @@ def test_the_third_waits_for_both() -> None:
 def test_what_has_time_waits_as_long_as_it_is_in_time() -> None:
     shown = {CELLULAR: QUICK, SATELLITE: SURE}
     assert begins(shown, by=3600) == {CELLULAR: 0, SATELLITE: 3600 - MARGIN * 20}
-    # Also where nobody has seen what a longer wait brings.
+    # This also holds without measurements of longer waits.
     assert begins({SATELLITE: SURE}, by=3600)[SATELLITE] == 3600 - MARGIN * 20
     # There is no time to wait.
     assert begins(shown, by=30)[SATELLITE] == 0
-    # Of a satellite of which nothing is known.
+    # No measurement of the satellite exists.
     assert begins({}, by=3600)[SATELLITE] == USUAL
     assert begins({}, by=60)[SATELLITE] == 60
 

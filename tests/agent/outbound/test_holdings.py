@@ -1,5 +1,6 @@
-"""What a packet with a number far ahead does to what is known of a station, and for how long; when
-beacons go."""
+"""The effect of a packet with a number far ahead on the knowledge about a station, and its
+duration. Also the times of beacons.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ DIGEST = b"item"
 
 
 def holding(first: int, *numbers: int) -> Entry:
-    """Return what another says to have of `OTHER`."""
+    """Return another kit's summary of its items from `OTHER`."""
     return Entry(first, Ack(OTHER, 0, frozenset(n - first for n in numbers), digest=DIGEST))
 
 
@@ -100,7 +101,7 @@ def test_claims_take_bounded_room() -> None:
 
 
 def beacons(crowd: int, *, speaks_every: float, seconds: int = 3600) -> list[float]:
-    """Return when they begin, of a kit that lacks something new each 20 seconds."""
+    """Return the start times of beacons, for a kit that lacks a new item every 20 seconds."""
     holdings, begun = with_items(1), [0.0]
     holdings.note_crowd(crowd)
     for now in range(seconds):

@@ -1,4 +1,4 @@
-"""What a kit's journal can give back to the hub that has it, and to no other."""
+"""The items that a kit's journal can return to its own hub, and to no other hub."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_what_came_has_beside_it_what_stood_there(tmp_path: Path) -> None:
 
 
 async def test_a_copy_that_the_disk_has_damaged_costs_that_alone(tmp_path: Path) -> None:
-    """The link had ended over it, and as often as the hub asked."""
+    """Before, the link ended because of it, each time the hub asked."""
     async with kit_by_ip(tmp_path) as k:
         backup = HubBackup(k.journal, k.outbox, b"alps")
         await backup.holding()

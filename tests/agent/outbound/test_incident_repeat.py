@@ -1,4 +1,4 @@
-"""An incident from its raising until a person has it, or it is over."""
+"""An incident from its start until a person has it or it is over."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STRANGERS = proof_key(bytes(32))
 
 @pytest.fixture
 def clock() -> trio.testing.MockClock:
-    """Nothing here waits for a pty, and the journal holds the clock while its thread works."""
+    """The tests wait for no pty, and the journal stops the clock while its thread works."""
     return trio.testing.MockClock(autojump_threshold=0)
 
 
@@ -62,7 +62,7 @@ async def in_distress(path: Path, repeat: float = REPEAT) -> AsyncIterator[Kit]:
 
 
 def receipt(k: Kit, key: bytes | None = MT_KEY) -> bytes:
-    """Of its first Package."""
+    """Return a receipt for its first Package."""
     now, sequence = int(START + trio.current_time()), k.sequence()
     return encode([Entry(sequence, Receipt(digest=k.digest(sequence)), now)], key=key)
 
@@ -143,7 +143,7 @@ async def test_nothing_else_goes_again(
 
 
 async def test_canceled_while_nobody_knows_whether_it_left_it_stays_open(tmp_path: Path) -> None:
-    """Who may have it is told by calling it off, and by nothing else."""
+    """Only the cancellation of the SOS informs a receiver that may have it."""
     async with in_distress(tmp_path) as k:
         id_ = await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         in_session = k.load()
@@ -156,7 +156,7 @@ async def test_canceled_while_nobody_knows_whether_it_left_it_stays_open(tmp_pat
 async def test_what_joins_as_it_is_called_off_is_withdrawn_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a position does that is committed just before the end is."""
+    """For example a position that is committed just before the end."""
     end = Cancellation._end
 
     async with in_distress(tmp_path) as k:
@@ -195,7 +195,7 @@ async def call_off_of(k: Kit) -> bool:
 async def test_that_it_is_called_off_is_on_disk_while_a_session_goes_on(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
-    """Power may fail before that ends; whoever asked for it is answered."""
+    """Power may fail before the session ends. The caller gets an answer immediately."""
     async with in_distress(tmp_path) as k:
         await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         in_session = k.load()
@@ -213,7 +213,7 @@ async def test_that_it_is_called_off_is_on_disk_while_a_session_goes_on(
 async def test_where_power_fails_as_it_is_called_off_it_goes_on_or_its_end_is_told(
     tmp_path: Path, clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, *, left: bool
 ) -> None:
-    """Of one that its kit has ended in silence the hub would ring on."""
+    """If the kit ended it silently, the hub would continue to ring."""
     async with in_distress(tmp_path) as k:
         await k.post(message={"content": "help"}, priority=100, channels=["Satellite"])
         if left:
@@ -312,7 +312,7 @@ async def test_a_late_word_is_told_beside_the_answer(
 
 
 def words(k: Kit, says: Said, key: bytes | None) -> dict[str, bytes]:
-    """The same word as the hub says it, and as others do."""
+    """Return the same news from the hub and from others."""
     word = IncidentWord(k.sequence(), says, 7, by="Olga")
     proved = prove(word, proof_key(MASTER))
     forged = prove(word, STRANGERS)
@@ -344,7 +344,7 @@ GOES_ON: dict[str, tuple[set[Channel], str]] = {
     "called off: forged": ({*ON_AIR}, "open"),
     "called off: without a proof": ({*ON_AIR}, "open"),
 }
-"""What is said, over which channels the SOS goes on by that, and its state."""
+"""The news, the channels on which the SOS then continues, and its state."""
 
 
 @pytest.mark.parametrize("said", GOES_ON)
@@ -474,7 +474,7 @@ async def test_the_next_try_is_none_only_if_no_channel_sends_it(
 
 
 PAUSES = [30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 900.0]
-"""Seconds until an SOS that was refused goes again."""
+"""Seconds until a refused SOS goes again."""
 
 
 async def test_one_that_is_refused_goes_again_less_and_less_often_while_it_is_open(

@@ -1,4 +1,4 @@
-"""Whether what a peer says of a number is about the Package that has it."""
+"""The check that a peer's news about a number concerns the Package with this number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def digest(count: int, arrived: set[int]) -> bytes:
 
 @pytest.mark.parametrize("count", [3, 6, 23, 40])
 def test_fragments_of_any_size_are_of_it_by_their_digest(count: int) -> None:
-    """A kit whose packets were larger yesterday is told today what had come of them."""
+    """A kit whose packets were larger yesterday gets news about those fragments today."""
     arrived = frozenset({0, count - 1})
     good = Ack(7, count, arrived, digest=digest(count, {0, count - 1}))
     assert is_about(KNOWN, good)

@@ -1,4 +1,4 @@
-"""When a peer is asked for missing fragments, and over which channel."""
+"""The times of requests for missing fragments, and their channels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def comes(k: Kit, index: int) -> None:
 
 
 async def asked(k: Kit, channel: Channel, days: float) -> list[tuple[int, Any]]:
-    """At which minutes a question left, and what it said to be there."""
+    """Return the minutes of the requests, and the fragments that they list as present."""
     questions = []
     with trio.move_on_after(days * 86_400):
         while True:
@@ -75,7 +75,7 @@ async def test_a_further_fragment_begins_it_anew(tmp_path: Path, clock: Any) -> 
         await trio.sleep(3600)
         await comes(k, 2)
         questions = await asked(k, SATELLITE, 0.4)
-        # What was asked before the second came left only now, with both.
+        # The request before the arrival of the second fragment left only now, with both.
         assert [at for at, _ in questions] == [60, 70, 100, 220]
         assert questions[-1][1] == {1, 2}
 

@@ -1,4 +1,4 @@
-"""A Package from acceptance to its end, with a channel played by the test and restarts between."""
+"""A Package from acceptance to its end, with restarts in between. The test plays the channel."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_caller_waits_for_the_outcome(tmp_path: Path) -> None:
 
 
 async def test_an_sos_goes_twice_alone_and_then_others_ride_along(tmp_path: Path) -> None:
-    """With what belongs to it: each byte makes the message less likely to get through."""
+    """It goes without related entries: each byte makes success less likely."""
     notes = [Message(f"note {number}") for number in range(4)]
     async with kit(tmp_path) as k:
         for note in notes:
@@ -90,7 +90,7 @@ async def test_an_sos_goes_twice_alone_and_then_others_ride_along(tmp_path: Path
 async def test_the_first_transmission_of_an_sos_goes_whatever_was_spent(
     tmp_path: Path, clock: Any
 ) -> None:
-    """Its repeats are what the budget bounds."""
+    """The budget limits only its repetitions."""
     async with kit(tmp_path, credits_per_day=1) as k:
         await k.post()
         await k.send()
@@ -132,7 +132,7 @@ async def test_what_does_not_fit_waits_and_a_smaller_one_goes_along(tmp_path: Pa
 async def test_what_needs_more_fragments_than_may_be_ends_and_holds_up_nothing(
     tmp_path: Path, limit: int | None
 ) -> None:
-    """Also where it is asked beforehand what it costs, as that is limited."""
+    """A request for the cost is limited in the same way."""
     async with kit(tmp_path, credits_per_day=limit) as k:
         payload = b64encode(bytes(range(256)) * 390).decode()
         id_ = await k.post(data={"payload": payload})
@@ -151,7 +151,7 @@ async def test_large_data_goes_in_fragments_with_urgent_ones_between(tmp_path: P
 
         async def send_fragment() -> int:
             entry, *named = await k.send()
-            # The open incident is named where that costs nothing.
+            # The open incident is named if it costs nothing.
             assert all(isinstance(each.content, IncidentWord) for each in named)
             assert isinstance(entry.content, Fragment)
             slices[entry.content.index] = entry.content.slice
@@ -207,7 +207,7 @@ async def test_what_is_being_replaced_does_not_leave_meanwhile(tmp_path: Path) -
             nursery.start_soon(partial(k.post, collapseKey=7))
             await trio.testing.wait_all_tasks_blocked()
             assert k.outbox.load(340) is None
-            # Of two at one moment the later waits for the first, and replaces it.
+            # Of two Packages at one moment, the later one waits for the first and replaces it.
             nursery.start_soon(partial(k.post, collapseKey=7, message={"content": "newest"}))
             await trio.testing.wait_all_tasks_blocked()
             another.close()
@@ -274,7 +274,7 @@ async def test_what_is_being_sent_collapses_only_if_it_was_not_sent(tmp_path: Pa
 async def test_an_id_that_was_just_given_is_nobody_elses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while the Package that got it is on its way to the disk."""
+    """This also holds while the first Package is on its way to the disk."""
     async with kit(tmp_path) as k:
         commit, disk, refused = k.journal.commit_on_disk, trio.Event(), list[str]()
 
@@ -512,7 +512,7 @@ async def test_the_answer_to_an_sos_is_fetched_with_half_of_its_reserve(
 async def test_so_is_the_answer_to_an_sos_that_was_carried_for_a_neighbour(
     tmp_path: Path, clock: Any, word: Said | None, hours: int, left: int
 ) -> None:
-    """Who raised it hears of the answer by this kit alone, and not at midnight."""
+    """Its sender gets the answer only through this kit, and not only at midnight."""
     async with kit(tmp_path, credits_per_day=10, reserve=4) as k:
         await k.post(message={"content": "0123456789" * 28})
         await k.send()
@@ -664,7 +664,7 @@ async def test_receipts_of_those_who_stored_it_are_kept_once_each(tmp_path: Path
         ]
 
 
-# Several transmissions at once, on a channel's own terms.
+# Several transmissions at once, on the channel's conditions.
 
 
 async def test_loads_are_settled_in_any_order(tmp_path: Path) -> None:
@@ -745,7 +745,7 @@ async def test_an_sos_is_told_at_once_and_a_lost_receipt_again(
         with trio.fail_after(1):
             await k.outbox.ready()
         assert receipts_in(await k.send(Outcome.NOT_SENT)) == [6, 5]
-    async with kit(tmp_path) as k:  # what is owed survives a restart
+    async with kit(tmp_path) as k:  # the debt survives a restart
         assert receipts_in(await k.send()) == [6, 5]
         assert k.outbox.load(340) is None
         await k.reception.receive(arriving(6, "help", sos=True))
@@ -780,7 +780,7 @@ async def test_an_id_at_the_end_of_its_range_leaves_room_for_ours(tmp_path: Path
 async def test_what_a_driver_fails_over_waits_again_alone_and_ever_later(
     tmp_path: Path, clock: Any, got_as_far_as: str
 ) -> None:
-    """Wherever it fails: one that makes drivers fail must hold up no other."""
+    """The driver fails at each place. A Package that causes failures must not stop the others."""
     async with kit(tmp_path) as k:
         ids = [await k.post(message={"content": text}) for text in ("one", "two", "three")]
         queue = k.queues[Channel.SATELLITE]
@@ -825,7 +825,7 @@ async def test_a_cancel_waits_no_longer_than_for_the_driver_to_fail(
 
 
 async def test_an_intent_outlives_the_driver(tmp_path: Path) -> None:
-    """The modem's number decides, not who asks it."""
+    """The modem's number decides, independent of the driver."""
     async with kit(tmp_path) as k:
         id_ = await k.post()
         transmission = k.load()
@@ -844,7 +844,7 @@ async def test_an_intent_outlives_the_driver(tmp_path: Path) -> None:
 
 
 async def test_an_id_never_comes_back(tmp_path: Path) -> None:
-    """Not after a quiet week in which all was forgotten, and a restart."""
+    """This holds even after a quiet week in which all Packages were forgotten, and a restart."""
     async with kit(tmp_path) as k:
         await k.post(id=41)
         last = await k.post()
@@ -914,7 +914,7 @@ async def test_a_long_text_goes_whole_where_packing_makes_it_fit_and_else_in_pla
         slices = {}
         while len(k.outbox):
             entry, *named = await k.send()
-            # The open incident is named where that costs nothing.
+            # The open incident is named if it costs nothing.
             assert all(isinstance(each.content, IncidentWord) for each in named)
             assert isinstance(entry.content, Fragment)
             slices[entry.content.index] = entry.content.slice

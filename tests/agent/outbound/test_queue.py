@@ -1,4 +1,4 @@
-"""The queue against a naive model that keeps a list and sorts it."""
+"""The queue against a naive model that keeps a sorted list."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def test_priority_goes_first_and_arrival_decides_among_equals() -> None:
 
 
 def test_what_is_about_to_be_replaced_may_be_hastened_or_put_off_all_the_same() -> None:
-    """Its heir goes, or it does itself where that is not stored; it had waited for ever."""
+    """Its replacement goes, or it goes itself if the replacement is not stored. It had waited
+    forever.
+    """
     queue = Queue()
     for key in (1, 2):
         queue.add(key, priority=10, collapse_key=key, due=inf)
@@ -138,7 +140,7 @@ class Entry:
     due: float
     taken: bool = False
     overtaken: bool = False
-    """A newer one has arrived."""
+    """True if a newer one has arrived."""
 
 
 class AgainstTheModel(RuleBasedStateMachine):
@@ -166,7 +168,8 @@ class AgainstTheModel(RuleBasedStateMachine):
         key, self.next_key = self.next_key, self.next_key + 1
         order = -key if ahead else key
         new = Entry(key, priority, order, collapse, sos, self.now + life, -inf)
-        # An older taken one hides those before it, as only the newest of a kind can be replaced.
+        # An older taken one hides those before it, because only the newest of a kind can be
+        # replaced.
         rivals: list[Entry] = []
         for kind in [False, True][: 1 + sos]:
             same = [e for e in self.model if e.collapse == collapse and e.sos is kind]
@@ -301,7 +304,9 @@ def test_churn_of_collapsing_positions_does_not_grow_the_heaps() -> None:
 
 @pytest.mark.parametrize("order", [1, -1, 0])
 def test_a_long_queue_that_is_cleared_is_swept_a_few_at_a_time(order: int) -> None:
-    """From the front, from the back, at random: no step is long, and the bound holds at each."""
+    """Clear it from the front, from the back and at random: no step is long, and the limit always
+    holds.
+    """
     queue = Queue()
     keys = list(range(5000))
     for key in keys:

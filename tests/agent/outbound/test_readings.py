@@ -1,4 +1,4 @@
-"""Words of who has read what, on any air: each comes, is answered, and nothing goes in a circle."""
+"""Read receipts on any air: each arrives and is answered, and none circulates."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ WORD = StationOwed(SENDER, 9, Stage.READ, "Ben", 1_790_000_000, b"item", asks=Tr
 
 @dataclass
 class Air:
-    """Stations that hear each other by `edges`, of which the first deliveries may be `lost`."""
+    """Stations that hear each other along `edges`. The first transmissions may be `lost`."""
 
     edges: frozenset[tuple[int, int]]
     lost: list[bool]
     seed: int
     now: float = 0.0
     came: int = 0
-    """Times that the word was at its addressee."""
+    """Number of arrivals of the receipt at its addressee."""
     sent: int = 0
     stations: dict[int, Readings] = field(init=False)
 
@@ -103,7 +103,8 @@ def test_it_comes_is_answered_and_then_all_are_silent(
     air.run(86_400.0)
     assert air.came
     assert air.stations[reader].to_say(inf, beside=True) == []
-    # Of each time that it was said, nobody says more than it, and its answer, once each.
+    # For each transmission of the sender, each station sends the receipt and its answer at most
+    # once.
     assert air.sent <= 2 * ALONE_MAX * 2 * len(air.stations)
     before = air.sent
     air.run(7 * 86_400.0)

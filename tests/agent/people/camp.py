@@ -1,5 +1,6 @@
-"""People with the official client of their radios' firmware, a kit with a radio of that, and what
-it is linked to: every one a process of its own."""
+"""People with the official client of their radios' firmware, a kit with such a radio, and its
+links. Each is a separate process.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ SIGNS = (KEPT, LEFT, THERE, GIVEN_UP)
 
 
 def learn(person: Running, what: str) -> Any:
-    """The next thing of that kind that they learn."""
+    """Return the next news of that kind for the person."""
     return json.loads(person.expect(f'{{"{what}"'))
 
 
 def heard(person: Running) -> str:
-    """The next text that they get, signs on their own messages aside."""
+    """Return the person's next text, without signs about their own messages."""
     while True:
         event = learn(person, "heard")
         if not event.get("emoji") and not event["text"].startswith(SIGNS):
@@ -33,13 +34,14 @@ def heard(person: Running) -> str:
 
 
 def hears(person: Running, words: str) -> None:
-    """Wait until a text came to them that holds that."""
+    """Wait until the person has got a text that contains these words."""
     until(lambda: any(words in each["text"] for each in _told(person)))
 
 
 def insists(person: Running, said: str, words: str) -> None:
-    """Say it, and again where it was not confirmed: their radio and the kit's may have transmitted
-    at one moment. Until a text came to them that holds those words."""
+    """Send the text, and repeat it if it is not confirmed, because both radios may have transmitted
+    at the same moment. Stop when the person gets a text with those words.
+    """
 
     def acks() -> list[Any]:
         return [json.loads(line) for line in person.output() if line.startswith('{"ack"')]
@@ -67,7 +69,7 @@ def _reactions(person: Running, message: int, text: str) -> list[str]:
 
 
 def _texts(person: Running, message: int, text: str) -> list[str]:
-    """Signs that came as texts, each with the beginning of the message that it is about."""
+    """Return the signs that came as texts about the message."""
     signs = []
     for each in _told(person):
         sign, _, words = each["text"].partition(" ")
@@ -79,33 +81,37 @@ def _texts(person: Running, message: int, text: str) -> list[str]:
 
 
 def _acks_and_texts(person: Running, message: int, text: str) -> list[str]:
-    """An acknowledgement is the sign that the kit has it on its disk; the others are texts."""
+    """Return the signs of a message. An acknowledgement means that the kit has it on its disk, and
+    the others are texts.
+    """
     acks = [json.loads(line) for line in person.output() if line.startswith('{"ack"')]
     kept = any(each["ack"] == message and each["there"] for each in acks)
     return [KEPT] * kept + _texts(person, message, text)
 
 
 class Firmware(NamedTuple):
-    """What a kit's radio and its people's have."""
+    """Facts about one firmware of a kit's and its people's radios."""
 
     name: str
-    """What `mesh-protocol` calls it."""
+    """Its name in `mesh-protocol`."""
     handle: Callable[[int], str]
-    """Returns that of a node of the air; 1 is the kit's own."""
+    """Returns the handle of a node on the air. 1 is the kit's own."""
     text_bytes: int
     air: Callable[..., AbstractContextManager[tuple[Running, list[Any]]]]
     person: Callable[[Any], Running]
     signs: Callable[[Running, int, str], list[str]]
-    """Those that a person has seen by now, of a message by its number and text."""
+    """Returns the signs that a person has seen on a message, by its number and text."""
     person_name: Callable[[int], str] = "Node {}".format
-    """Returns by what a node's person is called, by their own word."""
+    """Returns the name that a node's person chose."""
     caveat: str = ""
-    """Beside all that comes by it."""
+    """Warning beside everything that comes over it."""
     settings: Mapping[str, str] = {}
-    """Of a kit with such a radio."""
+    """Settings of a kit with such a radio."""
 
     def signed(self, name: str, text: str) -> str:
-        """What a person wrote, as it goes on; without a name, of a user of the hub's."""
+        """Return a person's text as it is forwarded. Without a name, it is from a user of
+        the hub.
+        """
         who = " ".join(filter(None, (name, self.caveat)))
         return f"{who}: {text}" if who else text
 
@@ -146,7 +152,7 @@ def call_of(number: int) -> str:
 
 @contextmanager
 def aprs_air(home: Path, people: int) -> Iterator[tuple[Running, list[tuple[int, str]]]]:
-    """The frequency, and of each person the port of their TNC and their call."""
+    """Yield the frequency, and the TNC port and callsign of each person."""
     command = [sys.executable, "-m", "tests.peers.aprs_air", str(home / "air"), str(people)]
     with Running(command, "ready") as air:
         ports = [int(line.rpartition(":")[2]) for line in air.lines if "tcp://" in line]
@@ -194,29 +200,30 @@ class Camp:
         return self.firmware.kit
 
     def people_around(self) -> list[dict[str, Any]]:
-        """Those who were heard, or whom the radio knew."""
+        """Return the people who were heard or whom the radio knew."""
         people: list[dict[str, Any]] = self.kit.call("GET", "/api/mesh").body["people"]
         return people
 
     def write(self, who: int, text: str) -> int:
-        """Let a person send it to the kit; return the number of their message."""
+        """Let a person send a text to the kit, and return its number."""
         self.people[who].type(f"text {self.number} {text}")
         message = int(learn(self.people[who], "sent")["sent"])
         self.texts[message] = text
         return message
 
     def signs(self, who: int, message: int) -> list[str]:
-        """Those that a person has seen on a message of theirs by now."""
+        """Return the signs that a person has seen on their message."""
         return self.firmware.signs(self.people[who], message, self.texts[message])
 
     def sees(self, who: int, message: int, *expected: str) -> bool:
-        """Whether a person has seen the last of those, and before it no other than those, in that
-        order: one is passed over where more was true before their radio's turn came."""
+        """Return True if a person has seen the last of those signs and, before it, only signs of
+        this list in this order. One is skipped if more was known before their radio's turn came.
+        """
         seen = self.signs(who, message)
         return seen[-1:] == [*expected[-1:]] and seen == [each for each in expected if each in seen]
 
     def restart(self) -> None:
-        """Kill the kit's agent, and start it again."""
+        """Kill the kit's agent and start it again."""
         self.kit.kill()
         self.kit = self.stack.enter_context(Agent(self.home / "kit", self.settings))
 
@@ -259,7 +266,7 @@ def camp(
         try:
             yield made
         except BaseException:
-            # What each of them saw says which one is to be looked at.
+            # The output of each process shows where to look.
             for each in (air, *there, made.kit):
                 print("\n".join(each.output()), end="\n\n")
             raise

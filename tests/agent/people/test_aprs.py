@@ -1,5 +1,4 @@
-"""APRS as people's radio: what a station is told, and what the kit takes from it, at a TNC of our
-own."""
+"""APRS as people's radio: the kit's messages to a station and from it, with our own TNC."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ def to_kit(text: str) -> str:
 
 @dataclass
 class Tnc:
-    """A line to a TNC; `sent` holds what it was given to transmit, as (moment, information)."""
+    """A line to a TNC. `sent` contains its transmissions as (moment, information)."""
 
     sent: list[tuple[float, str]] = field(default_factory=list)
     answer: Callable[[str], bytes] = lambda info: b""
@@ -102,7 +101,7 @@ def virtually(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def all_of(people: AprsPeople) -> list[FromHandheld]:
-    """What is heard until nothing has been for a minute; all of it is on disk then."""
+    """Return everything that is heard until a quiet minute. All of it is on disk then."""
     items = []
     while True:
         with trio.move_on_after(60):
@@ -135,7 +134,7 @@ def test_a_tracker_has_a_name_and_a_place() -> None:
     "info", ["!0000.00N/00000.00E[ no fix yet", "!0000.00S/00000.00W>", "!0000.  N/00000.  E>"]
 )
 def test_a_beacon_at_0_0_is_no_place(info: str) -> None:
-    """A tracker sends it before its receiver has a fix. The station is there all the same."""
+    """A tracker sends it before its receiver has a fix. The station is present in any case."""
 
     async def work() -> None:
         tnc = Tnc()

@@ -1,5 +1,6 @@
-"""A frequency of APRS, a kit that hears it and its hub, all real processes: where a station says
-that it is, is a tracker's place on the kit's page and at the hub, and never the kit's own."""
+"""An APRS frequency, a kit that hears it, and its hub, all as real processes. A station's position
+is a tracker's position on the kit's page and at the hub, and never the kit's own.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.processes import Hub, administer, hub, until
 ADA, ROVER, STRANGER = call_of(2), call_of(4), call_of(5)
 CAVEAT = "by APRS, unproved call sign"
 EMERGENCY = "432105", '`(_fn"Oj/'
-"""Of Mic-E: the destination holds its latitude and that it is one, the information the rest."""
+"""Mic-E: the destination contains the latitude and the emergency code, the information the rest."""
 
 
 class Frequency(NamedTuple):
@@ -29,7 +30,7 @@ class Frequency(NamedTuple):
     proof: dict[str, str]
 
     def ask(self, path: str) -> Any:
-        """What the hub answers."""
+        """Return the hub's answer."""
         status, _, text = call(self.hub, "GET", path, **self.proof)
         assert status == 200, text
         return json.loads(text)
@@ -47,7 +48,9 @@ class Frequency(NamedTuple):
 
 @contextmanager
 def frequency(home: Path, **settings: str) -> Iterator[Frequency]:
-    """A kit with a link that sends on where known people are, and a hub that knows one tracker."""
+    """Yield a kit with a link that forwards positions of known people, and a hub that knows one
+    tracker.
+    """
     database = str(home / "hub.sqlite3")
     administer(database, "init", "Alps")
     key = administer(database, "key", "add", "desk", "--read")["apiKey"]
@@ -96,15 +99,15 @@ def test_a_station_is_a_tracker_and_who_is_not_listed_is_not_there(tmp_path: Pat
         assert (there.frames()["unlisted"], there.frames()["copies"]) == (1, 1)
         metrics = there.kit.kit.call("GET", "/metrics").body
         assert 'fieldagent_people_frames_total{result="unlisted"} 1' in metrics
-        # Where somebody is whom the kit does not know stays at the kit.
+        # The position of an unknown person stays at the kit.
         assert [each["kind"] for each in there.kit.packages()] == ["waypoint"]
-        # An emergency rings nobody unless a setting names that call; people see it all the same.
+        # An emergency does not ring unless a setting names that call. People see it in any case.
         ada.type(f"from {ROVER} {EMERGENCY[0]} {EMERGENCY[1]}")
         until(lambda: there.kit.kit.call("GET", "/api/status").body["notices"])
         (notice,) = there.kit.kit.call("GET", "/api/status").body["notices"]
         assert notice.startswith(f"Rover ({ROVER.lower()}) says that it is in distress, {CAVEAT}")
         assert there.kit.kit.call("GET", "/api/sos").body["incident"] is None
-        # A guest's message is rejected, and a known one's acknowledged once it is on disk.
+        # A guest's message is rejected, and a known person's is acknowledged when it is on disk.
         there.kit.write(0, "hello")
         assert learn(ada, "ack") == {"ack": 1, "there": False}
 
@@ -143,7 +146,7 @@ def test_a_setting_lets_one_call_sign_ring(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_busy_channel_bounds_what_the_journal_writes(tmp_path: Path) -> None:
-    """Of 400 stations; and what is for the kit is answered all the same."""
+    """400 stations send. A message to the kit is answered in any case."""
     with frequency(tmp_path, **{"mesh-calls": "*"}) as there:
         (ada,) = there.kit.people
 
@@ -153,7 +156,7 @@ def test_a_busy_channel_bounds_what_the_journal_writes(tmp_path: Path) -> None:
 
         before = commits()
         for first in range(0, 400, 40):
-            # No more at once than the line to the kit holds.
+            # At most as many at once as the line to the kit holds.
             for number in range(first, first + 40):
                 ada.type(f"from N{number}CA APRS !46{number % 60:02}.00N/007{number // 60:02}.00E>")
             until(lambda first=first: sum(there.frames().values()) >= first + 40)  # type: ignore[misc]
@@ -161,7 +164,7 @@ def test_a_busy_channel_bounds_what_the_journal_writes(tmp_path: Path) -> None:
         assert there.frames()["limited"] >= 400 - taken
         assert taken <= 60 + 30, "60 at once, and one a second"
         until(lambda: len(there.around()) >= 60)
-        # Of each station its name, that it was heard, and where it is.
+        # The kit stores each station's name, time and position.
         assert commits() - before <= 3 * taken + 30
         there.kit.write(0, "hello")
         assert learn(ada, "ack") == {"ack": 1, "there": False}

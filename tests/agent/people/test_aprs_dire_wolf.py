@@ -1,5 +1,6 @@
-"""A kit's APRS beside Dire Wolf, which the project had no hand in: it makes the sound of a beacon
-of its own, and of a station's message, and hears the kit's answer."""
+"""A kit's APRS with Dire Wolf, an independent program: it transmits its own beacon and a station's
+message as sound, and hears the kit's answer.
+"""
 
 from __future__ import annotations
 

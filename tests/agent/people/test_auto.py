@@ -1,4 +1,4 @@
-"""The firmware at `mesh-port` is found by asking: also that of another radio in its place."""
+"""The agent asks at `mesh-port` for the firmware, and also detects another radio in its place."""
 
 from __future__ import annotations
 

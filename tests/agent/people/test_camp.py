@@ -1,5 +1,6 @@
-"""People with the official client of their radios' firmware, a kit, a satellite and a hub, all real
-processes: who writes sees how far it came and no further, whatever breaks between them."""
+"""People with the official client of their radios' firmware, a kit, a satellite and a hub, all as
+real processes. Senders see the true progress of their messages, whatever fails in between.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ from tests.hub.test_journey import sky as sky_of_hub
 from tests.processes import administer, agent, free_port, hub, sky, until
 
 SLOW = {"aprs": pytest.mark.full}
-"""Its station waits before it answers, so that no two of them transmit at once: `test_aprs_camp.py`
-has one way of each in the ordinary run."""
+"""Its station waits before an answer, so that no two of them transmit at once. `test_aprs_camp.py`
+has one test of each direction in the ordinary run."""
 
 
 @pytest.fixture(
@@ -43,7 +44,7 @@ has one way of each in the ordinary run."""
     ]
 )
 def firmware(request: pytest.FixtureRequest) -> Firmware:
-    """Each people's radio that there is."""
+    """Return each supported people's radio."""
     return FIRMWARES[request.param]
 
 
@@ -53,8 +54,9 @@ def by_satellite(home: Path, **more: str) -> dict[str, str | None]:
 
 @pytest.mark.full
 def test_a_message_goes_to_the_webhook_and_its_sender_sees_each_step(tmp_path: Path) -> None:
-    """Over satellite to a hub, its webhook and another user's kit; an answer comes back to the
-    handheld, and its reading to whoever wrote."""
+    """Over satellite to a hub, its webhook and another user's kit. An answer returns to the
+    handheld, and its read receipt to the author.
+    """
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -84,7 +86,7 @@ def test_a_message_goes_to_the_webhook_and_its_sender_sees_each_step(tmp_path: P
         }
         tablet = stack.enter_context(agent(folder(tmp_path / "tablet"), by_ip))
         until(lambda: contents(tablet) == ["Ada: hut reached, all well"])
-        # That Cleo's kit has it comes to ours with the next message, and not before.
+        # The news that Cleo's kit has it reaches our kit with the next message, not earlier.
         assert kit.sees(0, message, KEPT, LEFT)
         push(running.port, proof, message_to(hut, first, "@Ada well done, come down by noon"))
         heard = learn(ada, "heard")
@@ -102,7 +104,9 @@ def test_a_message_goes_to_the_webhook_and_its_sender_sees_each_step(tmp_path: P
 def test_who_the_hub_knows_speaks_in_their_own_name_also_while_it_was_away(
     tmp_path: Path, firmware: Firmware
 ) -> None:
-    """Over IP: the hub names a user's radio. What only the hub has shows no further sign."""
+    """Over IP: the hub has the name of a user's radio. For a message that only the hub has, no
+    further sign appears.
+    """
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     hut = administer(database, "user", "add", "Hut")["id"]
@@ -129,9 +133,9 @@ def test_who_the_hub_knows_speaks_in_their_own_name_also_while_it_was_away(
         second = kit.write(0, "all well")
         until(lambda: kit.sees(0, second, KEPT))
         stack.enter_context(hub(tmp_path / "hub", settings))
-        # It looks at once after its start, where it would rest by now.
+        # The kit checks immediately after its start. Otherwise it would rest by now.
         kit.restart()
-        # A hub that is killed before it has written down that a webhook has it says it again.
+        # If the hub is killed before it has stored the webhook's answer, it repeats the post.
         until(lambda: [*dict.fromkeys(posted(hooked))] == said)
         names = {each["payloads"][0]["identity"]["name"] for each in hooked.got}
         assert names == {"Ada of the rescue"}
@@ -140,8 +144,9 @@ def test_who_the_hub_knows_speaks_in_their_own_name_also_while_it_was_away(
 
 @pytest.mark.full
 def test_a_push_to_a_user_reaches_their_handheld(tmp_path: Path, firmware: Firmware) -> None:
-    """Of one who has a radio and no device: by the kit that heard them last. It is on their radio
-    once that says so."""
+    """The user has a radio and no device. The kit that heard the radio last sends it. The text is
+    on the radio when the radio confirms it.
+    """
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
@@ -169,7 +174,7 @@ def test_a_push_to_a_user_reaches_their_handheld(tmp_path: Path, firmware: Firmw
 
 
 def test_no_sign_is_shown_before_it_is_true(tmp_path: Path, firmware: Firmware) -> None:
-    """Without a network it is on the kit's disk, and no more."""
+    """Without a network, the message is only on the kit's disk."""
     with sky(tmp_path) as above, camp(tmp_path, by_satellite(tmp_path), firmware=firmware) as kit:
         above.type("service 0")
         above.expect("no network")
@@ -197,7 +202,7 @@ def test_what_is_given_up_says_why(tmp_path: Path, firmware: Firmware) -> None:
 def test_killed_and_started_again_it_goes_on_where_it_was(
     tmp_path: Path, firmware: Firmware
 ) -> None:
-    """A sign whose arrival was not on disk yet is shown again, which shows nobody anything new."""
+    """A sign whose arrival was not yet on disk is shown again, without new information."""
     with sky(tmp_path) as above, camp(tmp_path, by_satellite(tmp_path), firmware=firmware) as kit:
         above.type("service 0")
         message = kit.write(0, "weather closes in")
@@ -214,8 +219,9 @@ def test_killed_and_started_again_it_goes_on_where_it_was(
 
 @pytest.mark.full
 def test_a_radio_that_is_unplugged_costs_nothing(tmp_path: Path, firmware: Firmware) -> None:
-    """Who writes meanwhile has it on the kit's radio, which brings it when it is back. A sign whose
-    acknowledgement was cut off is shown again, which shows nobody anything new."""
+    """A text that is sent meanwhile is on the kit's radio, which delivers it later. A sign whose
+    acknowledgement was cut off is shown again, without new information.
+    """
     with sky(tmp_path), camp(tmp_path, by_satellite(tmp_path), firmware=firmware) as kit:
         first = kit.write(0, "one")
         until(lambda: kit.sees(0, first, KEPT, LEFT))
@@ -240,7 +246,7 @@ def test_a_radio_that_starts_anew_is_greeted_again(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_text_waits_for_who_is_out_of_range(tmp_path: Path, firmware: Firmware) -> None:
-    """It goes as soon as anything of them is heard."""
+    """It goes as soon as any packet of that person is heard."""
     with (
         sky(tmp_path) as above,
         camp(tmp_path, by_satellite(tmp_path), firmware=firmware, people=2) as kit,
@@ -272,7 +278,9 @@ def test_a_long_text_comes_in_parts(tmp_path: Path, firmware: Firmware) -> None:
 def test_an_sos_is_the_persons_and_only_they_take_it_back(
     tmp_path: Path, firmware: Firmware
 ) -> None:
-    """A guest's, too. It is confirmed at once, survives the agent, and its own person ends it."""
+    """This includes a guest's SOS. It is confirmed immediately, survives the agent, and only its
+    own sender ends it.
+    """
     with sky(tmp_path), camp(tmp_path, by_satellite(tmp_path), firmware=firmware, people=2) as kit:
         ada, ben = kit.people
         ben.type("position 46.5475 7.985 3454")
@@ -386,7 +394,7 @@ def test_the_page_shows_who_is_around(tmp_path: Path) -> None:
             assert "People's radio: ready" in shown.locator("#people-radio").inner_text()
             assert "Ada" in text and "46.5475, 7.9850, blurred on purpose" in text
             assert "Node 3 (guest)" in text and "-80 dBm · direct" in text
-            # The same people on the map, with the age of what is known, and blurred as it is.
+            # The same people on the map, with the age of their positions, and blurred if they are.
             on_map = shown.locator("#map .name")
             on_map.filter(has_text="Ada · less than a minute ago · blurred").wait_for(
                 state="attached"
@@ -400,7 +408,7 @@ def test_the_page_shows_who_is_around(tmp_path: Path) -> None:
 
 
 def test_a_stranger_with_a_known_name_is_an_event(tmp_path: Path, firmware: Firmware) -> None:
-    """Whoever listens is told with what to do, at the beginning too; until it is known."""
+    """Event listeners get a warning with advice, also at their start, until the radio is known."""
     name = firmware.person_name(3)
     known = {"mesh-people": f"{firmware.ada} {name.lower()}", "mesh-join-code": "edelweiss"}
     with camp(tmp_path, known, people=2, firmware=firmware) as there:

@@ -1,4 +1,4 @@
-"""What becomes of each thing that a handheld says, by who says it and how it came."""
+"""The handling of each input from a handheld, by its sender and its route."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def bench(
 
 
 async def test_a_packet_counts_once(tmp_path: Path) -> None:
-    """Two equal texts are two messages; the same packet again is none."""
+    """Two equal texts are two messages, but the same packet again is not."""
     async with bench(tmp_path) as there:
         await there.say("hello", number=7)
         await there.say("hello", number=7)
@@ -182,7 +182,9 @@ async def test_another_key_makes_a_guest_and_is_told(
 async def test_a_strangers_radio_with_a_known_name_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether the hub, the settings or the code knows the name; none of them is in doubt itself."""
+    """The name may be known from the hub, the settings or the code. Its owner is not under
+    suspicion.
+    """
     hut = "!000000b5"
     async with bench(tmp_path, join_code="edelweiss") as there:
         listed = Directory(1, 9, (DirectoryEntry("user", 12, "Hut", (hut,)),))
@@ -204,7 +206,7 @@ async def test_a_strangers_radio_with_a_known_name_is_told(
 
 
 async def test_a_message_without_the_radios_key_is_a_strangers(tmp_path: Path) -> None:
-    """Anybody can put a number into a packet."""
+    """Each sender can put any number into a packet."""
     async with bench(tmp_path) as there:
         await there.hear(Named("Ada", KEY))
         await there.say("send money")
@@ -227,7 +229,9 @@ async def test_who_has_not_the_key_ends_no_sos(tmp_path: Path) -> None:
 async def test_one_that_is_taken_back_as_it_is_raised_is_not_raised_by_its_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the kit's page, between the commit of its words and that of where they were."""
+    """It is cancelled on the kit's page, between the commit of its text and that of its
+    position.
+    """
     async with bench(tmp_path) as there:
         accept = there.kit.intake.accept
 
@@ -256,7 +260,7 @@ async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -
 async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_without_who_raised_it(
     tmp_path: Path,
 ) -> None:
-    """They were told that it is open, and that theirs is in it."""
+    """Those people were informed that it is open and contains their text."""
     async with bench(tmp_path) as there:
         await there.hear(Located(Location(46.5, 7.9)))
         await there.say("SOS fallen")
@@ -286,7 +290,9 @@ async def test_an_sos_is_taken_while_the_session_of_one_that_is_over_goes_on(
 
 
 async def test_who_presses_while_a_handhelds_sos_is_open_is_in_it(tmp_path: Path) -> None:
-    """Without a word: it stays open where the handheld takes its own back. Once is enough."""
+    """The press contains no text. The SOS stays open when the handheld cancels its own. One press
+    is enough.
+    """
     async with bench(tmp_path) as there:
         parts = SimpleNamespace(journal=there.kit.journal, intake=there.kit.intake)
         press = Request("POST", "/api/sos", (), {})
@@ -299,7 +305,7 @@ async def test_who_presses_while_a_handhelds_sos_is_open_is_in_it(tmp_path: Path
 
 
 async def test_who_takes_anothers_sos_twice_is_heard_once(tmp_path: Path) -> None:
-    """Unless the first did not arrive."""
+    """Except if the first one did not arrive."""
     async with bench(tmp_path) as there:
         kit = there.kit
         heard = incident.HeardIncident(5, 6, "open", 0.0, 0.0, "help")
@@ -319,7 +325,7 @@ async def test_who_takes_anothers_sos_twice_is_heard_once(tmp_path: Path) -> Non
 
 
 class Vanishing:
-    """A radio that is lost while what it has told first is being stored."""
+    """A radio that is lost while its first text is being stored."""
 
     text_bytes, has_signs = 100, False
 
@@ -338,7 +344,9 @@ class Vanishing:
 async def test_what_a_radio_has_told_before_it_is_lost_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any
 ) -> None:
-    """MeshCore's firmware gives a text once: after its writer's name it was at hand, and gone."""
+    """MeshCore's firmware delivers a text once: after its author's name, it was fetched
+    and lost.
+    """
     signal = HandheldSignal(-80, 6.0, 1)
     text = FromHandheld(ADA, 7, Spoken("SOS fallen", True), signal)
     items = [FromHandheld(ADA, 0, Named("Ada", KEY)), text]
@@ -391,7 +399,7 @@ async def test_positions_go_as_often_as_is_set(tmp_path: Path) -> None:
         (package,) = there.packages()
         assert (package.item.longitude, package.gather) == (7.9, 600)  # type: ignore[union-attr]
         assert handhelds.handheld(there.kit.journal, ADA).longitude == 9.9
-        # One that was under way for long takes no newer one's place.
+        # A position that was in transit for a long time does not replace a newer one.
         await there.hear(Located(Location(46.5, 1.0, at)))
         assert handhelds.handheld(there.kit.journal, ADA).longitude == 9.9
 
@@ -472,7 +480,7 @@ UNPROVED: Any = {"caveat": CAVEAT, "people": {STATION: "Ada"}, "positions": 60}
 async def test_nobody_is_rung_by_whom_nothing_proves(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """People see it, and what a known person wrote goes as their message."""
+    """People see it, and a text of a known person goes as their message."""
     async with bench(tmp_path, **UNPROVED, credits_per_day=99) as there:
         service = PeopleService(there.desk.settings, there.desk, ChannelLink())
         with caplog.at_level(logging.WARNING):
@@ -506,7 +514,9 @@ async def test_a_setting_believes_a_call_and_the_sos_says_what_that_is_worth(
 async def test_where_somebody_is_whom_nothing_proves_is_a_trackers_position(
     tmp_path: Path,
 ) -> None:
-    """It can't be taken for the kit's own, also by who knows nothing of trackers."""
+    """It cannot be mistaken for the kit's own position, even by programs that do not know
+    trackers.
+    """
     async with bench(tmp_path, **UNPROVED, credits_per_day=99) as there:
         listed = Directory(1, 9, (DirectoryEntry("user", 12, "Ada", (STATION,)),))
         await directory.keep(there.kit.journal, listed)
@@ -518,7 +528,7 @@ async def test_where_somebody_is_whom_nothing_proves_is_a_trackers_position(
 
 
 async def test_whom_nothing_proves_costs_nothing_before_a_setting_says_so(tmp_path: Path) -> None:
-    """And then all of them together no more than it says."""
+    """With a setting, all of them together spend at most its limit."""
     both: dict[str, Any] = UNPROVED | {"people": {STATION: "Ada", EVE: "Eve"}}
     async with bench(tmp_path / "none", **both) as there:
         assert not await there.desk.take(FromHandheld(STATION, 1, Spoken("hello", True)))
@@ -531,7 +541,7 @@ async def test_whom_nothing_proves_costs_nothing_before_a_setting_says_so(tmp_pa
 
 
 async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path) -> None:
-    """Also where on the next day its sender may use fewer channels than on the first."""
+    """This also holds if its sender may use fewer channels on the next day than on the first."""
     both = [Channel.CELLULAR]
     async with bench(tmp_path, **UNPROVED, credits_per_day=2, also=both) as there:
         hut = Marked(1, 46.5, 7.9, "Hut", "", None)
@@ -548,7 +558,7 @@ async def test_an_object_that_is_repeated_for_days_is_one_package(tmp_path: Path
 async def test_what_was_refused_is_refused_again_and_what_was_taken_stays_taken(
     tmp_path: Path,
 ) -> None:
-    """Its station repeats what it has heard no answer to: an acknowledgement would be untrue."""
+    """Its station repeats unanswered messages, and an acknowledgement would be false."""
     async with bench(tmp_path, **UNPROVED, credits_per_day=99, join_code="edelweiss") as there:
         for number, (handle, text, taken) in enumerate(
             [
@@ -577,7 +587,9 @@ async def test_what_was_stored_as_power_failed_is_found_again(tmp_path: Path) ->
 async def test_an_sos_that_was_stored_as_power_failed_is_taken_back_by_who_raised_it(
     tmp_path: Path,
 ) -> None:
-    """That it is theirs is another commit: they were told that none of theirs is open."""
+    """Its owner is stored in a separate commit. Before, the sender got the answer that no SOS of
+    theirs is open.
+    """
     async with bench(tmp_path) as there:
         await there.say("SOS fallen")
         journal = there.kit.journal
@@ -609,7 +621,7 @@ async def test_who_takes_it_back_may_say_so_again_where_power_failed_before_it_w
 
 @pytest.mark.parametrize("key", ["mesh bridge", "mesh bridge 7b", "MESH"])
 async def test_a_programs_own_key_is_no_packet_of_a_handhelds(tmp_path: Path, key: str) -> None:
-    """A start looks through them: the part that serves people's radio had failed at each."""
+    """A start reads all keys. The part for people's radio had failed at each start."""
     async with kits.kit(tmp_path) as kit:
         await kit.post(key, message={"content": "from the bridge"})
         await kit.journal.persist(handhelds.find_again)
@@ -627,7 +639,9 @@ async def test_a_programs_own_key_is_no_packet_of_a_handhelds(tmp_path: Path, ke
     ],
 )
 async def test_what_no_package_may_hold_costs_no_package(tmp_path: Path, odd: Any) -> None:
-    """Read from the disk it was taken for damaged, and never sent: with an SOS, its position."""
+    """When it was read from the disk, it counted as damaged and was never sent: the position of an
+    SOS.
+    """
     async with bench(tmp_path, positions=60) as there:
         await there.hear(odd)
         await there.say("SOS")

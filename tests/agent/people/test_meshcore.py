@@ -1,5 +1,6 @@
-"""A MeshCore companion as people's radio: whose a text is, and what is known where the radio is cut
-off, starts anew, says nothing or lies."""
+"""A MeshCore companion as people's radio: the authors of texts, and the state after the radio is
+cut off, restarts, is silent or sends wrong data.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ KIT, ADA = 1, 2
 
 
 class FaultyCompanion(SimulatedCompanion):
-    """`spoil` makes of what it says what its host gets."""
+    """`spoil` changes its frames before its host gets them."""
 
     def spoil(self, said: bytes) -> bytes:
         return said
@@ -74,7 +75,7 @@ class Bench:
         return node
 
     def act(self, number: int, command: bytes) -> None:
-        """Let a person's host say that to their radio."""
+        """Send a command from a person's host to their radio."""
         socket = self.nodes.sockets[number - 1]
         socket.node.receive_data(wire.frame(command), trio.current_time())
         self.nodes._poke(socket)
@@ -84,7 +85,7 @@ class Bench:
         self.act(ADA, wire.send_text(self.radio(KIT).key, text, at))
 
     def bring(self, message: CompanionText) -> None:
-        """Let the kit's radio have heard that."""
+        """Let the kit's radio have received this message."""
         self.radio(KIT)._keep(message)
         self.nodes._poke(self.nodes.sockets[KIT - 1])
 
@@ -118,7 +119,7 @@ async def next_of(people: MeshcorePeople, kind: type) -> FromHandheld:
 
 
 async def lost(there: Bench) -> Exception:
-    """Why it cannot be opened."""
+    """Return the reason why it cannot be opened."""
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened(there):
             raise AssertionError("it was taken")
@@ -129,7 +130,7 @@ async def lost(there: Bench) -> Exception:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes seconds takes a fraction."""
+    """Shorten waits of seconds."""
     monkeypatch.setattr(meshcore_host, "ANSWER_MAX", 1.0)
     monkeypatch.setattr(meshcore_host, "LULL", 0.2)
     monkeypatch.setattr(meshcore, "LOOK_EVERY", 0.3)
@@ -185,7 +186,7 @@ async def test_what_the_radio_knew_before_is_no_older_than_it_says(tmp_path: Pat
 
 
 async def test_a_channel_proves_nobody(tmp_path: Path) -> None:
-    """In a private channel a name is believed if one contact alone has it."""
+    """In a private channel, a name is accepted if exactly one contact has it."""
     async with bench(tmp_path) as there, opened(there) as people:
         for text, place, handle in (
             ("Node 2: @hub hello", 1, there.radio(ADA).key.hex()),
@@ -215,7 +216,7 @@ async def test_two_keys_that_begin_alike_prove_nobody(tmp_path: Path) -> None:
 
 
 async def test_only_people_are_people(tmp_path: Path) -> None:
-    """A repeater, a command's answer and a room's text are none."""
+    """A repeater, a command's answer and a room's text do not count."""
     async with bench(tmp_path) as there:
         kit, key = there.radio(KIT), b"\7" * 32
         kit.contacts[key] = CompanionContact(key, ContactType.REPEATER, "Hilltop")
@@ -261,7 +262,7 @@ async def test_a_sign_is_a_text(tmp_path: Path) -> None:
 
 
 async def test_a_sign_with_a_long_reason_is_cut_to_what_the_radio_takes(tmp_path: Path) -> None:
-    """It was refused each time, and all that was for the same person waited behind it."""
+    """Before, it was refused each time, and all texts to the same person waited behind it."""
     reason = "адресата немає в каталозі"
     async with bench(tmp_path) as there, opened(there) as people:
         words = f"given up: Satellite: {', '.join([reason] * 5)} («привіт»)"
@@ -275,7 +276,9 @@ async def test_a_sign_with_a_long_reason_is_cut_to_what_the_radio_takes(tmp_path
 async def test_a_reply_that_is_lost_is_tried_with_the_same_time(
     tmp_path: Path, hasty: None
 ) -> None:
-    """Who has it already knows it again by that. No acknowledgement: it is not there."""
+    """A receiver that already has it recognises it by the time. There is no acknowledgement, so it
+    counts as not arrived.
+    """
     async with bench(tmp_path) as there, opened(there) as people:
         ada = there.radio(ADA).key.hex()
         there.nodes.air.losses = {(KIT, ADA): 0.0}
@@ -329,8 +332,9 @@ async def test_a_radio_that_falls_silent_is_lost(tmp_path: Path, hasty: None) ->
 async def test_what_a_radio_gave_before_it_fell_silent_is_heard(
     tmp_path: Path, hasty: None, asked: str
 ) -> None:
-    """It has forgotten the message, and is asked about who wrote it: a call for help would be
-    gone."""
+    """The radio has forgotten the message and is asked for its author. A call for help would be
+    lost.
+    """
     heard = []
     async with bench(tmp_path) as there:
         with pytest.raises(BaseExceptionGroup) as raised:
@@ -450,9 +454,11 @@ async def test_a_full_table_is_told_until_there_is_room(tmp_path: Path, hasty: N
 async def test_a_newcomer_is_added_where_there_is_room(
     tmp_path: Path, full: bool, request: pytest.FixtureRequest
 ) -> None:
-    """Also by a radio that adds nobody by itself: who is in distress may be a stranger."""
+    """This includes a radio that adds no contact by itself, because a person in distress may be a
+    stranger.
+    """
     if full:
-        # Alone what is not to come is waited for in haste: a busy machine may answer late.
+        # Only the wait for a missing answer is shortened: a busy machine may answer late.
         request.getfixturevalue("hasty")
     async with bench(tmp_path) as there:
         radio, ada = there.radio(KIT), there.radio(ADA)
@@ -484,7 +490,9 @@ async def test_a_person_of_several_radios_is_reached_by_the_kits(tmp_path: Path)
 
 @pytest.mark.parametrize("handle", ["ab" * 31 + "a", "abcdef1234567", "#Team/Ada", "#300/Ada", "#"])
 async def test_what_is_no_radios_handle_is_not_reached(tmp_path: Path, handle: str) -> None:
-    """As somebody may have mistyped it at the hub: the whole radio had failed at each try."""
+    """An operator may have made a typing error at the hub. Before, the whole radio had failed at
+    each try.
+    """
     async with bench(tmp_path) as there, opened(there) as people:
         outcome = await people.say(handle, "hello", 1)
         assert not outcome.there and "no MeshCore radio" in outcome.why

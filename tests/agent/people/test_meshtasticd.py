@@ -1,5 +1,6 @@
-"""Meshtastic's own firmware, built for Linux, where `MESHTASTICD_BIN` names it: it is in no Debian
-and not on PyPI. It runs without a radio (`-s`): what is judged is the host's side."""
+"""Meshtastic's own firmware, built for Linux, if `MESHTASTICD_BIN` names it: neither Debian nor
+PyPI has it. It runs without a radio (`-s`), so the tests cover the host's side.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def answers(port: int) -> bool:
 
 @contextmanager
 def firmware(home: Path, port: int) -> Iterator[None]:
-    """Until the block ends; what it has stored stays in `home`."""
+    """Run the firmware until the block ends. Its stored data stays in `home`."""
     home.mkdir(exist_ok=True)
     command = [*shlex.split(BIN), "-s", "-d", str(home), "-p", str(port), "-h", "77"]
     with (home / "log").open("a") as log:

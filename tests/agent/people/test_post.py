@@ -1,4 +1,4 @@
-"""What the postman makes of how a text went."""
+"""The postman's handling of the outcomes of texts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Radio:
 async def test_who_is_absent_is_left_alone_for_a_while(
     tmp_path: Path, outcome: TextOutcome, is_absent: bool
 ) -> None:
-    """And nobody is for what the kit's own radio refuses."""
+    """No person counts as absent because the kit's own radio refuses."""
     async with kits.kit(tmp_path) as kit:
         journal = kit.journal
         await journal.persist(handhelds.post(ADA, "r1", "hello", 0.0, 1e12))
@@ -74,7 +74,7 @@ async def test_who_is_absent_is_left_alone_for_a_while(
 async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is there to be told that the disk is full, which ends the agent where it is raised."""
+    """Here no caller could get the error of a full disk, which ends the agent at this place."""
     owe, tries = inbound.owe_stage, count(1)
 
     def owe_once_there_is_room(*what: Any) -> bool:
@@ -104,7 +104,7 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
 async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
-    """That the text arrived, or was read, was noted before: who sent it was told never more."""
+    """Before, the arrival or the reading was noted first, and the sender never got the news."""
 
     async def once_more(kit: kits.Kit) -> None:
         if stage is Stage.RADIO:

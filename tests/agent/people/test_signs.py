@@ -1,4 +1,4 @@
-"""Which sign is put on a person's message, and that none says more than is known."""
+"""The signs on a person's message, none of which claims more than is known."""
 
 from __future__ import annotations
 

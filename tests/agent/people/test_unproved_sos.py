@@ -1,5 +1,6 @@
-"""An SOS of a radio whose owner nobody has proved: it rings and is sent, as an incident of its own,
-and spends a small budget that leaves the kit's own people theirs."""
+"""An SOS from a radio with an unproved owner: it rings and is sent as a separate incident. It uses
+a small budget, so that the kit's own people keep theirs.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ SENDERS: dict[str, tuple[str, str, Mapping[str, Any]]] = {
     "a radio that the kit does not know": (EVE, "", {}),
     "one that the settings believe": (STATION, "unproved", {"sos": {STATION}}),
 }
-"""The handle, what stands beside the names of its way, and the settings."""
+"""The handle, the warning beside the names of its route, and the settings."""
 
 
 @asynccontextmanager
 async def camp(
     path: Path, caveat: str = "", also: tuple[Channel, ...] = (), **changed: Any
 ) -> AsyncIterator[Bench]:
-    """A kit with a budget for satellite."""
+    """Yield a kit with a satellite budget."""
     how: dict[str, Any] = {
         "credits_per_day": LIMIT,
         "reserve": RESERVE,
@@ -59,7 +60,7 @@ def spent(k: Kit) -> int:
 
 
 async def send_all(k: Kit) -> list[str]:
-    """Send over satellite whatever the budget allows; return what it said."""
+    """Send over satellite as much as the budget allows, and return the sent content."""
     said: list[str] = []
     while k.outbox._is_ready(urgent=False):
         entries = await k.send()

@@ -1,4 +1,4 @@
-"""The LoRa boards of `tests/peers`, in a process of their own, and kits that have them."""
+"""The LoRa boards of `tests/peers` in a separate process, and kits that use them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class Boards:
 
 @contextmanager
 def boards_of(peer: str, lora: Mapping[str, str], folder: Path, count: int = 2) -> Iterator[Boards]:
-    """`peer` names the firmware's module, `lora` are the settings of each kit."""
+    """Yield boards. `peer` is the firmware's module, and `lora` contains the settings of
+    each kit.
+    """
     command = [sys.executable, "-m", f"tests.peers.{peer}", str(folder), str(count)]
     pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with started(command, **pipe) as process:
@@ -52,7 +54,7 @@ def boards_of(peer: str, lora: Mapping[str, str], folder: Path, count: int = 2) 
 async def opened(
     boards: Boards, number: int, link: ChannelLink | None = None, more: Mapping[str, str] = {}
 ) -> AsyncIterator[RadioModem]:
-    """The product's driver on one of them."""
+    """Yield the product's driver on one of them."""
     place = boards.place(number, **more)
     with trio.fail_after(4 * PATIENCE):
         async with radio(boards.lora["radio-protocol"]).open(place, link or ChannelLink()) as modem:
@@ -61,7 +63,7 @@ async def opened(
 
 @contextmanager
 def kits(boards: Boards, *numbers: int) -> Iterator[list[Agent]]:
-    """Real agents, each with its board."""
+    """Yield real agents, each with its board."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(

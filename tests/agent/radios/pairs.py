@@ -1,5 +1,6 @@
-"""Two radios of each kind that hear each other, each with whatever is at the other end of its line:
-a simulated node, a TNC, or nothing at all."""
+"""Two radios of each kind that hear each other, each with a simulated node, a TNC or nothing at the
+other end of its line.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Pair:
     one: RadioPlace
     other: RadioPlace
     unplug: Callable[[], None] | None
-    """Takes the first away, as a cable that is pulled; None of one that is no thing."""
+    """Removes the first radio, like a pulled cable. None if the radio is not a device."""
 
 
 MakePair: TypeAlias = "Callable[[Path], AbstractAsyncContextManager[Pair]]"
@@ -52,7 +53,7 @@ async def nodes(home: Path) -> AsyncIterator[Pair]:
 
 @asynccontextmanager
 async def tncs(home: Path) -> AsyncIterator[Pair]:
-    """Two TNCs on serial lines: what the one is given, the other hears."""
+    """Yield two TNCs on serial lines that pass frames to each other."""
     async with trio.open_nursery() as nursery, AsyncExitStack() as lines:
         first = AsyncExitStack()
         ours = await first.enter_async_context(open_pty(home / "tnc-1"))
@@ -124,4 +125,4 @@ PAIRS: dict[str, MakePair] = {
     "meshtastic": meshtastics,
     "udp": group,
 }
-"""By the name in `known.RADIOS`; a radio without a pair here fails its tests."""
+"""Pairs by their name in `known.RADIOS`. A radio without a pair here fails its tests."""

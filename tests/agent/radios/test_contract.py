@@ -1,4 +1,6 @@
-"""What every radio promises its channel (`channels/radio_modem.py`), tried with each of them."""
+"""The contract between each radio and its channel (`channels/radio_modem.py`), tested with each
+radio.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from tests.agent.radios.pairs import PAIRS, Pair
 from tests.processes import PATIENCE
 
 BODIES = [b"x", bytes(range(200)), b"\xc0\xdb\xdc\xdd" * 40, b"\x00" * AIR_BYTES]
-"""Among them what framings escape, and the largest."""
+"""They include bytes that framings escape, and the largest packet."""
 
 
 @pytest.fixture(params=RADIOS)
@@ -44,7 +46,7 @@ async def both(kind: Radio, pair: Pair) -> AsyncIterator[tuple[RadioModem, Radio
 
 
 async def check_radio_modem(kind: Radio, pair: Pair) -> None:
-    """Packets of all bytes and sizes go both ways, whole and in order."""
+    """Send packets of all bytes and sizes in both directions. They arrive complete and in order."""
     async with both(kind, pair) as (one, other):
         for mouth, ear in ((one, other), (other, one)):
             for body in BODIES:
@@ -79,7 +81,7 @@ async def test_what_is_cancelled_leaves_a_radio_that_works(kind: Radio, tmp_path
 
 
 async def test_one_that_is_lost_says_so(kind: Radio, tmp_path: Path) -> None:
-    """Whoever transmits or listens learns it, in words for people."""
+    """Both transmitter and receiver get an error with a text for people."""
     async with PAIRS[kind.name](tmp_path) as pair:
         if pair.unplug is None:
             pytest.skip(f"{kind.name} is no thing that could be unplugged")

@@ -1,5 +1,4 @@
-"""What LoRa radios have in common: their settings, and what docs/how-to/radio.md says of
-air-time."""
+"""Common parts of LoRa radios: their settings, and the airtimes in docs/how-to/radio.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A board with MeshCore's KISS modem firmware, as `tests/peers/meshcore.py` plays it: what a kit
-does when it refuses, forgets, hangs, is silent or talks nonsense."""
+"""A board with MeshCore's KISS modem firmware, played by `tests/peers/meshcore.py`: a kit's
+reaction when it refuses, forgets, hangs, is silent or sends wrong data.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ LORA = {
     "meshcore-kiss-spreading": "8",
 }
 SET = "08e6d33348e801000805"
-"""869 525 000 Hz, 125 000 Hz, SF8, 4/5, little-endian, as the document has it."""
+"""869 525 000 Hz, 125 000 Hz, SF8, 4/5, little-endian, as in the document."""
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ async def test_a_packet_is_heard_with_its_strength(boards: Boards) -> None:
     async with opened(boards, 1, link) as one, opened(boards, 2) as other:
         assert await one.transmit(bytes(range(250)), urgent=False) is TransmitResult.TRANSMITTED
         assert await other.receive() == HeardPacket(bytes(range(250)), -117, -6)
-    # Ten per cent of an hour, less a quarter of a second.
+    # Ten per cent of an hour, minus a quarter of a second.
     assert round(link.air_time.left()) == 360
 
 
@@ -70,14 +71,14 @@ async def test_a_queue_that_stays_full_gives_it_up(
     async with opened(boards, 1, link) as one:
         boards.type("refuse 1 1000")
         assert await one.transmit(b"hello", urgent=False) is TransmitResult.DROPPED
-    # What never was on the air is not charged.
+    # A packet that was never on the air is not charged.
     assert round(link.air_time.left()) == 360
 
 
 async def test_one_that_does_not_say_is_not_believed(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have been transmitted; and the next goes as ever."""
+    """It may have been transmitted. The next packet goes as usual."""
     monkeypatch.setattr(meshcore_kiss, "TOLD_AFTER", 0.5)
     async with opened(boards, 1) as one:
         boards.type("mute 1 1")
@@ -100,7 +101,7 @@ async def test_one_that_has_forgotten_its_settings_sends_nothing_with_others(
 async def test_one_that_listens_alone_is_looked_after(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would hear nobody, and nothing would show that."""
+    """It would hear no packet, and nothing would show that."""
     monkeypatch.setattr(meshcore_kiss, "LOOK_EVERY", 0.2)
     link = ChannelLink()
     async with opened(boards, 1, link):
@@ -131,7 +132,7 @@ async def test_nonsense_is_passed_over(boards: Boards) -> None:
     async with opened(boards, 1) as one, opened(boards, 2) as other:
         boards.type("noise 1")
         boards.type("noise 2")
-        # Half a packet takes the one behind it along; kits repeat what nobody confirms.
+        # Half a packet also destroys the next one. Kits repeat unconfirmed packets.
         for _ in range(2):
             assert await one.transmit(b"hello", urgent=False) is TransmitResult.TRANSMITTED
         while (await other.receive()).body != b"hello":
@@ -146,7 +147,9 @@ async def test_what_it_does_not_take_is_told(boards: Boards) -> None:
 
 
 async def test_its_share_of_the_hour_is_kept_but_for_an_sos(boards: Boards) -> None:
-    """A thousandth of an hour, at a millisecond a byte; it outlives the radio's line."""
+    """The share is a thousandth of an hour, at a millisecond per byte, and outlives the radio's
+    line.
+    """
     link, little = ChannelLink(), {"meshcore-kiss-share": "0.1"}
     async with opened(boards, 1, link, little) as one:
         sent = 0
@@ -161,7 +164,7 @@ async def test_its_share_of_the_hour_is_kept_but_for_an_sos(boards: Boards) -> N
 
 
 def test_people_reach_each_other_over_it(boards: Boards) -> None:
-    """Real agents; a board that restarts between two messages changes nothing."""
+    """Real agents. A board that restarts between two messages changes nothing."""
     with kits(boards, 1, 2) as (ada, ben):
         ada.expect("the radio works")
         ben.expect("the radio works")

@@ -1,4 +1,6 @@
-"""A Meshtastic radio between kits: what is refused, what its words mean, and two kits by it."""
+"""A Meshtastic radio between kits: refusals, the meaning of its frames, and two kits that
+use it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ OWN = {key.name: key.default for key in meshtastic.RADIO.keys}
 
 @asynccontextmanager
 async def radios(home: Path, count: int = 2) -> AsyncIterator[tuple[Nodes, list[RadioPlace]]]:
-    """The first by its serial line, the others by TCP."""
+    """Yield radios, the first one on its serial line, the others on TCP."""
     air = LoraAir(Random(1))
     air.turnaround = 0.0
     links: list[Path | int] = [home / "mesh-1", *[0] * (count - 1)]
@@ -83,7 +85,7 @@ CHANNELS = {
 
 
 def test_a_host_that_was_told_of_a_full_queue_is_told_of_its_end() -> None:
-    """The official client waits for that word, and the firmware gives it (`MeshService::loop`)."""
+    """The official client waits for that frame, and the firmware sends it (`MeshService::loop`)."""
     radio = SimulatedMeshtastic(1, LoraAir(Random(1)), Random(1))
     radio.busy = True
     deframer = Deframer()
@@ -207,7 +209,7 @@ def test_an_address_without_a_name_is_told() -> None:
 
 
 class CutOff:
-    """A line that breaks off right behind what the radio says."""
+    """A line that breaks directly after the radio's last frame."""
 
     def __init__(self, *packets: MeshPacket) -> None:
         self._said = b"".join(from_radio(FromRadio(packet=each)) for each in packets)
@@ -223,7 +225,7 @@ class CutOff:
 
 
 async def test_what_a_radio_said_before_its_line_broke_off_is_taken() -> None:
-    """It says each thing once. Whoever takes it is as quick as the disk, and whole."""
+    """The radio sends each frame once. The host must read them quickly and completely."""
     line = CutOff(*(MeshPacket(5, id=number) for number in (1, 2, 3)))
     host = MeshtasticHost(line, wants_nodes=False)
     taken = []

@@ -1,4 +1,4 @@
-"""A radio that somebody else has made: by the recipe of docs/how-to/add-a-radio.md."""
+"""A third-party radio, made by the instructions of docs/how-to/add-a-radio.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_page_quotes_what_runs(block: str) -> None:
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a folder with the package `fieldradio`, which Python finds."""
+    """Yield a folder with the package `fieldradio`, which Python can import."""
     package = tmp_path / "own/fieldradio"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(EXAMPLE.replace('    "udp",', '    "fieldradio",'))
@@ -45,7 +45,7 @@ async def test_it_passes_what_ours_pass(own: Path, tmp_path: Path) -> None:
 
 
 def test_two_kits_reach_each_other_by_it(own: Path, tmp_path: Path) -> None:
-    """Real processes: what the one posts is on the other's disk, and so `Delivered`."""
+    """Real processes: the post of one kit is on the other's disk and therefore `Delivered`."""
     place = f"udp://127.255.255.255:{free_port()}"
     kits: list[dict[str, str | None]] = [
         {

@@ -1,5 +1,6 @@
-"""A board with RNode firmware, as `tests/peers/rnode.py` plays it: what a kit does when it refuses,
-restarts, hangs, is silent, talks nonsense or is not provisioned."""
+"""A board with RNode firmware, played by `tests/peers/rnode.py`: a kit's reaction when it refuses,
+restarts, hangs, is silent, sends wrong data or is not provisioned.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ LORA = {
     "rnode-spreading": "8",
 }
 SET = "1=33d3e5de 2=0001e848 3=0e 4=08 5=05 c=07d0"
-"""869 525 000 Hz less the chip's step, 125 000 Hz, 14 dBm, SF8, 4/5; a fifth of an hour."""
+"""869 525 000 Hz less the chip's step, 125 000 Hz, 14 dBm, SF8, 4/5, and a fifth of an hour."""
 
 
 @pytest.fixture
@@ -58,14 +59,16 @@ async def test_a_full_queue_is_tried_again(
     async with opened(boards, 1, link) as one:
         boards.type(f"refuse 1 {times}")
         assert await one.transmit(b"hello", urgent=False) is TransmitResult[result]
-    # What never was on the air is not charged.
+    # A packet that was never on the air is not charged.
     assert round(link.air_time.left()) == 360
 
 
 async def test_one_that_never_says_when_it_is_ready_is_paced(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first packet shows it; the others do not wait so long. Once it says it, that counts."""
+    """The first packet shows it, and the others wait less. As soon as the board reports that it is
+    ready, the reports count.
+    """
     monkeypatch.setattr(rnode, "READY_AFTER", 3.0)
     async with opened(boards, 1) as one, opened(boards, 2) as other:
         boards.type("mute 1 3")
@@ -91,7 +94,7 @@ async def test_one_that_started_anew_sends_nothing_with_other_settings(
 async def test_one_that_started_with_settings_that_were_stored_is_set_again(
     boards: Boards,
 ) -> None:
-    """It is on, and would transmit where nobody chose it."""
+    """It is on and would transmit on a frequency that was not chosen."""
     boards.type("break 1 stored")
     async with opened(boards, 1) as one, opened(boards, 2) as other:
         boards.type("reset 1")
@@ -119,7 +122,7 @@ async def test_one_that_hangs_is_lost(boards: Boards, monkeypatch: pytest.Monkey
 async def test_one_that_hears_the_third_greeting_is_opened(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An ESP32 starts as its port is opened."""
+    """An ESP32 restarts when its port is opened."""
     monkeypatch.setattr(rnode, "ANSWER_MAX", 1.0)
     boards.type("hang 1")
     async with trio.open_nursery() as nursery:
@@ -156,7 +159,7 @@ async def test_nonsense_is_passed_over(boards: Boards) -> None:
     async with opened(boards, 1) as one, opened(boards, 2) as other:
         boards.type("noise 1")
         boards.type("noise 2")
-        # Half a packet takes the one behind it along; kits repeat what nobody confirms.
+        # Half a packet also destroys the next one. Kits repeat unconfirmed packets.
         for _ in range(2):
             assert await one.transmit(b"hello", urgent=False) is TransmitResult.TRANSMITTED
         while (await other.receive()).body != b"hello":
@@ -173,7 +176,7 @@ async def test_what_it_does_not_take_is_told(boards: Boards) -> None:
 async def test_its_share_of_the_hour_is_the_firmwares_too(
     boards: Boards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the agent has started anew since and forgotten what it sent."""
+    """This also holds if the agent has restarted and forgotten its transmissions."""
     monkeypatch.setattr(lora, "BUSY_MAX", 0.5)
     little = {"rnode-share": "0.1", "rnode-spreading": "7"}
     link, sent = ChannelLink(), 0
@@ -186,14 +189,14 @@ async def test_its_share_of_the_hour_is_the_firmwares_too(
             sent += 1
         assert sent == 18
     async with opened(boards, 1, ChannelLink(), little) as one:
-        # The board counts a millisecond a byte, and twice the share: 7.2 s, less these 4.5.
+        # The board counts a millisecond per byte, and twice the share: 7.2 s, minus these 4.5.
         while await one.transmit(bytes(250), urgent=True) is TransmitResult.TRANSMITTED:
             sent += 1
     assert sent == 28
 
 
 def test_people_reach_each_other_over_it(boards: Boards) -> None:
-    """Real agents; a board that restarts between two messages changes nothing."""
+    """Real agents. A board that restarts between two messages changes nothing."""
     with kits(boards, 1, 2) as (ada, ben):
         ada.expect("the radio works")
         ben.expect("the radio works")

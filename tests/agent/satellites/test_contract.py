@@ -1,5 +1,6 @@
-"""What every satellite modem of `known.MODEMS` keeps, and one that somebody else has made: real
-agents below a simulated sky."""
+"""The contract of each satellite modem of `known.MODEMS`, and of a third-party modem: real agents
+below a simulated sky.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ SKIES: dict[str, Callable[[Path], AbstractContextManager[Running]]] = {
     "imt": imt_sky,
     "auto": imt_sky,
 }
-"""What puts a simulated modem at `home`/modem, by the modem's name."""
+"""Functions that put a simulated modem at `home`/modem, by the modem's name."""
 
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Return where Python finds the package `fieldmodem`, a modem of somebody's own."""
+    """Yield the path of the package `fieldmodem`, a third-party modem."""
     package = tmp_path / "own/fieldmodem"
     package.mkdir(parents=True)
     text = Path(sbd.__file__).read_text()
@@ -37,8 +38,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def check_driver(home: Path, name: str, above: Running, path: str) -> None:
-    """A message leaves and one comes, what it tells is described, and `check` tells what is
-    there and what is not."""
+    """A message leaves and another one arrives, its facts have descriptions, and `check` reports
+    the present and the missing parts.
+    """
     kind = modem(name)
     settings = {"satellite-modem": name, "inbound-hook": "true"}
     with agent(home, settings, PYTHONPATH=path) as kit:

@@ -1,6 +1,6 @@
-"""The driver of a 9704 with a simulated one at the other end of a real pty, in virtual time.
+"""The driver of a 9704 with a simulated modem at the other end of a real pty, in virtual time.
 
-Counted where it matters: at the network's gateway, and in what the caller is told.
+The tests count at the network's gateway and in the answers to the caller.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ SOS: dict[str, Any] = {"message": {"content": "help"}, "priority": 100}
 
 @pytest.fixture(params=RATES)
 def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
-    """Both ends of the pty live in this process: little is waited for that is real."""
+    """Both ends of the pty run in this process, so real waits are short."""
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
 @dataclass
 class Sky:
-    """Modem, gateway and serial line, which outlive any one run of the agent."""
+    """Modem, gateway and serial line, which outlive a single run of the agent."""
 
     path: Path
     latency: float = 20.0
@@ -77,7 +77,7 @@ class Sky:
 
 @asynccontextmanager
 async def agent(sky: Sky, *, minimum_bytes: int = 0, **how: Any) -> AsyncIterator[Kit]:
-    """The agent's core with the real driver, until the block ends: then its power fails."""
+    """Run the agent's core with the real driver. At the end of the block its power fails."""
     pace = driver.ImtPace(random.Random(1), minimum_bytes)
     async with kit(sky.path, **how) as k, trio.open_nursery() as nursery:
 
@@ -107,7 +107,7 @@ async def field_kit(path: Path, **how: Any) -> AsyncIterator[tuple[Sky, Kit]]:
 
 
 async def outcome(k: Kit, id_: int, within: float = 3600) -> Status | None:
-    """The terminal status of a Package that was posted."""
+    """Return the terminal status of a posted Package."""
     with fail_after(within):
         return (await k.endings.outcome(k.standing(id_).sequence)).status
 
@@ -162,7 +162,9 @@ async def test_messages_of_any_size_come_in(tmp_path: Path, clock: Any) -> None:
 
 @pytest.mark.parametrize("word", imt.FINAL)
 async def test_every_status(tmp_path: Path, clock: Any, word: str) -> None:
-    """Once with this status, then a clear sky: never lost, never twice."""
+    """One message has this status, and then the sky is clear. The Package is never lost and never
+    doubled.
+    """
     sent = word == "mo_ack_received"
     async with field_kit(tmp_path) as (sky, k):
         sky.faults.finals.append((word, sent))
@@ -204,7 +206,7 @@ def _events(k: Kit) -> list[str]:
     return [str(line) for line in k.history(1)]
 
 
-# What breaks.
+# Faults.
 
 
 @pytest.mark.parametrize("segments", [1, 20, 53, 54])
@@ -246,7 +248,9 @@ async def test_a_modem_that_loses_power_with_the_message_on_its_way(
 async def test_a_port_that_is_unplugged_and_a_modem_that_goes_on(
     tmp_path: Path, clock: Any
 ) -> None:
-    """It kept its power: its message is cancelled, or told to have been sent, before any other."""
+    """The modem kept its power: its message is cancelled, or reported as sent, before another one
+    goes.
+    """
     async with field_kit(tmp_path) as (sky, k):
         id_ = await k.post()
         await until(lambda: sky.modem.in_transit)
@@ -364,7 +368,7 @@ async def test_a_message_that_came_garbled_is_kept(tmp_path: Path, clock: Any) -
 
 
 async def test_what_came_garbled_is_told_and_sent_again(tmp_path: Path, clock: Any) -> None:
-    """The modem has no copy: only who sent it can help."""
+    """The modem has no copy, so only the sender can help."""
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.faults.wrong_crcs = 1
@@ -377,12 +381,12 @@ async def test_what_came_garbled_is_told_and_sent_again(tmp_path: Path, clock: A
 
         await until(goes_again)
         assert "garbled" in str(inbound.listing(k.journal, 9)[0]["body"])
-        # It may be here before the end of what told of it is written down.
+        # It may arrive before the end of the report about it is stored.
         await until(lambda: not k.journal.read("SELECT 1 FROM unreadable_owed"))
 
 
 async def test_receipts_go_beside_packages_where_bytes_are_paid(tmp_path: Path, clock: Any) -> None:
-    """About ten bytes each: the hub relies on them, as the modem keeps no copy."""
+    """Each takes about ten bytes. The hub relies on them, because the modem keeps no copy."""
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.bring("down")
@@ -472,7 +476,7 @@ async def test_an_sos_is_never_given_up(tmp_path: Path, clock: Any) -> None:
 
 
 async def test_an_sos_whose_status_is_lost_goes_again(tmp_path: Path, clock: Any) -> None:
-    """The modem says that it sends nothing any more, and nothing of how that ended."""
+    """The modem reports that it sends nothing, without the result of the message."""
     async with field_kit(tmp_path) as (sky, k):
         sky.faults.lose_finals = 1
         assert await outcome(k, await k.post(**SOS), within=600) is Status.DELIVERED
@@ -498,7 +502,9 @@ async def test_an_sos_whose_status_is_lost_goes_again_late_where_no_modem_tells(
 async def test_a_modem_that_hangs_with_a_message_is_noticed(
     tmp_path: Path, clock: Any, urgent: bool
 ) -> None:
-    """Its message counts as life, its silence does not: it is healed, and the message goes."""
+    """Its message counts as a sign of life, its silence does not. The modem is healed, and the
+    message goes.
+    """
     async with field_kit(tmp_path) as (sky, k):
         await until(lambda: k.outbox.link.state is LinkState.READY)
         sky.modem.set_sky(visible=False, bars=0)
@@ -538,7 +544,7 @@ async def test_what_is_no_sos_is_given_up_for_now(tmp_path: Path, clock: Any) ->
         assert sky.contents == ["hello"]
 
 
-# What it costs.
+# Costs.
 
 
 async def test_bytes_are_booked_and_not_credits(tmp_path: Path, clock: Any) -> None:

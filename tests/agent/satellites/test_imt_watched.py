@@ -1,6 +1,7 @@
-"""A message by way of a 9704, watched end to end: a real agent, a simulated modem on a pty, and
-whoever is at home. At each step of the conversation the modem loses power, its word is lost, or the
-agent is killed: what is told `Delivered` is at home, and what was accepted comes there."""
+"""A message over a 9704, observed from end to end: a real agent, a simulated modem on a pty, and
+the receiver. At each step of the conversation the modem loses power, its report is lost, or the
+agent is killed. Each `Delivered` message is at the receiver, and each accepted one arrives.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ QUICK = (
 
 
 def came_once(above: Running, content: str) -> None:
-    """It is at home, and was there when the kit told so: nothing more of it is on its way."""
+    """Wait until it is at the receiver, where it was when the kit reported it. No copy is in
+    transit.
+    """
     text = f'message {{"content": "{content}"}}'
     until(lambda: any(text in line for line in above.output()))
     assert len([line for line in above.output() if text in line and "again" not in line]) == 1

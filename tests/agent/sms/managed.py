@@ -1,5 +1,6 @@
-"""A modem that ModemManager has, as its command `mmcli` shows it: a stand-in for that command, and
-what stands behind it in a folder."""
+"""A modem under ModemManager, as its command `mmcli` shows it: a stand-in for that command, with
+its state in a folder.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ COMMAND = Path(__file__).with_name("stand_in_mmcli.py")
 
 
 class Managed:
-    """`type` obeys as the simulated modem does, as far as tests need it. A fault is a file, whose
-    name says what goes wrong; it lasts until `heals`."""
+    """The state of the stand-in. `type` accepts the simulated modem's commands, as far as tests
+    need them. A fault is a file whose name identifies it. It lasts until `heals`.
+    """
 
     def __init__(self, home: Path) -> None:
         self.home = home

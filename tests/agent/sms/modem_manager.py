@@ -1,7 +1,7 @@
-"""The ModemManager of Debian on a bus of its own, with the simulated modem behind it.
+"""Debian's ModemManager on a separate bus, with the simulated modem behind it.
 
-The daemon takes a port that is a socket in the abstract name space, where its own tests put their
-modems; here it leads to the simulated modem's pty.
+The daemon accepts a port that is a socket in the abstract namespace, where its own tests put their
+modems. Here it leads to the simulated modem's pty.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TEST_MODE = (
 
 @contextmanager
 def modem_manager(home: Path, port: Path) -> Iterator[dict[str, str]]:
-    """It has the modem at `port`, enabled; what comes back is the environment of who asks it."""
+    """Run it with the enabled modem at `port`, and yield the environment of its clients."""
     assert DAEMON is not None, "ModemManager is missing: apt-get install modemmanager"
     bus = home / "bus"
     settings = home / "bus.conf"
@@ -78,7 +78,7 @@ _PROFILE = "org.freedesktop.ModemManager1.Test.SetProfile"
 
 @contextmanager
 def _at(name: str, port: Path) -> Iterator[None]:
-    """Who connects to that socket has the serial line; one at a time."""
+    """Connect each client of that socket with the serial line, one at a time."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("\0" + name)
         server.listen()

@@ -1,4 +1,6 @@
-"""The mobile network between a kit's simulated modem and a hub's SMS service, as tests rule it."""
+"""The mobile network between a kit's simulated modem and a hub's SMS service, controlled
+by tests.
+"""
 
 from __future__ import annotations
 
@@ -21,35 +23,35 @@ from tests.processes import MODULE, Agent, Hub, Running, administer, agent, hub,
 
 HUB_NUMBER = "+41790000001"
 REFERENCE = 77
-"""Of every SMS that comes in halves: some senders have no other."""
+"""Reference of each SMS in two parts: some senders have only one."""
 LEFT = re.compile(r"SMS to (\S+): '(fa:\S+)'")
 NOWHERE = "http://127.0.0.1:9"
-"""No IP link comes of it."""
+"""Address that gives no IP link."""
 
 
 class Modem(Protocol):
-    """Whatever stands for the kit's: what left is told, what comes is typed."""
+    """The kit's modem: it reports sent SMS and accepts typed ones."""
 
     def output(self) -> list[str]: ...
     def type(self, line: str) -> None: ...
 
 
 class Network:
-    """Brings each SMS where it goes, unless it is told otherwise."""
+    """Delivers each SMS, unless a test changes that."""
 
     def __init__(self, home: Path, modem: Modem, service: PushService, adapter: Adapter) -> None:
         self.home, self.modem, self.service, self.adapter = home, modem, service, adapter
         self.hub: Hub | None = None
         self.up: list[str] = []
-        """Texts that left the kit, and how many of them the hub was brought."""
+        """Texts from the kit, and the number of those that the hub got."""
         self.brought = 0
         self.down = 0
-        """How many of the service's the kit was brought."""
+        """Number of the service's SMS that the kit got."""
         self.loses_up = 0
-        """So many of the next to the hub are lost."""
+        """Number of next SMS to the hub that are lost."""
         self.loses_down = 0
         self.in_parts: tuple[int, ...] = ()
-        """Which halves of each the kit is brought, in this order; whole ones while it is empty."""
+        """Parts of each SMS that the kit gets, in this order. Empty for whole SMS."""
         self._said: list[str] = []
         self._seen = self._expected = 0
         self._stopped = threading.Event()
@@ -65,14 +67,14 @@ class Network:
         self._thread.join()
 
     def stop_up(self) -> None:
-        """Nothing reaches the hub any more."""
+        """Stop the delivery of SMS to the hub."""
         self._works.clear()
 
     def go_on(self) -> None:
         self._works.set()
 
     def expect(self, text: str) -> None:
-        """Wait for the next line of the modem's that holds it; our thread alone reads them."""
+        """Wait for the modem's next line with this text. Only our thread reads its lines."""
         until(lambda: self._has_come(text))
 
     def _has_come(self, text: str) -> bool:
@@ -124,14 +126,14 @@ def gsm(home: Path) -> Iterator[Running]:
 
 
 class Country(Network):
-    """Kit and hub with nothing but SMS between them."""
+    """A kit and a hub that are connected only by SMS."""
 
     database: str
     alps: Alps
     port: str
     """The kit's sms-port."""
     environment: Mapping[str, str] = MappingProxyType({})
-    """Of the kit."""
+    """The kit's environment."""
 
     def kit_settings(self, **more: str) -> dict[str, str | None]:
         return {
@@ -146,7 +148,7 @@ class Country(Network):
         }
 
     def push(self, content: str) -> None:
-        """Somebody at the hub writes to the kit."""
+        """Send a message from the hub to the kit."""
         assert self.hub is not None
         self.alps.push(self.hub.port, content)
 
@@ -161,7 +163,7 @@ class Country(Network):
 def country(
     home: Path, name: str = "sms", *, managed: bool = False, **settings: str
 ) -> Iterator[Country]:
-    """With `managed`, ModemManager has the kit's modem."""
+    """Yield kit and hub. With `managed`, ModemManager controls the kit's modem."""
     database, adapter = str(home / "hub.sqlite3"), ADAPTERS[name]
     alps = Alps(database)
     administer(database, "user", "add", "Olga")
@@ -184,7 +186,7 @@ def country(
 
 @contextmanager
 def forwarding(port: int, to: int) -> Iterator[None]:
-    """A road by IP: who comes to one port of this machine reaches another."""
+    """Forward connections from one port of this machine to another."""
     lines: list[socket.socket] = []
 
     class Handler(socketserver.BaseRequestHandler):
@@ -217,7 +219,7 @@ def _pump(one: socket.socket, other: socket.socket) -> None:
 
 
 def facts(kit: Agent) -> dict[str, Any]:
-    """What the kit says of its channel."""
+    """Return the kit's report about its channel."""
     return dict(kit.call("GET", "/api/status").body["channels"]["Cellular"])
 
 

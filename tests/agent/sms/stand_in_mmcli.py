@@ -1,6 +1,6 @@
-"""Stands in for `mmcli`: the answers of ModemManager 1.20's, from what lies in a folder.
+"""Replaces `mmcli`: the answers of ModemManager 1.20 from the files of a folder.
 
-Run by itself, without our packages: it is another program.
+It runs without our packages, because it stands for a foreign program.
 """
 
 import json

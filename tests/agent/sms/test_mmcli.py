@@ -1,4 +1,4 @@
-"""A modem that ModemManager has: the kit runs `mmcli`, for which a program of ours stands in."""
+"""A modem under ModemManager: the kit runs `mmcli`, which one of our programs replaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we take ModemManager's command to be, judged by Debian's ModemManager itself."""
+"""Checks our model of ModemManager's command against Debian's ModemManager."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_it_sends_and_takes_in_and_leaves_nothing_behind(tmp_path: Path) -> None
 
 
 def test_parts_are_one_message_in_any_order(tmp_path: Path) -> None:
-    """One after the other: of two that come at one moment ModemManager 1.20 reads the first."""
+    """The parts come one after the other: of two at one moment, ModemManager 1.20 reads only the
+    first.
+    """
     with kit_of(tmp_path) as (network, kit):
         assert kit.post("where are you?").body["status"] == "Delivered"
         network.in_parts = (2,)
@@ -59,10 +61,10 @@ def test_parts_are_one_message_in_any_order(tmp_path: Path) -> None:
 
 
 def test_a_message_in_eight_parts_is_whole(tmp_path: Path) -> None:
-    """The most that the hub sends. Each part comes once the one before was read, as above."""
+    """The maximum that the hub sends. Each part comes after the previous one was read, as above."""
     with kit_of(tmp_path) as (network, kit):
         assert kit.post("where are you?").body["status"] == "Delivered"
-        # Words that no table packs, so that they fill their parts.
+        # Words that no table compresses, so that they fill their parts.
         words = " ".join(f"{number * 7919 % 99991:05d}" for number in range(130))
         before = network.down
         network.loses_down = 1
@@ -81,14 +83,14 @@ def test_a_message_in_eight_parts_is_whole(tmp_path: Path) -> None:
 
 
 def _has_read(network: Country, count: int) -> bool:
-    """Whether ModemManager has read so many SMS on the SIM."""
+    """Return True if ModemManager has read that many SMS on the SIM."""
     network.modem.type("sim")
     lines = [line for line in network.modem.output() if " on the SIM, " in line]
     return bool(lines) and lines[-1].endswith(f" on the SIM, {count} of them read")
 
 
 def listed(network: Country) -> str:
-    """What ModemManager has."""
+    """Return ModemManager's list of SMS."""
     command = ["mmcli", "-m", "any", "--messaging-list-sms"]
     result = subprocess.run(
         command, env={**network.environment}, capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""What goes wrong with a modem and a mobile network, and what the kit makes of it."""
+"""Faults of a modem and a mobile network, and the kit's reaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.processes import Agent, until
 
 
 def accepted(kit: Agent, content: str) -> str:
-    """Post it and return where its state is."""
+    """Post a message and return the path of its state."""
     answer = kit.call("POST", "/api/package/async", {"message": {"content": content}})
     assert answer.status == 202
     return answer.headers["location"]
@@ -24,7 +24,7 @@ def arrives(kit: Agent, place: str) -> None:
 
 
 def story(kit: Agent, place: str) -> str:
-    """What was written down of it."""
+    """Return its history."""
     return str(kit.call("GET", place).body["history"])
 
 
@@ -57,7 +57,7 @@ def test_a_reply_that_is_lost_is_doubtful_and_comes_once(tmp_path: Path, fault: 
         place = accepted(kit, "who knows")
         until(lambda: network.up)
         network.go_on()
-        # The hub's answer lies in the store whatever the modem has said.
+        # The hub's answer is in the SIM's store, whatever the modem has reported.
         arrives(kit, place)
         assert contents(network.database) == ["who knows"]
 
@@ -116,7 +116,7 @@ def test_a_stranger_changes_nothing_and_a_forger_is_kept_for_a_look(tmp_path: Pa
     with country(tmp_path) as network, network.kit() as kit:
         assert kit.post("one").body["status"] == "Delivered"
         _, _, whole = network.adapter.read(network.service.pushed(1))
-        # Beside what the hub may have added to it, in one SMS: that is all that can be typed.
+        # Beside the hub's possible additions, in one SMS: a test cannot type more.
         answer = whole[:151]
         network.modem.type(f"sms +41791111111 {answer}")
         until(lambda: facts(kit)["smsStrangers"] == 1)

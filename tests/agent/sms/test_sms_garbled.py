@@ -1,4 +1,4 @@
-"""A message that the modem never shows as it should be."""
+"""A message that the modem never shows correctly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def clock() -> trio.testing.MockClock:
 
 
 class Garbling(OneToSend):
-    """A modem with nothing but that, and where it is kept."""
+    """A modem with only that message, and its place."""
 
     def __init__(self) -> None:
         super().__init__("")

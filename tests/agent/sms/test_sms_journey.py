@@ -1,5 +1,6 @@
-"""The whole way by SMS, each end a process: from a POST at the kit by its simulated modem and a
-service to the hub, and the hub's word back."""
+"""The whole route by SMS, with each end as a process: from a POST at the kit over its simulated
+modem and a service to the hub, and the hub's answer back.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.processes import administer, free_port, until
 
 
 def contents(database: str) -> list[str]:
-    """What kits have told the hub, in its words for search."""
+    """Return the texts that the hub got from kits, in its search form."""
     return [words for (words,) in changed(database, "SELECT words FROM item ORDER BY id")]
 
 
@@ -48,7 +49,7 @@ def test_the_network_having_it_is_not_delivered(tmp_path: Path) -> None:
 
 def test_an_sos_goes_and_its_answer_comes(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"sms-after": "3600"}) as kit:
-        # It does not wait for the hour that all else has to.
+        # It does not wait for the hour that applies to all other messages.
         assert kit.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
         until(lambda: administer(network.database, "sos", "list"))
         administer(network.database, "sos", "acknowledge", "1", "--by", "Olga")
@@ -61,13 +62,13 @@ def test_what_waits_for_the_kit_comes_by_sms_and_once(tmp_path: Path) -> None:
         assert kit.post("where are you?").body["status"] == "Delivered"
         network.push("come to the hut")
         kit.expect("come to the hut")
-        # The hub is told that the kit has it, by one more of the kit's SMS.
+        # One more SMS of the kit confirms it to the hub.
         states = "SELECT state, way FROM delivery"
         until(lambda: changed(network.database, states) == [("stored", "sms")])
         network.loses_down = 1
         network.push("bring water")
         until(lambda: not network.loses_down)
-        # What was lost comes beside the answer to the next of the kit's.
+        # The lost message comes with the answer to the kit's next SMS.
         assert kit.post("is anybody there?").body["status"] == "Delivered"
         kit.expect("bring water")
         until(lambda: changed(network.database, states) == [("stored", "sms")] * 2)

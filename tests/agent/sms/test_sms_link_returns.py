@@ -1,4 +1,4 @@
-"""The IP link comes back at one moment or other while an SMS is made ready."""
+"""The IP link returns at various moments while an SMS is prepared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.processes import PATIENCE
 
 
 class OneToSend:
-    """An outbox with one Package, a purse, and a modem; the link comes back at `moment`."""
+    """An outbox with one Package, a purse, and a modem. The link returns at `moment`."""
 
     def __init__(self, moment: str) -> None:
         self.moment, self.turn = moment, IpTurn()
@@ -40,7 +40,7 @@ class OneToSend:
             self.moment = ""
         await trio.testing.wait_all_tasks_blocked()
 
-    # As an outbox.
+    # Methods of an outbox.
 
     def fit(self, carriage: Any) -> None:
         pass
@@ -59,7 +59,7 @@ class OneToSend:
     async def release(self, *_: object, **__: object) -> None:
         self.waits += 1
 
-    # As a purse.
+    # Methods of a purse.
 
     def left(self, *, urgent: bool = False) -> int | None:
         return None
@@ -71,7 +71,7 @@ class OneToSend:
         self.spent_on += count
         await self._pass("it is booked")
 
-    # As a modem.
+    # Methods of a modem.
 
     look_soon, arrived, lost, crowded = 30.0, False, None, False
     news = trio.Event()

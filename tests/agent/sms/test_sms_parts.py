@@ -1,4 +1,4 @@
-"""An SMS for the kit that comes in parts: one is lost, comes twice, first, or never."""
+"""An SMS to the kit in several parts: one is lost, doubled, early, or missing forever."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def test_parts_that_wait_for_ever_go_after_a_day_and_are_told_once(tmp_path: Pat
         with network.kit() as kit:
             all_is_read(network, kit)
             assert not said(kit, "of its 3 parts")
-        # By the network's clock: a kit that starts each day would keep them for ever by its own.
+        # This uses the network's clock. By its own clock, a kit that starts each day would keep the
+        # parts forever.
         network.modem.type("later 25")
         with network.kit() as kit:
             all_is_read(network, kit)

@@ -1,5 +1,6 @@
-"""A SIM's PIN, of which three wrong ones are too many, where power or the modem goes away as it is
-said."""
+"""A SIM's PIN, for which three wrong tries are too many, when power or the modem fails during the
+entry.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ RIGHT, WRONG = "1234", "9999"
 
 
 class Sim:
-    """What outlives its modem."""
+    """The state that outlives its modem."""
 
     def __init__(self) -> None:
         self.wrong = 0
@@ -29,8 +30,9 @@ class Sim:
 
 
 class Line:
-    """A modem that has just got power, with the SIM. `fate` says what becomes of the PIN: the modem
-    is gone before it answers (`lost`), or answers so."""
+    """A modem with the SIM directly after its power came. `fate` is the modem's answer to the PIN,
+    or `lost` if it disappears before that.
+    """
 
     def __init__(self, sim: Sim, fate: str = "") -> None:
         self._sim, self._fate = sim, fate
@@ -76,7 +78,7 @@ async def opened(sim: Sim, pin: PinMemory, fate: str = "") -> None:
 
 
 async def test_the_right_pin_whose_answer_was_lost_is_said_again(tmp_path: Path) -> None:
-    """A modem that registers draws most of its current, and power fails then."""
+    """A modem that registers draws most of its current, so power fails at that moment."""
     sim, pin = Sim(), PinMemory(RIGHT, tmp_path / "pin")
     with pytest.raises(PortLost):
         await opened(sim, pin, "lost")

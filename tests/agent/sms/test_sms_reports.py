@@ -1,4 +1,4 @@
-"""What the mobile network says of an SMS late, twice or never, and what the kit makes of it."""
+"""Late, doubled or missing reports of the mobile network about an SMS, and the kit's reaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ DOUBTFUL = "the hub has not answered the SMS in time: it goes again"
 
 
 def all_is_read(network: Country, kit: Agent) -> None:
-    """The store is looked at in its order: what lay in it before this stranger's has been read."""
+    """Wait until the store is read. It is read in order, so all earlier SMS were read before this
+    stranger's.
+    """
     before = facts(kit)["smsStrangers"]
     network.modem.type(f"sms {STRANGER} is it?")
     until(lambda: facts(kit)["smsStrangers"] == before + 1)
@@ -63,7 +65,7 @@ def test_a_report_that_never_comes_is_not_missed(tmp_path: Path) -> None:
         reaches(kit, "ready")
         network.modem.type("reports off")
         network.stop_up()
-        # Of an SOS each copy waits for a third of the ten seconds.
+        # For an SOS, each copy waits for a third of the ten seconds.
         assert kit.call("POST", "/api/sos", {"text": "help"}).status == 201
         until(lambda: len(network.up) >= 4)
         assert not said(kit, TELEPHONE_HAS_IT)
