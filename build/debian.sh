@@ -1,4 +1,4 @@
-# For scripts that get something of another Debian: . build/debian.sh
+# Functions for scripts that download packages of another Debian: . build/debian.sh
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 fail() {
@@ -6,18 +6,18 @@ fail() {
     exit 1
 }
 
-# cannot WHY: it is this machine that does not allow it
+# cannot REASON: ends the script with code 77, because this machine cannot do the work
 cannot() {
     echo "${0##*/}: $1" >&2
     exit 77
 }
 
-# cached NAME: the folder where NAME is kept from one run to the next
+# cached NAME: prints the folder that keeps NAME between runs
 cached() {
     echo "${XDG_CACHE_HOME:-${HOME:-/var/tmp}/.cache}/fieldagent/$1"
 }
 
-# find_mirror: sets `mirror` to the one that this machine uses itself
+# find_mirror: sets `mirror` to the Debian mirror that this machine uses
 find_mirror() {
     command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
         cannot "this needs Debian's apt-get and dpkg-deb"
@@ -26,8 +26,8 @@ find_mirror() {
         cannot "no Debian mirror is among this machine's apt sources: add one, then run this again"
 }
 
-# emulate ARCHITECTURE: that this machine starts its programs, as Debian's own package would have it
-# at the next start (binfmt.d(5)); those of its own need nothing
+# emulate ARCHITECTURE: makes this machine run programs of that architecture. Debian's package would
+# set this up at the next boot (binfmt.d(5)). The machine's own architecture needs no emulator.
 emulate() {
     [ "$1" != "$(dpkg --print-architecture)" ] || return 0
     formats=/proc/sys/fs/binfmt_misc

@@ -1,22 +1,23 @@
-// How this browser shows things: language, form of positions, units. It keeps what was chosen.
+// The choices of this browser: language, form of positions, and units. The browser keeps them.
 
 import { LANGUAGES, keep, kept, language, say } from "./language.js";
 import { UNIT, by, element } from "./text.js";
 
 const form = ["dms", "utm", "mgrs"].includes(kept("positions")) ? kept("positions") : "decimal";
 const decimal = (latitude, longitude) => `${latitude}, ${longitude}`;
-// Most people read degrees, and need no grid for it.
+// Most people use degrees, which need no grid code.
 const write = form === "decimal" ? decimal
   : await import("./coordinates.js").then(({ FORMS }) => FORMS[form], () => decimal);
 
-/** A place in words, of its latitude and longitude. */
+/** Returns a position, given as latitude and longitude, as text. */
 export const placeInWords = place => write(...place);
 
-/** Lets UTM or MGRS be typed for a latitude: both fields get the place. `tell` what is wrong with it. */
+/** Accepts UTM or MGRS in the latitude field, and fills both fields with the position. Calls `tell`
+ * with an error text. */
 export function takeGrid(latitude, longitude, tell) {
   let grid;
   const load = () => grid ??= import("./grid.js").catch(() => grid = undefined);
-  // Fetched before it is needed, it has read what is typed by the time a button is pressed.
+  // Load the code early, so that it has read the text before a person presses a button.
   latitude.addEventListener("focus", load);
   latitude.addEventListener("change", () => load().then(found => found?.take(latitude, longitude, tell)));
 }
@@ -29,7 +30,8 @@ function choice(name, label, names, now) {
   return element("p", {}, element("label", { for: id }, label), select);
 }
 
-/** Fills `#choices`. Whoever cannot read the page finds the name of their language. */
+/** Fills `#choices`. The summary is the name of the language, for people who cannot read the
+ * page. */
 export function setUpChoices() {
   by("choices").replaceChildren(
     element("summary", {}, LANGUAGES[language]),

@@ -1,8 +1,8 @@
-// Where something is, in the form that people of a place use; `grid.js` reads a grid back.
+// Writes positions in the form that people of a region use. `grid.js` reads grid references.
 //
 // Transverse Mercator by the series of C. F. F. Karney, "Transverse Mercator with an accuracy of a
 // few nanometers" (2011, https://arxiv.org/abs/1002.1417), equations 7 to 11 and 35, up to the
-// fourth order in n: within a millimetre of the whole zone. MGRS by NGA.STND.0037.
+// fourth order in n. The error is below a millimetre in the whole zone. MGRS by NGA.STND.0037.
 
 export const RADIUS = 6378137, FLATTENING = 1 / 298.257223563;
 const SCALE = 0.9996, EAST = 500_000;
@@ -25,7 +25,7 @@ export const HIGHEST = 84;
 export const middleOf = zone => 6 * zone - 183;
 export const radians = degrees => degrees * Math.PI / 180;
 
-/** Zones are 6° wide, but around Norway and Svalbard. */
+/** Zones are 6° wide, except around Norway and Svalbard. */
 export function zoneOf(latitude, longitude) {
   if (latitude >= 56 && latitude < 64 && longitude >= 3 && longitude < 12) return 32;
   if (latitude >= 72 && longitude >= 0 && longitude < 42)
@@ -33,15 +33,16 @@ export function zoneOf(latitude, longitude) {
   return Math.floor((longitude + 180) / 6) % 60 + 1;
 }
 
-/** UTM on WGS84, in metres: `{ zone, band, easting, northing }`; null where it has no zone, near the
- * poles. */
+/** Returns UTM on WGS84 in metres: `{ zone, band, easting, northing }`. Returns null near the
+ * poles, which have no zone. */
 export function utmOf(latitude, longitude) {
   if (!(latitude >= LOWEST && latitude <= HIGHEST && longitude >= -180 && longitude <= 180)) return null;
   const zone = zoneOf(latitude, longitude), [easting, northing] = inZone(zone, latitude, longitude);
   return { zone, band: BANDS[Math.floor((latitude + 80) / 8)], easting, northing: northing + (latitude < 0 ? SOUTH : 0) };
 }
 
-/** Metres in a zone, wherever it is: those of the south below 0. */
+/** Returns easting and northing in a zone in metres, also outside of it. The northing is negative
+ * in the south. */
 export function inZone(zone, latitude, longitude) {
   const phi = radians(latitude), lambda = radians(longitude - middleOf(zone));
   const tau = Math.tan(phi), sigma = Math.sinh(E * Math.atanh(E * Math.sin(phi)));
@@ -57,7 +58,7 @@ export function inZone(zone, latitude, longitude) {
   return [EAST + SCALE * RECTIFYING * east, SCALE * RECTIFYING * north];
 }
 
-/** The square of 100 km in two letters, and the metres in it: "32T MT 65356 47001". */
+/** Returns the 100 km square in two letters, and the metres in it: "32T MT 65356 47001". */
 function mgrs({ zone, band, easting, northing }) {
   const column = COLUMNS[(zone - 1) % 3][Math.floor(easting / 100_000) - 1];
   const row = ROWS[(Math.floor(northing / 100_000) + (zone % 2 ? 0 : 5)) % 20];
@@ -65,18 +66,18 @@ function mgrs({ zone, band, easting, northing }) {
   return `${zone}${band} ${column}${row} ${metres(easting)} ${metres(northing)}`;
 }
 
-/** The band stands where others write the hemisphere: S is a band of the north. */
+/** The band is in the place where other programs write the hemisphere: S is a band of the north. */
 const utm = ({ zone, band, easting, northing }) => `${zone}${band} ${Math.floor(easting)} ${Math.floor(northing)}`;
 
-/** Degrees, minutes and seconds to a tenth, which is 3 m. */
+/** Returns degrees, minutes and seconds with one decimal, which is 3 m. */
 function sexagesimal(degrees, sides) {
   const tenths = Math.round(Math.abs(degrees) * 36_000);
   const [minutes, seconds] = [Math.floor(tenths / 600) % 60, (tenths % 600) / 10];
   return `${Math.floor(tenths / 36_000)}°${String(minutes).padStart(2, "0")}′${seconds.toFixed(1).padStart(4, "0")}″${sides[degrees < 0 ? 1 : 0]}`;
 }
 
-/** By the name of each form, what writes a place so: its degrees as numbers, or as text that stays as
- * exact as it came. Near the poles degrees stand for a grid. */
+/** Functions that write a position, by form. They take degrees as numbers, or as text that keeps
+ * its precision. Near the poles they use degrees instead of a grid. */
 export const FORMS = {
   decimal: (latitude, longitude) => `${latitude}, ${longitude}`,
   dms: (latitude, longitude) => `${sexagesimal(latitude, "NS")} ${sexagesimal(longitude, "EW")}`,

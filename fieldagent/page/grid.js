@@ -1,10 +1,10 @@
-// UTM, UPS and MGRS as people type them; `package/grid.py` reads the same. It is fetched once somebody
-// is about to type a place.
+// Reads typed UTM, UPS and MGRS, like `package/grid.py`. It is loaded when a person is about to
+// type a position.
 
 import { BANDS, COLUMNS, FLATTENING, HIGHEST, RADIUS, ROWS, SOUTH, inZone, middleOf, radians, zoneOf } from "./coordinates.js";
 import { say } from "./language.js";
 
-/** Of a degree. */
+/** Metres of a degree. */
 const METRES = RADIUS * Math.PI / 180;
 const GRID = /^(\d{1,2})\s*([C-HJ-NP-X])(?=\s*[A-Z0-9])\s*/;
 const UTM = /^(\d{6,7}(?:\.\d+)?)\s*M?E?[\s,]+(\d{1,8}(?:\.\d+)?)\s*M?N?$/;
@@ -13,24 +13,25 @@ const POLAR = /^([ABYZ])(?=\s*[A-Z0-9])\s*/;
 const POLE = 2_000_000, POLAR_SCALE = 0.994;
 const N = FLATTENING / (2 - FLATTENING), E = Math.sqrt(FLATTENING * (2 - FLATTENING));
 const FLATTENED = Math.sqrt((1 + E) ** (1 + E) * (1 - E) ** (1 - E));
-/** What makes a latitude of a conformal one, after Krueger. */
+/** Coefficients that convert a conformal latitude to a latitude (Krueger). */
 const DELTA = [
   2 * N - 2 * N ** 2 / 3 - 2 * N ** 3 + 116 * N ** 4 / 45,
   7 * N ** 2 / 3 - 8 * N ** 3 / 5 - 227 * N ** 4 / 45,
   56 * N ** 3 / 15 - 136 * N ** 4 / 35,
   4279 * N ** 4 / 630,
 ];
-/** Degrees. A square goes beyond its band, and who stands at the edge of a zone keeps to it. */
+/** Degrees. A square reaches beyond its band, and people at the border of a zone continue to use
+ * that zone. */
 const MARGIN = 1;
 const SOUTHERN = "ABCDEFGHJKLMNPQRSTUVWXYZ", NORTHERN = "ABCDEFGHJKLMNP";
-/** By the letter of each half of a pole's grid, its letters and where the first of them begin. */
+/** For the letter of each half of a polar grid: its letters, and the metres of the first ones. */
 const HALVES = {
   A: ["JKLPQRSTUXYZ", SOUTHERN, 800_000, 800_000], B: ["ABCFGHJKLPQR", SOUTHERN, POLE, 800_000],
   Y: ["RSTUXYZ", NORTHERN, 1_300_000, 1_300_000], Z: ["ABCFGHJ", NORTHERN, POLE, 1_300_000],
 };
 
-/** What a person typed as UTM, UPS or MGRS, as `[latitude, longitude]`: of MGRS the middle of its square.
- * Null of what is no grid reference, and undefined of one that is wrong. */
+/** Reads UTM, UPS or MGRS and returns `[latitude, longitude]`, for MGRS the centre of the square.
+ * Returns null if the text is not a grid reference, and undefined if it is a wrong one. */
 export function readGrid(text) {
   const typed = text.trim().toUpperCase();
   const [half] = POLAR.exec(typed) ?? [];
@@ -58,12 +59,12 @@ function inMgrs(rest, zone, lowest) {
   const square = inSquare(rest, COLUMNS[(zone - 1) % 3], ROWS);
   if (!square) return null;
   const up = (square[1] + (zone % 2 ? 0 : 1_500_000)) % 2_000_000;
-  // Rows come again after 2 000 km; a band is less than half as high.
+  // Row letters repeat after 2 000 km, and a band is less than half as high.
   const least = inZone(zone, lowest, middleOf(zone))[1] - 110_000;
   return [100_000 + square[0], up + 2_000_000 * Math.ceil((least - up) / 2_000_000)];
 }
 
-/** The middle of a square, in metres from where these letters begin. */
+/** Returns the centre of a square in metres from the origin of these letters. */
 function inSquare(rest, columns, rows) {
   const [whole, column, row, digits, one, other] = MGRS.exec(rest) ?? [];
   const half = digits?.length / 2, east = one ?? digits?.slice(0, half), north = other ?? digits?.slice(half);
@@ -73,7 +74,7 @@ function inSquare(rest, columns, rows) {
   return [across * 100_000 + metres(east), up * 100_000 + metres(north)];
 }
 
-/** Polar stereographic by NGA.SIG.0012_2.0.0_UTMUPS. */
+/** Polar stereographic projection by NGA.SIG.0012_2.0.0_UTMUPS. */
 function atPole(half, rest) {
   const [columns, rows, first, lowest] = HALVES[half], isSouth = "AB".includes(half);
   const square = inSquare(rest, columns, rows);
@@ -87,8 +88,8 @@ function atPole(half, rest) {
   return [isSouth ? -latitude : latitude, Math.atan2(across, up) / radians(1)];
 }
 
-/** Degrees that lie there, as `[latitude, longitude]`. A round of corrections leaves less than a fifth
- * of what was wrong: a grid turns against north by 10° at the most. */
+/** Returns the degrees of a point as `[latitude, longitude]`. Each round leaves less than a fifth
+ * of the error, because a grid turns at most 10° from north. */
 function degreesIn(zone, easting, northing) {
   let latitude = 0, longitude = middleOf(zone);
   for (let round = 0; round < 30; round++) {
@@ -99,11 +100,12 @@ function degreesIn(zone, easting, northing) {
   return [latitude, longitude];
 }
 
-/** Puts the place into both fields, where one is typed for a latitude. `tell` what is wrong with it;
- * the field keeps that as `gridFault`. */
+/** Reads a position in the latitude field and puts it into both fields. Calls `tell` with an error
+ * text, which the field also keeps as `gridFault`. */
 export function take(latitude, longitude, tell) {
   const place = readGrid(latitude.value);
-  // What the agent says of a number stays: a line that goes as a button is pressed moves the button.
+  // Keep the agent's message about a number: removing a line at the press of a button would move
+  // the button.
   if (place === null && !latitude.gridFault) return;
   latitude.gridFault = place === undefined ? say("That is no place of UTM or MGRS: write it as {utm} or {mgrs}.",
     { utm: "32T 465000 5247000", mgrs: "32T MT 65000 47000" }) : "";

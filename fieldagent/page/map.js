@@ -1,4 +1,4 @@
-// Who was where, and what was marked: over the map that is carried along, or a grid.
+// The map of positions and marks, above the offline map or a grid.
 
 import { placeInWords } from "./choices.js";
 import { language, say } from "./language.js";
@@ -10,16 +10,17 @@ const STEPS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 
 const OWN = "";
 
 let chart, marks, grid, only = null;
-/** Leaflet, once it was asked for. */
+/** Promise of Leaflet, after the first use. */
 let library;
-/** Longitude around which places are drawn, so that none is beyond an edge of the map for others. */
+/** Longitude around which positions are drawn, so that all of them appear on the same side of the
+ * map. */
 let middle = 0;
 let fitted = false;
 
-/** Draws nothing of Leaflet's own pictures, and asks for nothing but the map's tiles. `call` asks
- * the page's own API: where nobody answers, nothing is set up, and another try begins anew. `under`
- * is given Leaflet's map where no other is carried along, to draw below the grid, once somebody sees
- * it. Returns Leaflet's map, or null where the library did not load. */
+/** Sets up the map. It uses no pictures of Leaflet and loads only the map's tiles. `call` calls the
+ * page's own API. If that fails, the map is not set up, and the next call tries again. Without an
+ * offline map, `under` gets Leaflet's map when it becomes visible, and draws below the grid.
+ * Returns Leaflet's map, or null if Leaflet did not load. */
 export async function setUpMap(call, under = () => {}) {
   try {
     await (library ??= load());
@@ -65,21 +66,21 @@ const there = node => new Promise((resolve, reject) => {
   node.onerror = reject;
 });
 
-/** Leaflet and what it looks like, which lie beside this file. They are the largest part of a page,
- * and not the first that somebody needs. */
+/** Loads Leaflet and its styles from the folder of this file. They are the largest part of a page,
+ * and not the most urgent one. */
 function load() {
   const style = name => element("link", { rel: "stylesheet", href: beside(name) });
   const [theirs, ours] = [style("leaflet.css"), style("map.css")];
   const script = element("script", { src: beside("leaflet.js") });
   const loaded = Promise.all([theirs, ours, script].map(there));
-  // What the page says of the same things comes after what Leaflet says.
+  // The page's own styles come after Leaflet's.
   document.head.prepend(theirs);
   document.head.append(ours, script);
   return loaded;
 }
 
-/** A map in vectors, in the language of the page, light or dark as that is: now and whenever it
- * changes. */
+/** Draws a vector map in the language of the page, light or dark according to the system, and again
+ * after each change. */
 async function drawVectors(map) {
   const script = element("script", { src: beside("protomaps-leaflet.js") });
   document.head.append(script);
@@ -100,12 +101,12 @@ async function drawVectors(map) {
 const boundsOf = ({ bounds: [west, south, east, north] }) => [[south, west], [north, east]];
 
 function tiles(map) {
-  // Leaflet's own way to stop a tile puts a picture from nowhere in its place.
+  // To stop a tile, Leaflet would load an empty picture with a URL that the page does not allow.
   const Quiet = L.TileLayer.extend({
     _abortLoading() {},
     _removeTile(key) { return L.GridLayer.prototype._removeTile.call(this, key); },
   });
-  // A server of tiles wants to know whose page asks; the hub's own gets no less.
+  // Tile servers need the address of the page. The hub's own server gets the same.
   return new Quiet(map.address, {
     referrerPolicy: "strict-origin",
     minNativeZoom: map.lowest, maxNativeZoom: map.highest, maxZoom: 18,
@@ -113,7 +114,7 @@ function tiles(map) {
   });
 }
 
-/** Meridians and parallels, so many degrees apart as make a few lines. */
+/** Draws meridians and parallels, at an interval that results in a few lines. */
 function drawGrid() {
   grid.clearLayers();
   const seen = chart.getBounds();
@@ -127,10 +128,10 @@ function drawGrid() {
     line([[at, west], [at, east]], [at, Math.max(west, edge.lng)], degrees(at, step));
 }
 
-/** Degrees of whole turns by which a longitude is from where it is named. */
+/** Degrees of whole turns between a longitude and `from`. */
 const turned = (longitude, from = 0) => 360 * Math.round((longitude - from) / 360);
 
-/** The same place, on that side of the map on which the others are. */
+/** Returns the same position on the side of the map where the others are. */
 export const near = ([latitude, longitude]) => [latitude, longitude - turned(longitude, middle)];
 
 const degrees = (at, step) => `${at.toFixed(Math.max(0, -Math.floor(Math.log10(step))))}°`;
@@ -146,15 +147,16 @@ export function label(place, text, name) {
   return L.marker(place, { icon, interactive: false, keyboard: false });
 }
 
-/** Shows that layer of Leaflet's in the place of who is where. */
+/** Shows that Leaflet layer instead of the positions of people. */
 export function showOnly(layer) {
   only?.remove();
   only = layer.addTo(chart);
   marks.remove();
 }
 
-/** Looks again at who is where. Of whom `known` tells a place, that is shown where nothing else is,
- * with `seen`, which says how old it is, and as `blurred` where it is on purpose. */
+/** Loads the positions again. `known` contains further positions, which are shown if the person has
+ * no other one. `seen` is the text about their age, and `blurred` is true if they are imprecise on
+ * purpose. */
 export async function lookAtMap(call, known = []) {
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
   const people = new Map();
@@ -174,8 +176,8 @@ export async function lookAtMap(call, known = []) {
   if (chart) draw(people);
 }
 
-/** A feature of the API's as what the map has: place, Unix time, whether it is of an SOS, and of a
- * waypoint its name and notes. */
+/** Converts a feature of the API: position, Unix time, SOS flag, and name and notes of a
+ * waypoint. */
 export const placed = ({ geometry: { coordinates: [longitude, latitude] }, properties }) => ({
   place: [latitude, longitude], at: Date.parse(properties.timestamp) / 1000, sos: properties.sos,
   name: properties.waypoint, notes: properties.notes,
@@ -202,7 +204,7 @@ function draw(people) {
 
 const kindOf = (last, whose) => last.sos ? "alarm" : last.blurred ? "blurred" : whose;
 
-/** Whose it is, how old, and whether it is near there only. */
+/** Returns the sender, the age, and a note if the position is blurred. */
 const titleOf = (last, name) => [
   last.sos ? `SOS ${name}` : name, last.seen, last.blurred ? say("blurred") : "",
 ].filter(Boolean).join(" · ");
@@ -212,7 +214,7 @@ function spot(place, name, radius, text) {
   label(place, text, "name").addTo(marks);
 }
 
-/** The same in words: who is where, with a button that shows it. */
+/** Returns the same as a list: each person with a button that shows the position. */
 function entries(sender, { name, track, marked }) {
   const last = track.at(-1);
   return [

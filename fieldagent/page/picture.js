@@ -1,4 +1,5 @@
-// Pictures travel as data: by its first bytes data is known to be one, and shown as nothing else.
+// Pictures are sent as data. Their first bytes identify them, and the page shows them only as
+// pictures.
 
 import { counted, say } from "./language.js";
 
@@ -10,7 +11,7 @@ const MAGIC = [
   ["image/avif", 4, "ftypavif"],
 ];
 
-/** The media type of base64 that is a picture; undefined of anything else. */
+/** Returns the media type of a base64 picture, or undefined for other data. */
 function pictureType(payload) {
   let begins = "";
   try {
@@ -21,7 +22,7 @@ function pictureType(payload) {
   return MAGIC.find(([, at, text]) => begins.slice(at, at + text.length) === text)?.[0];
 }
 
-/** An image of base64 that is a picture. The type is ours: nothing in it is taken for a page. */
+/** Returns an image of a type from our list, so the browser never takes it for a page. */
 export function pictureOf(payload) {
   const type = pictureType(payload);
   if (type === undefined) return null;
@@ -38,7 +39,7 @@ export function pictureOf(payload) {
 const SIDES = [320, 640, 1024, 1600];
 const QUALITY = 0.4;
 
-/** A photograph in some sizes, each a Blob of WebP: `{ side, blob }`, the smallest first. */
+/** Returns a photograph in several sizes as WebP Blobs, the smallest first: `{ side, blob }`. */
 export async function scaled(file) {
   const bitmap = await createImageBitmap(file);
   const made = [];
@@ -56,7 +57,7 @@ export async function scaled(file) {
   return made;
 }
 
-/** Its bytes as base64. */
+/** Returns the bytes of a Blob as base64. */
 export async function base64Of(blob) {
   const bytes = new Uint8Array(await blob.arrayBuffer());
   let text = "";

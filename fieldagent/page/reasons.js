@@ -1,20 +1,20 @@
-// Reasons, which programs give in English, in the language of who reads. Each is one of the forms of
-// a catalogue, with something in its places; what no form fits is said as it came. It is fetched once
-// there is one to be said.
+// Translates the reasons that programs give in English. Each reason matches a form of the
+// catalogue, which has places for values. Other texts stay unchanged. The module is loaded when
+// there is a first reason.
 
 import { language, term } from "./language.js";
 
-/** Members of the APIs' documents that hold one. */
+/** Members of API documents that contain a reason. */
 const MEMBERS = ["fault", "notOnDisk", "reason", "satelliteTrouble", "trouble"];
-/** Steps at the SOS desk whose detail is the hub's own: of the others a person tells. */
+/** Steps at the SOS desk whose detail comes from the hub. In other steps it comes from a person. */
 const STEPS = ["escalated", "not told", "told"];
-/** Between sentences that were put together. */
+/** Separator between combined sentences. */
 const SEAM = /^(.+?)(\)?[;:] | \()(.+?)(\)?)$/s;
 
 const catalogue = await (await fetch(new URL(`reasons-${language}.json`, import.meta.url))).json();
 const whole = new Map(Object.entries(catalogue).map(([form, said]) => [form.toLowerCase(), said]));
 const letters = form => form.replace(/\{\d\}/g, "").length;
-/** Those that say the most come first: others may fit by chance. */
+/** The forms with the most text come first, because others may match by accident. */
 const open = Object.entries(catalogue).filter(([form]) => form.includes("{1}"))
   .sort(([one], [other]) => letters(other) - letters(one)).map(([form, said]) => [pattern(form), said]);
 
@@ -34,15 +34,15 @@ export function because(text) {
   return one ? because(one) + seam + because(other) + end : term(text);
 }
 
-/** For `JSON.parse`: each reason of a document said so. */
+/** A reviver for `JSON.parse` that translates each reason. */
 export function retold(name, value) {
-  // What needs attention at the kit.
+  // Problems of the kit.
   if (name === "notices" && Array.isArray(value)) return value.map(because);
   if (typeof value !== "string" || !value) return value;
-  // The lines of what happened to a Package.
+  // Lines of a Package's history.
   const isLine = "times" in this && ["event", "detail"].includes(name);
   const isStep = name === "detail" && STEPS.includes(this.event);
-  // What damage to the journal cost, and which part of the agent failed.
+  // Losses by a damaged journal, and the part of the agent that failed.
   const isLoss = name === "text" && "payloads" in this, isPart = name === "part" && "down" in this;
   return MEMBERS.includes(name) || isLine || isStep || isLoss || isPart ? because(value) : value;
 }

@@ -1,20 +1,19 @@
-// A stream of a server's events, which says so where nothing comes any more: a network that is gone,
-// or a server that hangs, ends no connection.
+// A stream of events from a server. It reports silence, because a lost network or a server that
+// hangs does not end a connection.
 
 import { parsed } from "./language.js";
 
-/** Seconds after which the server shows that it lives, a part of the minute on which a kit is awake
- * anyway; and milliseconds after which it has not. */
+/** ALIVE: seconds between two signs of life, a fraction of the minute in which a kit is awake in
+ * any case. SILENT: milliseconds after which the server counts as silent. */
 const ALIVE = 3.75, SILENT = 5_000;
-/** Milliseconds until a stream that does not begin is given up, and one that was refused is asked
- * for again. */
+/** BEGINS: milliseconds to wait for a stream to start. AGAIN: milliseconds until a refused stream
+ * is tried again. */
 const BEGINS = 15_000, AGAIN = 3_000;
 
-/** Listens to what is at `path` until `close` of what comes back is called.
- *
- * `events` has a function for each event's document. `connected` is called with whether anything may
- * have been missed; `alive` at each sign of life; `away` where the stream broke or fell silent, with
- * which of the two; `refused` where the server answers with an error. */
+/** Listens to `path` until `close` of the returned object is called. `events` contains a function
+ * for the document of each event. `connected` is called with true if events may have been missed,
+ * and `alive` at each sign of life. `away` is called if the stream broke (false) or fell silent
+ * (true), and `refused` if the server answers with an error. */
 export function follow(path, events, { connected, alive = () => {}, away, refused = away }) {
   let source, timer, placed = false, lives = false;
   const address = `${path}${path.includes("?") ? "&" : "?"}alive=${ALIVE}`;
@@ -25,7 +24,7 @@ export function follow(path, events, { connected, alive = () => {}, away, refuse
   }
 
   function heard() {
-    // A server of before never says that it lives.
+    // Earlier versions of the server send no signs of life.
     if (lives) expect(SILENT);
     alive();
   }

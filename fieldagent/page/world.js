@@ -1,18 +1,18 @@
-// Coasts, and where the file has them borders, which are here without any network (build/world.py).
+// Coasts, and borders if the file has them. They are available without a network (build/world.py).
 
 import { say } from "./language.js";
 import { tell } from "./text.js";
 
-/** Pixels that a coast may be beside its place: what would be farther off is not drawn. */
+/** Maximum error of a coast in pixels. A coast with a larger error is not drawn. */
 const AWRY_MOST = 25;
-/** Metres of a pixel at the equator, where the world is 256 pixels wide. */
+/** Metres of a pixel at the equator, when the world is 256 pixels wide. */
 const PIXEL = 156_543;
 const KINDS = { borders: "border", coasts: "coast" };
-/** The world beyond either edge of the map is the same. */
+/** Degrees of the copies of the world beyond the edges of the map. */
 const TURNS = [-360, 0, 360];
 
-/** Draws the world that lies beside this file below all else of Leaflet's map `on`. `#map-source` says
- * how right it is. */
+/** Draws the world from the file in this folder below everything else of Leaflet's map `on`.
+ * `#map-source` shows its precision. */
 export async function drawWorld(on) {
   const answer = await fetch(new URL("world.json", import.meta.url));
   if (!answer.ok) throw new Error(`world.json: ${answer.status}`);
@@ -39,7 +39,7 @@ export async function drawWorld(on) {
   look();
 }
 
-/** Steps from point to point in parts of a degree, longitude first. */
+/** Reads steps between points in fractions of a degree, longitude first. */
 function points(line, steps) {
   const found = [];
   let east = 0, north = 0;

@@ -1,9 +1,10 @@
-// Signing in to the kit's page.
+// Sign-in to the kit's page.
 
 import { language, say } from "./language.js";
 import { by, tell } from "./text.js";
 
-/** Milliseconds in which a kit answers: checking a pass phrase takes a small one a while. */
+/** Milliseconds to wait for the kit's answer. A small kit needs some time to check a pass
+ * phrase. */
 const PATIENCE = 30_000;
 
 by("enter").addEventListener("submit", async event => {

@@ -2,7 +2,7 @@
 
 import { language, read, say } from "./language.js";
 
-/** The agent refused; `faults` say what and where. */
+/** Error: the agent refused a request. `faults` contains the reasons and their places. */
 export class Refused extends Error {
   constructor(problem) {
     super(problem.detail || problem.title || say("the agent refused it"));
@@ -10,7 +10,7 @@ export class Refused extends Error {
   }
 }
 
-/** Nobody answered. */
+/** Error: the agent did not answer. */
 export class Away extends Error {
   constructor() {
     super(say("The agent does not answer."));
@@ -19,11 +19,11 @@ export class Away extends Error {
 
 const PATIENCE = 20_000;
 
-/** What is typed, which is to outlive that somebody has to sign in anew: by name, what tells it. */
+/** Functions that return typed text which must survive a new sign-in, by name. */
 const typed = new Map();
 const TYPED = "typed";
 
-/** Lets what `give` returns be there after signing in; what was there before comes back, once. */
+/** Keeps the result of `give` over a sign-in. Returns the kept value of that name, once. */
 export function outlives(name, give) {
   typed.set(name, give);
   try {
@@ -39,14 +39,14 @@ function enter() {
   try {
     sessionStorage.setItem(TYPED, JSON.stringify(Object.fromEntries([...typed].map(([name, give]) => [name, give()]))));
   } catch {
-    // Where nothing is kept, they type it again.
+    // Without storage, the person must type the text again.
   }
   location.assign("/enter");
 }
 
 let answers = () => {};
 
-/** `heard` is called with true at each answer, and with false where none came. */
+/** Registers `heard`. It is called with true at each answer, and with false if no answer came. */
 export const onAnswer = heard => { answers = heard; };
 
 export async function call(method, path, body, headers = {}) {
@@ -64,17 +64,18 @@ export async function call(method, path, body, headers = {}) {
     throw new Away();
   }
   answers(true);
-  // Who is signed in no more does so anew; on this machine nobody has to.
+  // A person whose session has ended signs in again. This machine itself needs no sign-in.
   if (answer.status === 401) enter();
   if (!answer.ok) throw new Refused(document);
   return document;
 }
 
-/** Posts once, however often it has to be tried: the key makes the second one the first. */
+/** Posts a Package once, even after several tries: the key identifies it. */
 export const post = (body, key) =>
   call("POST", "/api/package/async", body, { "Idempotency-Key": key });
 
-/** Calls of it run one after the other, `pause` apart, and never more than one waits. */
+/** Returns a function that runs `job`. Runs follow each other with at least `pause` between them,
+ * and at most one run waits. */
 export function seldom(job, pause, failed) {
   let runs = false, wanted = false;
   return async () => {

@@ -1,4 +1,4 @@
-// What was sent and what came in, as one conversation, the newest at its end.
+// The conversation: Packages and incoming messages in one list, with the newest at the end.
 
 import { Refused, call } from "./agent.js";
 import { placeInWords } from "./choices.js";
@@ -7,21 +7,22 @@ import { pictureOf } from "./picture.js";
 import { by, drawn, element, moment, stageInWords, tell, time } from "./text.js";
 
 const PAGE = 50;
-/** So many are shown of what came while the page was open, which may be for weeks. */
+/** Maximum number of kept entries. */
 const MOST = 500;
 const FAILED = ["Error", "Canceled", "Collapsed"];
 const BEYOND = ["programs", "read", "handed_over", "nobody", "radio"];
 
-/** What is shown, by key; `packages` and `payloads` name the page that goes on with each. */
+/** Shown entries by key. `next` contains the addresses of the next pages of `packages` and
+ * `payloads`. */
 const known = new Map();
 let next = { packages: null, payloads: null };
 let shown = "all";
 let asked = 0;
-/** The newest of `asked` whose list is there: what is in that one first is no news. */
+/** The newest value of `asked` whose list has arrived. Entries of a first list are not news. */
 let begun = -1;
 
-/** By id, when each Package that had it was accepted, as it was said first; and how many seconds later
- * the agent says the same now: its clock may be set while this page is open. */
+/** First reported acceptance times by id. `shift` is the number of seconds by which the agent's
+ * clock was set since then. */
 const firstSaid = new Map();
 let shift = 0;
 /** Seconds in which no two Packages have the same id. */
@@ -35,7 +36,7 @@ function keyOf({ requestId, id, accepted }) {
   return `${id}@${same ?? said}`;
 }
 
-/** Where none of the Packages that are known is said to be of then any more, the clock was set. */
+/** Corrects the times if the clock was set: then all known Packages have other times. */
 function redate(packages) {
   const moved = packages.filter(each => firstSaid.has(each.id))
     .map(each => each.accepted - shift - firstSaid.get(each.id).at(-1));
@@ -54,7 +55,7 @@ function forget() {
 
 const momentOf = each => each.accepted ?? each.received;
 
-/** Sets the controls up; `wanted` is called when something else is to be looked at. */
+/** Sets up the controls. `wanted` is called when the person selects another list. */
 export function setUpConversation(wanted) {
   for (const button of document.querySelectorAll("[data-show]"))
     button.onclick = () => {
@@ -86,7 +87,7 @@ const first = () => ({
   payloads: ["all", "received"].includes(shown) ? `/api/inbound?limit=${PAGE}` : null,
 });
 
-/** The newest of what is wanted; what is told of for the first time comes back. */
+/** Fetches the newest entries and returns the unknown ones. */
 export async function look() {
   const question = asked;
   const paths = first();
@@ -99,7 +100,6 @@ export async function look() {
   redate(packages.packages ?? []);
   const found = [...packages.packages ?? [], ...payloads.payloads ?? []];
   const fresh = found.filter(each => !known.has(keyOf(each)));
-  // Who reads at the end asks for earlier ones where they want any.
   const isLong = known.size > MOST && isAtEnd();
   if (isLong) forget();
   if (begins || isLong) next = { packages: packages.next, payloads: payloads.next };
@@ -108,20 +108,20 @@ export async function look() {
   return begins ? [] : fresh;
 }
 
-/** One that is shown further up has changed. */
+/** Updates the entry of a Package that is on an earlier page. */
 export async function lookAt(id) {
   const question = asked, each = [...known.values()].find(one => one.id === id);
   if (each === undefined) return;
   try {
     const now = await call("GET", `/api/package/${id}`);
-    // Another list may be looked at meanwhile, to which it need not belong.
+    // Another list may be selected now.
     if (question === asked && now.accepted === each.accepted) learn([{ ...each, ...now }]);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
   }
 }
 
-/** What is at the end of a list, and not on its first page any more, waits no longer. */
+/** Forgets entries that have ended: they are missing in the first page. */
 function forgetEnded(found) {
   const oldest = Math.min(...found.map(momentOf));
   for (const [key, each] of known)
@@ -145,7 +145,7 @@ async function earlier() {
 
 function learn(found) {
   for (const each of found) known.set(keyOf(each), each);
-  // Of two lists, the one that goes back less far says from where on all is there.
+  // The list that goes back less far decides from which time on all entries are known.
   const all = [...known.values()];
   const whole = Math.max(-Infinity, ...[["packages", "accepted"], ["payloads", "received"]]
     .filter(([list]) => next[list] !== null)
@@ -167,7 +167,7 @@ const nothing = () => ({
 const kindOf = ({ kind }) => kind === "checkIn" ? say("check-in")
   : kind === "commandAnswer" ? say("answer to a command") : term(kind);
 
-/** Who has it. */
+/** Returns the holders of a Package as text. */
 const holders = receipts => receipts.map(each => {
   const values = { who: each.name || each.id, time: moment(each.at) };
   return each.kind === "hub" ? say("{who} at {time}", values) : say("{who}'s agent at {time}", values);
@@ -193,7 +193,8 @@ function draw(listed) {
     return made;
   });
   for (const node of [...list.children]) if (!nodes.includes(node)) node.remove();
-  // Only what is not in its place is moved: what is read or used stays where it is.
+  // Move only nodes that are in the wrong place. A node that a person reads or uses stays where it
+  // is.
   nodes.forEach((node, at) => {
     if (list.children[at] !== node) list.insertBefore(node, list.children[at] ?? null);
   });
@@ -201,7 +202,7 @@ function draw(listed) {
   if (atEnd) place.scrollTop = place.scrollHeight;
 }
 
-/** What is open, under way or told in a row goes on in its new drawing. */
+/** Keeps opened details and the button of an entry in its new drawing. */
 function goOn(old, made) {
   const before = old?.querySelector("details[open]");
   const after = made.querySelector("details");
@@ -214,7 +215,7 @@ function sent(each) {
   const state = each.status ? term(each.status) : say("waits");
   const looks = each.status === "Delivered" ? "good" : FAILED.includes(each.status) ? "bad" : "unsure";
   const legs = Object.entries(each.channels);
-  // Where all went well, the channels are named and no more.
+  // If all channels succeeded, show only their names.
   const smooth = each.status !== null
     && legs.every(([, leg]) => leg.status === each.status && !leg.reason);
   const ways = smooth ? [] : legs.map(([name, leg]) => element("li", {},
@@ -262,7 +263,7 @@ function cancel(each, key) {
   return button;
 }
 
-/** What a press of `button` does. Why it failed stands beside it until the next press. */
+/** Runs `act` at a press of `button`. A failure is shown beside the button until the next press. */
 export function pressed(button, act) {
   button.onclick = async () => {
     faultOf(button)?.remove();
@@ -274,14 +275,14 @@ export function pressed(button, act) {
       button.after(element("span", { class: "fault", role: "alert" }, error.message));
     }
     button.disabled = false;
-    // A browser takes the focus from what is disabled: who works by keyboard goes on where they were.
+    // A browser takes the focus from a disabled button. Return it, for people who use the keyboard.
     if (focused && document.activeElement === document.body) button.focus();
   };
 }
 
 const faultOf = button => button.nextElementSibling?.matches(".fault") ? button.nextElementSibling : null;
 
-/** Every try and its cost, asked for when somebody opens it. */
+/** Returns each try and its cost, loaded on opening. */
 function story(each, key) {
   const lines = element("ol", { class: "story" });
   const made = element("details", {},
@@ -321,7 +322,7 @@ function received(payload) {
     hooks ? element("p", { class: "hint" }, hooks) : null);
 }
 
-/** Its sender wants to know when a person has read it: only a person's own press says so. */
+/** Returns the read receipt, or the button with which only a person confirms it. */
 function read(payload, key) {
   if (payload.readBy !== null)
     return element("p", { class: "hint" }, payload.readBy
@@ -335,7 +336,7 @@ function read(payload, key) {
   return element("div", { class: "actions" }, button);
 }
 
-/** A sentence for who does not see the page, of what came in. */
+/** A sentence about an incoming message, for screen readers. */
 export const sentence = payload => {
   const { identity, events: [event] } = payload.body.payloads[0];
   return say("{what} from {who} at {time}: {text}", {

@@ -1,11 +1,11 @@
-// What the agent tells by itself.
+// Events from the agent.
 
 import { follow } from "./stream.js";
 
 const TOPICS = ["package", "inbound", "link", "sos"];
 
-/** Tells of every event, of `alive` at each sign of life, and with `connected` and `lost` when all
- * must be looked at anew. */
+/** Calls `happened` for each event, with `alive` at each sign of life, and with `connected` and
+ * `lost` when the page must load everything again. */
 export function listen(happened) {
   const tell = what => told => happened(what, told);
   follow(`/api/events?topics=${TOPICS}`,

@@ -1,4 +1,4 @@
-// Who is around with a handheld, by the radio that people write to.
+// People nearby with a handheld, on the radio for text messages.
 
 import { placeInWords } from "./choices.js";
 import { counted, say, term } from "./language.js";
@@ -6,7 +6,8 @@ import { ago, by, element, moment, put } from "./text.js";
 
 const SHOWN = 30;
 
-/** `mesh` is how that radio is, null where there is none; `around` is who was heard, the last first. */
+/** Shows the people. `mesh` is the state of that radio, or null if there is none. `around` lists
+ * the heard people, the last one first. */
 export function showPeople(mesh, around, now) {
   by("handhelds").hidden = mesh === null;
   if (mesh === null) return;
@@ -19,10 +20,10 @@ export function showPeople(mesh, around, now) {
     element("span", { class: "hint" }, ` ${told(each, now).join(" · ")}`))));
 }
 
-/** Of a public key its beginning, by which the apps of its firmware show it. */
+/** The beginning of a public key, in the form that the apps of its firmware show. */
 const short = handle => handle.length === 64 ? handle.slice(0, 12) : handle;
 
-/** Where they were last, for the map. */
+/** The last positions of those people, for the map. */
 export const placesOf = (around, now) => around.filter(each => each.position?.at).map(each => ({
   sender: each.handle, name: each.known ? each.name : `${each.name} ${say("(guest)")}`,
   place: [each.position.latitude, each.position.longitude], at: each.position.at,
@@ -30,7 +31,7 @@ export const placesOf = (around, now) => around.filter(each => each.position?.at
   blurred: each.position.blurred,
 }));
 
-/** Beside all that comes from it, where nothing proves whose it is. */
+/** A warning for everything from a sender with unproved identity. */
 const caveat = each => each.caveat.includes("APRS") ? say("by APRS, unproved call sign") : each.caveat;
 
 function told(each, now) {

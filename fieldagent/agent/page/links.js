@@ -1,4 +1,4 @@
-// How each link is doing, what it has cost today, and what needs attention.
+// The state of each link, its cost today, and problems that need attention.
 
 import { counted, say, term } from "./language.js";
 import { age, ago, element, moment, plain, put, tell } from "./text.js";
@@ -9,11 +9,11 @@ const LOOKS = {
 };
 
 const SVG = "http://www.w3.org/2000/svg";
-/** Seconds. */
+/** Seconds that the plot shows. */
 const SHOWN = 14_400;
 const KITS = 30;
 
-/** `air` tells the kits that were heard by radio, the last first; null where there is no radio. */
+/** Shows the links. `air` lists kits heard by radio, the last one first, or is null. */
 export function showLinks(status, signals, air) {
   const configured = Object.entries(status.channels).filter(([, link]) => link.configured);
   put("links", configured.length ? configured.map(([name, link]) => card(name, link,
@@ -57,7 +57,7 @@ function kits(label, listed, facts) {
       ` ${facts(each).filter(Boolean).join(" · ")}`))) : null;
 }
 
-/** Steps from left to right; none where the signal is unknown. */
+/** Returns a plot with gaps for unknown signals, or null if all are unknown. */
 function plot(signals, now) {
   if (!signals.some(each => each.signal !== null)) return null;
   const begin = Math.max(signals[0].at, now - SHOWN);

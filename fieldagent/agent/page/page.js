@@ -1,5 +1,4 @@
-// Ties all but the raising of an SOS together, which `start.js` does before: what the agent tells by
-// itself decides what is looked at anew.
+// Connects all parts of the page except the SOS button, which `start.js` sets up first.
 
 import { Away, call, onAnswer, seldom } from "./agent.js";
 import { look, lookAt, pressed, sentence, setUpConversation } from "./conversation.js";
@@ -14,14 +13,14 @@ import { setUpForm, showChoice } from "./send.js";
 import { showAlarms, staleAt } from "./sos.js";
 import { by, moment, now, setClock, tell } from "./text.js";
 
-// As what it imports does.
+// Wait for the language, as the imported modules do.
 await spoken;
 
 const PAUSE = 500;
-/** What is kept where it was needed once. */
+/** Files that are loaded only when they are needed, and kept for the time without the agent. */
 const BY_NEED = ["world.js", "world.json", "track.js"];
 const AROUND_EVERY = 30_000, TRACK_PAUSE = 5_000;
-/** Milliseconds in which the agent answers to who signs out. */
+/** Milliseconds to wait for the agent's answer to a sign-out. */
 const LEAVING = 10_000;
 let lastAnswer = 0;
 let gone = false;
@@ -29,7 +28,7 @@ let stale = 0;
 let again = 0;
 let handhelds = [];
 
-/** At an address of its own, and loaded there alone. */
+/** The track has its own address and is loaded only there. */
 const isTrack = location.pathname === "/track";
 const track = isTrack ? import("./track.js") : null;
 for (const id of ["state", "talk", "places", "to-track"]) by(id).hidden = isTrack;
@@ -50,7 +49,7 @@ function note(answered) {
 }
 onAnswer(note);
 
-/** What the agent refused stays to be read: a sign of life alone is no answer to it. */
+/** Clears the warning that the agent is away, but no refusal. */
 function lives() {
   if (gone) note(true);
   else lastAnswer = now();
@@ -70,7 +69,7 @@ const lookAtState = seldom(async () => {
   const before = JSON.stringify(handhelds);
   handhelds = placesOf(around, status.clock.time);
   if (JSON.stringify(handhelds) !== before) lookAtPlaces();
-  // Of who is around nothing is told by itself.
+  // The agent sends no events about people nearby, so the page asks again.
   clearTimeout(again);
   if (status.mesh) again = setTimeout(lookAtState, AROUND_EVERY);
   clearTimeout(stale);
@@ -93,7 +92,7 @@ const lookAtDay = seldom(async () => {
 
 const lookWhoThereIs = seldom(lookAtPeople, 30_000, refused);
 
-/** Asks until somebody answers: a page that opens while its agent is away has a map once it is back. */
+/** Repeats the call until the agent answers. */
 async function insist(...what) {
   for (;;)
     try {
@@ -112,11 +111,12 @@ export function lookAtAll() {
   lookAtDay();
 }
 
-// Over plain HTTP it is this machine's own, which nobody signs in to.
+// Plain HTTP works only on the kit itself, which needs no sign-in.
 by("leave").hidden = location.protocol !== "https:";
 pressed(by("leave"), async () => {
   const answer = await fetch("/enter/session", { method: "DELETE", signal: AbortSignal.timeout(LEAVING) }).catch(() => null);
-  // Where the agent did not hear it, whoever loads the page again would be inside.
+  // If the agent did not get the request, the session continues for any person who loads the page
+  // again.
   if (!answer?.ok) throw new Away();
   location.assign("/enter");
 });
@@ -133,16 +133,16 @@ listen((what, told) => {
   if (what !== "away") lookAtConversation();
   if (!["away", "link"].includes(what)) lookAtPlaces();
   if (what !== "away") lookAtDay();
-  // With a link comes the directory.
+  // A new link may bring a new directory.
   if (["connected", "link"].includes(what)) lookWhoThereIs();
   if (what === "package") lookAt(told.id).catch(() => {});
 });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) lookAtAll(); });
 
-/** Lets the browser keep what this page consists of, as an app that opens without its agent. */
+/** Lets the browser keep the page's files, as an app that opens without its agent. */
 async function keepPage() {
   if (!navigator.serviceWorker) return;
-  // A browser that was told to trust this kit's certificate for a page alone lets none in.
+  // A browser that accepts this kit's certificate only by an exception registers no worker.
   const kept = await navigator.serviceWorker.register("/worker.js").catch(() => null);
   if (!kept) return;
   const files = performance.getEntriesByType("resource").map(each => each.name)

@@ -1,4 +1,5 @@
-// The form that sends, with the agent's own words beside each field, and what it would cost.
+// The form that sends a Package. It shows the agent's messages beside each field, and the expected
+// cost.
 
 import { Away, Refused, call, outlives, post } from "./agent.js";
 import { takeGrid } from "./choices.js";
@@ -8,7 +9,7 @@ import { base64Of, scaled } from "./picture.js";
 import { fixOfBrowser, wordButton } from "./sos.js";
 import { METRES, UNIT, by, element, expected, lengthInWords, moment, rounded, tell } from "./text.js";
 
-// What the fields are called is said once, in the language that is there by then.
+// The labels are made once, so the language must be loaded first.
 await spoken;
 
 const POSITION = [
@@ -41,7 +42,7 @@ const TERMS = [
 const WHOM = { name: "to", label: say("To"), list: "people",
   hint: say("everybody, where it is empty; a name, a group, an e-mail address, a telephone number") };
 const PAUSE = 300, AGAIN = 3_000;
-/** From this priority on it is an SOS (`package.SOS_PRIORITY`). */
+/** Lowest priority of an SOS (`package.SOS_PRIORITY`). */
 const SOS_PRIORITY = 100;
 
 let kind = "message";
@@ -51,12 +52,12 @@ let timer = 0;
 let asked = 0;
 let canned = [];
 let placesAsked = 0;
-/** The picture in the size that is chosen, as base64; empty while there is none. */
+/** The picture in the chosen size, as base64. Empty without a picture. */
 let picture = "";
-/** Counts the choices of one: what is ready later of another is dropped. */
+/** Number of the last choice. Results of an earlier choice are dropped. */
 let pictures = 0;
 
-/** Sets the form up; `sent` is called when something was sent. */
+/** Sets up the form. `sent` is called after each sent Package. */
 export function setUpForm(sent) {
   by("more-kinds").onclick = () => {
     by("more-kinds").remove();
@@ -95,7 +96,7 @@ export function setUpForm(sent) {
   });
 }
 
-/** What is said often, each a button that puts it into the field; it leaves when it is sent. */
+/** Offers canned messages as buttons that only fill the field. */
 async function offerCanned() {
   try {
     canned = (await call("GET", "/api/messages/canned")).messages;
@@ -113,7 +114,7 @@ function showCanned() {
   })));
 }
 
-/** Buttons that put a position into the fields: nobody sends one that they did not choose. */
+/** Offers buttons that fill the position fields. */
 async function offerPlaces() {
   const question = ++placesAsked;
   by("own-places").replaceChildren();
@@ -140,7 +141,7 @@ async function offerPlaces() {
   }));
 }
 
-/** The channels that may be chosen. */
+/** Shows the configured channels as a choice. */
 export function showChoice(status) {
   const names = Object.entries(status.channels).filter(([, each]) => each.configured)
     .map(([name]) => name);
@@ -152,7 +153,7 @@ export function showChoice(status) {
     element("input", { type: "checkbox", name: "channel", value: name, checked: true }), term(name))));
 }
 
-/** A photograph in the sizes that it may be sent in, each with its cost. */
+/** Draws the sizes in which a photograph can be sent, each with its cost. */
 function drawPicture() {
   picture = "";
   pictures += 1;
@@ -224,7 +225,7 @@ function field({ name, label, rows, mode, hint, list }, pointer) {
 
 function changed(event) {
   if (event.target.dataset.pointer) touched.add(event.target.dataset.pointer);
-  // Another content is another Package.
+  // Changed content is a new Package, so it needs a new key.
   key = crypto.randomUUID();
   tell("done", "");
   ask();
@@ -235,8 +236,8 @@ function ask() {
   timer = setTimeout(estimate, PAUSE);
 }
 
-/** Numbers as numbers, where they are some: what is none, the agent says. A comma is that of a
- * decimal, as many telephones type it, unless it may as well stand before thousands. */
+/** Returns a number if the text is one, else the text, which the agent then refuses. A comma is
+ * decimal, unless it may separate thousands. */
 function value(text, isNumber, factor = 1) {
   const number = factor * Number(text.replace(/^(-?\d+),(\d{1,2})$/, "$1.$2"));
   return isNumber && text.trim() !== "" && Number.isFinite(number) ? number : text;
@@ -278,7 +279,7 @@ async function estimate() {
   } catch (error) {
     if (question !== asked) return;
     tell("cost", "");
-    // Nobody is scolded for what he has not come to yet.
+    // Show no faults of fields that the person has not reached yet.
     if (error instanceof Refused)
       showFaults(error.faults.filter(each => touched.has(each.pointer)));
   }
@@ -299,7 +300,8 @@ function inWords(channels) {
   return told.join(" · ") || say("No chosen channel is configured.");
 }
 
-/** Each beside its field; the rest above the button. True where a field has one. */
+/** Shows each fault beside its field, and the others above the button. Returns true if a field has
+ * a fault. */
 function showFaults(faults, rest = "") {
   const controls = [...document.querySelectorAll("[data-pointer]")];
   for (const control of controls) {
@@ -315,7 +317,7 @@ function showFaults(faults, rest = "") {
   return controls.find(control => control.hasAttribute("aria-invalid"));
 }
 
-/** Whether whoever typed that priority sends an SOS; the first answer within reach is no. */
+/** Asks if a person who typed that priority wants to send an SOS. */
 async function meantAsSos() {
   const dialog = by("urgent");
   dialog.returnValue = "";
@@ -335,7 +337,7 @@ async function submit(sent) {
   const mine = key;
   try {
     const accepted = await post(body, mine);
-    // What was put in meanwhile is the next one.
+    // If the content changed meanwhile, it belongs to the next Package.
     if (key !== mine) return sent();
     asked += 1;
     key = crypto.randomUUID();

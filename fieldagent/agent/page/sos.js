@@ -1,23 +1,23 @@
-// This kit's SOS: raised by holding a button and confirming it, shown as a ladder over everything,
-// called off; and the SOS of other kits, which a person here may take.
+// This kit's SOS: raised by a long press and a confirmation, shown with its stages above everything,
+// and called off. Also the SOS of other kits, which a person here may take.
 
 import { Away, call, outlives } from "./agent.js";
 import { say, spoken, term, unworded, worded } from "./language.js";
 import { ago, by, element, lengthInWords, moment, put, tell } from "./text.js";
 
 const HOLD = 1500, AGAIN = 3000;
-/** Pixels: a mouse that has gone so far holds it no more. */
+/** Pixels that a pointer may move on a held button. */
 const LEAVES = 60;
 const OVER = ["closed", "called off"];
 
-/** By this a second press of the same dialog is the same SOS. */
+/** Key of the SOS in the open dialog. With it, a second press is the same SOS. */
 let key = "";
 let answerKey = "";
 let fix = null;
-/** The one that was put into the fields: the browser has others meanwhile. */
+/** The position that was put into the fields. The browser finds other ones later. */
 let placed = null;
 let taking = null;
-/** The number of the SOS that is to be called off. */
+/** Number of the SOS that the person is about to call off. */
 let ending = 0;
 
 export function showAlarms(sos) {
@@ -34,7 +34,7 @@ export function showAlarms(sos) {
     : say("Hold it for a second and a half, then confirm. It takes every channel, before everything else, repeated until answered.");
 }
 
-/** What is known by one step of the ladder, such as "left by Satellite". */
+/** Returns a stage as text, such as "left by Satellite". */
 function known({ state, channel, by: who = channel && term(channel) }) {
   if (state === "left" && channel && who !== term(channel)) return say("left by {who}’s satellite", { who });
   if (state === "left") return say("left by {who}", { who });
@@ -53,7 +53,7 @@ function step(each) {
   return element("li", {}, `${known(each)} ${moment(each.at)}${said}${unsure(each)}`);
 }
 
-/** Nothing has left the kit, and the agent says that it has no next try. */
+/** True if no channel has sent the SOS and the agent plans no further try. */
 const isStuck = own => own.nextTry === null && own.ended === null && own.steps.every(each => each.state === "raised");
 
 function ownAlarm(own, open) {
@@ -81,7 +81,7 @@ function ownAlarm(own, open) {
   return element("div", { class: "own", role: "alert" }, lines, answer, off);
 }
 
-/** A date that is hours before its arrival is only what that kit's clock says. */
+/** If the date is hours before the arrival, the text only quotes that kit's clock. */
 const begun = ({ name, raised, came, age }) => age === null
   ? say("SOS of {name}, raised {time}", { name, time: moment(raised) })
   : say("SOS of {name}, came {time}; its clock says {ago}", { name, time: moment(came), ago: ago(age) });
@@ -101,7 +101,7 @@ function heardAlarm(each) {
     element("ol", { class: "ladder" }, each.steps.map(step)), button);
 }
 
-/** When the first of what is shown is no longer true, in Unix time. */
+/** Unix time at which the shown state becomes outdated. */
 export const staleAt = sos => sos.incident?.nextTry ?? Infinity;
 
 function show(id) {
@@ -109,7 +109,7 @@ function show(id) {
   by(id).showModal();
 }
 
-/** Sets the controls up; `sent` is called when something was sent or called off. */
+/** Sets up the controls. `sent` is called when an SOS was sent or called off. */
 export function setUpSos(sent) {
   watchPosition();
   holdable(by("raise"), () => {
@@ -119,13 +119,13 @@ export function setUpSos(sent) {
     key = crypto.randomUUID();
     placeIn();
     by("confirm").showModal();
-    // Whoever leans on the keyboard sends nothing.
+    // The focus is on "Back", so that an accidental key press sends nothing.
     by("sos-back").focus();
   });
   goOn(outlives("sos", () => by("confirm").open ? { key, text: by("sos-text").value, ...placed ? {} : placeTyped() } : null));
   offerWords();
   spoken.then(offerWords);
-  // What fails to load there stops no SOS.
+  // If this import fails, the SOS still works.
   import("./choices.js").then(({ takeGrid }) => takeGrid(by("sos-latitude"), by("sos-longitude"), fault => tell("sos-fault", fault)), () => {});
   by("sos-back").onclick = () => by("confirm").close();
   by("answer-back").onclick = () => by("answer").close();
@@ -137,7 +137,7 @@ export function setUpSos(sent) {
     if (latitude || longitude) body.position = { latitude, longitude, ...whenOf(latitude, longitude) };
     const { unread } = await insist("confirm", "sos-fault", "POST", "/api/sos", key)(body);
     if (!unread) return;
-    // The words have left, and name the position: the dialog stays open for another one.
+    // The text has been sent, and it contains the position. The dialog stays open for a correction.
     key = crypto.randomUUID();
     sent();
     throw new Error(say("The SOS is raised; its position is not read: {why}", {
@@ -149,7 +149,7 @@ export function setUpSos(sent) {
     if (!text) throw new Error(say("Say something, or go back."));
     await insist("answer", "answer-fault", "POST", "/api/sos", answerKey)({ text });
   }, sent);
-  // By its number: one that is raised while the answer is lost goes on.
+  // Use the number of the SOS: a new one that is raised while the answer is lost must continue.
   once("call-off", "call-off-send", "call-off-fault",
     () => insist("call-off", "call-off-fault", "DELETE", `/api/sos?number=${ending}`)(), sent);
   once("take", "take-send", "take-fault", () => insist(
@@ -159,7 +159,7 @@ export function setUpSos(sent) {
 
 const placeTyped = () => ({ latitude: by("sos-latitude").value, longitude: by("sos-longitude").value });
 
-/** What somebody was about to send as they had to sign in: whoever is in need does not look for it. */
+/** Restores an SOS that was not yet sent before a new sign-in. */
 function goOn(left) {
   if (!left) return;
   key = left.key;
@@ -172,8 +172,7 @@ function goOn(left) {
   spoken.then(() => tell("sos-fault", say("You had to sign in: press Send SOS now. It is sent once, however often you press.")));
 }
 
-/** Words that take a byte or two on the air, whatever the language that they are offered in, each a
- * button that puts it into the field. */
+/** Offers canned words, which take one or two bytes on the air in any language. */
 async function offerWords() {
   let words;
   try {
@@ -187,17 +186,16 @@ async function offerWords() {
     put(`${where}-words`, texts.map(text => wordButton(worded(text), `${where}-text`)));
 }
 
-/** A button that puts a text into a field, and calls `then`. */
 export function wordButton(text, field, then = () => {}) {
   const button = element("button", { type: "button", value: text }, text[0].toUpperCase() + text.slice(1));
   button.onclick = () => { by(field).value = text; then(); };
   return button;
 }
 
-/** Where this browser is, as far as it tells; null otherwise. */
+/** Returns the browser's position, or null if it is unknown. */
 export const fixOfBrowser = () => fix;
 
-/** Where the browser tells it: over TLS, or on this machine. */
+/** Watches the browser's position. Browsers give it only over TLS, or on this machine. */
 function watchPosition() {
   if (!window.isSecureContext || !navigator.geolocation) return;
   navigator.geolocation.watchPosition(found => {
@@ -205,7 +203,7 @@ function watchPosition() {
       latitude: found.coords.latitude.toFixed(6), longitude: found.coords.longitude.toFixed(6),
       timestamp: new Date(found.timestamp).toISOString(), accuracy: Math.round(found.coords.accuracy),
     };
-    // What somebody types, or has taken out, stays so.
+    // Fields that the person fills or has emptied stay as they are.
     if (by("confirm").open && !placed && !by("confirm").querySelector(".pair :is(:focus, :not(:placeholder-shown))")) placeIn();
   }, () => {}, { enableHighAccuracy: true, maximumAge: 60_000 });
 }
@@ -220,12 +218,11 @@ function placeIn() {
     : say("The position, where you know it; otherwise the kit's own, or the last one posted, goes with it:");
 }
 
-/** A position that was typed is of now. */
+/** A typed position has the current time. */
 const whenOf = (latitude, longitude) => placed && placed.latitude === latitude && placed.longitude === longitude
   ? { timestamp: placed.timestamp, source: "browser" } : { source: "typed" };
 
-/** Calls again and again while the agent does not answer, until the dialog is left: nobody in distress
- * has to press twice. */
+/** Repeats the call until the agent answers or the person leaves the dialog. */
 function insist(dialog, fault, method, path, repeatKey) {
   const headers = repeatKey ? { "Idempotency-Key": repeatKey } : {};
   return async body => {
@@ -235,7 +232,7 @@ function insist(dialog, fault, method, path, repeatKey) {
       try {
         return await call(method, path, body, headers);
       } catch (error) {
-        // Nothing is tried for who has left it, also where they have opened it again.
+        // Stop after the person left the dialog, even if it is open again.
         if (!(error instanceof Away) || isLeft) throw error;
         tell(fault, say("The agent does not answer. It is tried again until it does: leave this open."));
       }
@@ -245,8 +242,7 @@ function insist(dialog, fault, method, path, repeatKey) {
   };
 }
 
-/** The dialog's answer is carried out once as long as it is open, and closes it where it went well:
- * whoever has left it, and opened it again, says something else. */
+/** Carries out the dialog's answer once per opening, and closes the dialog after success. */
 function once(dialog, button, fault, act, sent) {
   let opened = 0;
   by(dialog).addEventListener("close", () => {
@@ -272,13 +268,14 @@ function once(dialog, button, fault, act, sent) {
       if (mine === opened) by(button).disabled = false;
     }
   };
-  // A key that is held down answers nothing.
+  // Ignore the repetitions of a key that is held down.
   by(dialog).addEventListener("keydown", event => {
     if (event.repeat && event.key === "Enter") event.preventDefault();
   });
 }
 
-/** A pointer must stay on it; a keyboard and a screen reader press it, and confirm all the same. */
+/** Calls `held` after a long press, or after any press of a keyboard or screen reader: the dialog
+ * asks for a confirmation. */
 function holdable(button, held) {
   let timer = 0, from = [0, 0];
   const letGo = () => {
@@ -290,7 +287,7 @@ function holdable(button, held) {
     button.classList.add("held");
     timer = setTimeout(() => { letGo(); held(); }, HOLD);
     from = [event.clientX, event.clientY];
-    // What loads meanwhile moves the button away from below a pointer that stays.
+    // Late content can move the button away from a pointer that does not move.
     button.setPointerCapture(event.pointerId);
   });
   for (const name of ["pointerup", "pointercancel"]) button.addEventListener(name, letGo);

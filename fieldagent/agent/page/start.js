@@ -1,5 +1,5 @@
-// The SOS first, and alone: its button acts before anything else of the page is asked for, and what
-// else fails to load, or fails as it runs, does not touch it.
+// Starts the SOS before everything else: its button works before the page loads its other parts. A
+// part that does not load, or fails later, does not affect it.
 
 import { call, seldom } from "./agent.js";
 import { say, spoken } from "./language.js";
@@ -8,7 +8,7 @@ import { by, tell } from "./text.js";
 
 const AGAIN = 5_000;
 
-/** What is looked at anew once something was sent; of the whole page as soon as that is there. */
+/** Loads the state again after a send. Later the whole page replaces this function. */
 let look = seldom(async () => showAlarms((await call("GET", "/api/status")).sos), AGAIN, () => {});
 const alone = setInterval(() => look(), AGAIN);
 

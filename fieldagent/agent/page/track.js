@@ -1,5 +1,5 @@
-// The track of a day with its gaps, when the next position is due, and the pace of the tracker: what
-// the page shows at /track.
+// The page at /track: the track of a day with its gaps, the time of the next position, and the
+// interval of the tracker.
 
 import { Away, call } from "./agent.js";
 import { counted, say, term } from "./language.js";
@@ -10,10 +10,10 @@ const INTERVALS = [300, 600, 900, 1800, 3600, 7200, 14400, 43200];
 const SILENT = 180;
 
 let chart = null, asked = 0, fitted = "";
-/** What was said last of the day that is shown. */
+/** The last answer for the shown day. */
 let told = null;
 
-/** `map` is Leaflet's, null where that did not load. */
+/** Sets up the page. `map` is Leaflet's map, or null if Leaflet did not load. */
 export function setUpTrack(map, failed) {
   chart = map;
   const look = () => lookAtTrack().catch(failed);
@@ -26,13 +26,13 @@ export function setUpTrack(map, failed) {
   look();
 }
 
-/** Looks at the day that is chosen, today where none is. */
+/** Loads the chosen day, or today. */
 export async function lookAtTrack() {
   const question = ++asked, day = by("track-day").value;
   const found = await call("GET", `/api/track${day ? `?day=${day}` : ""}`);
   if (question !== asked) return;
   told = found;
-  // Who is typing another day has none typed yet.
+  // Do not overwrite the date field while a person types in it.
   if (document.activeElement !== by("track-day")) by("track-day").value = found.day;
   [by("track-day").min, by("track-day").max] = [found.days[0] ?? "", new Date(now() * 1000).toISOString().slice(0, 10)];
   tell("track-due", due(found.tracker));
@@ -57,7 +57,7 @@ const inWords = ({ from, until }) => until === null
   ? say("No position since {from}: {age}", { from: moment(from), age: age(now() - from) })
   : say("{from} to {until}: {age}", { from: moment(from), until: moment(until), age: age(until - from) });
 
-/** Where there was no position, there is no line. */
+/** Draws the track. It has no line across a gap. */
 function draw({ day, positions, pause }) {
   if (!chart) return;
   const legs = [];

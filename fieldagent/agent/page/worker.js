@@ -1,15 +1,15 @@
-// Keeps the files of the page, and nothing that it shows, so that it opens while the agent is away:
-// it says so, and its SOS leaves as soon as the agent is back.
+// Keeps the files of the page, but none of its content, so that the page opens without the agent.
+// It then shows that the agent is away, and its SOS leaves as soon as the agent is back.
 
 const KEPT = "page";
-/** Milliseconds in which an agent answers; one that hangs keeps nobody from the page. */
+/** Milliseconds to wait for the agent. After that the page opens from the kept files. */
 const ANSWERS = 4_000;
 
 self.addEventListener("install", () => self.skipWaiting());
-// What the first visit loads by need passes by here, too.
+// Also handle files that the first visit loads later.
 self.addEventListener("activate", event => event.waitUntil(self.clients.claim()));
 
-// The page tells what it consists of, once all of it is there.
+// The page sends the list of its files after they have loaded.
 self.addEventListener("message", event => event.waitUntil(keep(event.data)));
 
 self.addEventListener("fetch", event => {
@@ -19,7 +19,7 @@ self.addEventListener("fetch", event => {
     event.respondWith(answer(event));
 });
 
-/** What passes by here later is kept as it does: nothing is loaded twice. */
+/** Keeps the listed files. Files that are already kept are not loaded again. */
 async function keep(addresses) {
   const cache = await caches.open(KEPT);
   const kept = (await cache.keys()).map(each => each.url);
@@ -31,11 +31,11 @@ async function answer(event) {
   const late = new Promise((_, reject) => setTimeout(reject, ANSWERS)), asked = fetch(event.request);
   try {
     const found = await Promise.race([asked, late]);
-    // Whoever has to sign in gets another page in the place of this one.
+    // A person without a session gets the sign-in page instead, which must not be kept.
     if (found.ok && !found.redirected) event.waitUntil(store(event.request, found.clone()));
     return found;
   } catch {
-    // What is not kept is waited for: over a slow line it comes later.
+    // A file that is not kept may still arrive over a slow line, so wait for it.
     return await caches.match(event.request, { cacheName: KEPT }) ?? asked;
   }
 }

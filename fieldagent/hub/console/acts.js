@@ -1,4 +1,5 @@
-// What every act of an administrator goes through: done, told, and looked at again.
+// Common functions for each act of an administrator: do it, show the result, and load the page
+// again.
 
 import { call, me, Refused, trouble } from "./hub.js";
 import { say } from "./language.js";
@@ -6,14 +7,13 @@ import { putRows } from "./rows.js";
 import { by, element, put, tell } from "./text.js";
 
 const opened = new Set();
-/** The form whose fields the last deed is of. */
+/** The last submitted form. */
 let submitted;
-/** What is under way, by the ids of controls, which they keep as lists are drawn anew, or by what it
- * is. */
+/** Running acts, by the ids of their controls or by a name. A redrawn control keeps its id. */
 const underWay = new Set();
 
-/** Does it, unless the same is still being carried out: a second press is no second deed. Nothing is
- * returned then. */
+/** Runs `deed`, unless the same act is still running: a second press does nothing, and the function
+ * returns undefined. */
 export async function singly(id, deed) {
   if (underWay.has(id)) return;
   underWay.add(id);
@@ -24,8 +24,8 @@ export async function singly(id, deed) {
   }
 }
 
-/** Part of the list of a subject, that opens to show more: what `inside` returns, made then. `id`
- * names it as long as it is there. */
+/** Returns a part of a list that opens to show more. `inside` makes the content at the first
+ * opening. `id` identifies the part as long as it exists. */
 export function fold(id, title, inside) {
   const fill = () => { if (whole.children.length === 1) whole.append(...inside().filter(Boolean)); };
   const toggled = () => {
@@ -49,7 +49,7 @@ export const flag = (id, text, checked = false) => element("label", { class: "fl
 export const choice = (id, text, options, chosen) => field(id, text, element("select", { id },
   options.map(([value, words]) => element("option", { value, selected: value === chosen }, words))));
 
-/** What is filled in, by the members that the API has for it; what is empty is left out. */
+/** Returns the filled fields by their names in the API. Empty fields are left out. */
 export function filled(prefix, members) {
   const body = {};
   for (const each of members) {
@@ -72,7 +72,8 @@ export const deeds = (...buttons) => element("div", { class: "deeds" }, ...butto
 
 export const button = (id, text, onclick) => element("button", { id, type: "button", onclick: () => singly(id, onclick) }, text);
 
-/** Empties the fields that still say what `body` had of them: what was typed meanwhile is the next one. */
+/** Empties the fields that still have the values of `body`. Text that was typed since then belongs
+ * to the next act. */
 export function emptied(prefix, members, body, otherwise = {}) {
   for (const each of members) {
     const input = by(`${prefix}-${each}`);
@@ -80,18 +81,19 @@ export function emptied(prefix, members, body, otherwise = {}) {
   }
 }
 
-/** By what looks, its look that is under way. */
+/** The running load of each function. */
 const looking = new Map();
 
-/** Looks at a subject, unless somebody has gone on to another meanwhile, where nothing of it stands.
- * One look of it begins once the one before has ended: nothing older is drawn over what is newer. */
+/** Loads a subject, unless the person has gone to another subject. A load starts after the previous
+ * one has ended, so an old answer never replaces a new one. */
 export async function looked(look, there = by("subject").firstElementChild) {
   const mine = (looking.get(look) ?? Promise.resolve()).catch(() => {}).then(() => there.isConnected ? look() : undefined);
   looking.set(look, mine);
   await mine.catch(error => { if (there.isConnected) throw error; });
 }
 
-/** `deed` does it and says so in words, and `look` looks again. Where it was refused, what is filled in stays. */
+/** Runs `deed`, which returns its result as text, and then `look`, which loads the page again.
+ * After a refusal, the fields stay filled. */
 export async function act(deed, look) {
   const there = by("subject").firstElementChild;
   for (const id of ["act-fault", "act-done"]) tell(id, "");
@@ -100,7 +102,7 @@ export async function act(deed, look) {
     const wrong = await looked(look, there).catch(error => error);
     tell("act-done", done);
     trouble();
-    // It is done all the same: who reads that it was not does it twice.
+    // The act succeeded in any case. A person who sees only a failure would repeat it.
     if (wrong) trouble(wrong);
   } catch (error) {
     if (error instanceof Refused) tell("act-fault", error.inWords(submitted));
@@ -108,11 +110,11 @@ export async function act(deed, look) {
   }
 }
 
-/** A question before what cannot be taken back. */
+/** Asks for a confirmation before an act that cannot be undone. */
 export const sure = (question, go) => () => confirm(question) && go();
 
-/** What is secret is shown until somebody has kept it, and then nowhere. One that comes before that is
- * shown first, and then the one before. */
+/** Shows a secret until the person confirms that it is kept. It is never shown again. A second
+ * secret is shown first, and then the earlier one again. */
 export function once(title, text, file = "") {
   const before = [...by("once").childNodes];
   const done = () => {
@@ -130,7 +132,8 @@ export function once(title, text, file = "") {
     element("div", { class: "deeds" },
       button("once-copy", say("Copy"), async () => {
         shown.select();
-        // Without TLS a browser has no clipboard for scripts; what is selected can be copied by hand.
+        // Without TLS, scripts cannot use the clipboard. The person can copy the selected text by
+        // hand.
         copied.textContent = await navigator.clipboard?.writeText(text).then(() => say("Copied."), () => "") ?? say("Press Ctrl+C.");
       }),
       file && button("once-save", say("Save as {file}", { file }), () => save(text, file)),
@@ -145,7 +148,7 @@ function save(text, file) {
   setTimeout(() => URL.revokeObjectURL(href), 60000);
 }
 
-/** All pages of a list. */
+/** Returns all pages of a list. */
 export async function all(path, name) {
   const found = [];
   for (let next = path; next;) {
@@ -156,7 +159,7 @@ export async function all(path, name) {
   return found;
 }
 
-/** The same of things of which there may be many, each made by `row`. */
+/** Fills a list that may be long. `row` makes each entry. */
 export function longList(id, those, row, nothing) {
   putRows(id, those, row);
   if (!those.length) list(id, [], nothing);
@@ -164,6 +167,6 @@ export function longList(id, those, row, nothing) {
 
 export const list = (id, nodes, nothing) => put(id, nodes.length ? nodes : [element("li", { class: "quiet" }, nothing)]);
 
-/** Who else answers an SOS here. */
+/** Returns the other dispatchers, who can also answer an SOS. */
 export const otherDispatchers = async () => (await all("/api/users?limit=1000", "users"))
   .filter(each => each.id !== me.id && !each.disabled && ["dispatcher", "administrator"].includes(each.role));

@@ -1,4 +1,4 @@
-// The administration of the workspace: each subject is a page, loaded as somebody comes to it.
+// The administration of the workspace. Each subject is a page that loads when a person opens it.
 
 import { looked } from "./acts.js";
 import { chainTest, loadContacts, newContact, quietHours } from "./contacts.js";
@@ -44,7 +44,8 @@ const link = ([name, title]) => element("li", {}, element("a", {
   href: `/console/administration/${name}`, "data-place": true, "aria-current": name === here().subject ? "page" : null,
 }, title));
 
-/** The subject that the address names; `anew` where nothing is to be left for who comes after. */
+/** Shows the subject in the address. `anew` discards the previous content, for example for another
+ * user. */
 export function showAdministration(anew = false) {
   const { subject } = here(), wanted = me.mayAdminister ? subject : null;
   if (wanted === shown && !anew) return;

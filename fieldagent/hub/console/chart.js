@@ -1,5 +1,5 @@
-// The map of all kits: where each was last and how long ago, trails of who is in distress and of who
-// is looked at, and marks. Many that lie close together are one spot, with their number.
+// The map of all kits: last positions and their age, trails of kits in distress and of the selected
+// kit, and marks. Many kits close together are one spot with their number.
 
 import { call } from "./hub.js";
 import { entry, label, placed, setUpMap } from "./map.js";
@@ -10,21 +10,21 @@ import { clusters } from "./trouble.js";
 import { drawWorld } from "./world.js";
 
 const NEWEST = 500, TRAIL = 200;
-/** So many in view have their names; more are drawn together, in squares of so many pixels, but for
- * the closest look. */
+/** NAMED: maximum number of kits in view with names. Beyond that, squares of CELL pixels are one
+ * spot, except at zoom CLOSEST. */
 const NAMED = 40, CELL = 48, CLOSEST = 16;
-/** So many have a line in words below the map. */
+/** Maximum number of kits in the list below the map. */
 const WORDS = 50;
 
 let chart = null, marks, trail;
 let asked = null;
 let fitted = false;
-/** What is drawn: kits with a place, incidents, waypoints, and fences. */
+/** Content of the map: kits with a position, incidents, waypoints, and fences. */
 let spots = [], distressed = [], waypoints = [], fences = [];
 
-/** Draws them anew; returns by the name of each device the date of its last position. */
+/** Draws the map again. Returns the date of each device's last position, by name. */
 export async function lookAtChart(kits, incidents) {
-  // Only once it is seen: a map that is hidden has no size.
+  // Start the map only when it is visible: a hidden map has no size.
   await (asked ||= begin().catch(error => { asked = null; throw error; }));
   const { features } = await call("GET", `/api/positions?limit=${NEWEST}`);
   ({ fences } = await call("GET", "/api/fences"));
@@ -37,14 +37,14 @@ export async function lookAtChart(kits, incidents) {
   }
   spots = kits.flatMap(kit => {
     const known = kit.position && { place: [kit.position.latitude, kit.position.longitude], at: kit.position.at };
-    // A date ahead of now is of a clock that is wrong: the hub has its own then.
+    // A date in the future comes from a wrong clock. In that case the hub has its own date.
     const told = lasts.get(kit.name), last = known ?? told;
     if (!last) return [];
     const mine = incidents.filter(each => each.device === kit.id), open = mine.find(each => !each.off);
     const name = open ? open.title : mine.length ? say("{what}, called off", { what: mine[0].title }) : kit.name;
     const look = open ? "alarm" : kit.troubles.length ? "troubled" : "other";
     const age = ago(Math.max(0, now() - last.at));
-    // Anybody can send under any call sign.
+    // APRS does not authenticate the call sign.
     const old = kit.over === "APRS" ? say("{age}, by APRS, unproved call sign", { age }) : age;
     return [{ id: kit.id, name, look, ...last, old }];
   });
@@ -71,7 +71,7 @@ function draw() {
   const all = [...spots.map(each => each.place), ...waypoints.map(each => each.place)];
   if (all.length && !fitted) {
     fitted = true;
-    // It draws once it has moved there.
+    // The map draws again after this move.
     chart.fitBounds(all, { maxZoom: 14, padding: [30, 30] });
   }
   marks.clearLayers();
@@ -93,12 +93,12 @@ function draw() {
   for (const each of seen.filter(alone)) one(each, true);
 }
 
-/** A shape on the map whose edge is watched, with its name. */
+/** Draws a fence, which is a shape with a watched border, and its name. */
 function fence({ name, circle, polygon }) {
-  // Damaged in the hub's database.
+  // The record in the hub's database is damaged.
   if (!circle && !polygon) return;
   const look = { className: "fence", interactive: false };
-  // Over the antimeridian a side goes the short way.
+  // A side over the antimeridian goes the short way.
   const laid = ring => ring.reduce((before, [east, north]) => {
     const turn = before.length ? Math.round((before.at(-1)[1] - east) / 360) * 360 : 0;
     return [...before, [north, east + turn]];
@@ -115,7 +115,7 @@ function one(each, named) {
   if (named) label(each.place, `${each.name} · ${each.old}`, "name").setZIndexOffset(1000).addTo(marks);
 }
 
-/** Close together: a press shows them apart. */
+/** Draws kits that are close together as one spot. A press zooms in on them. */
 function together(place, those) {
   const troubled = those.some(each => each.look === "troubled");
   const icon = L.divIcon({ className: troubled ? "cluster troubled" : "cluster", html: String(those.length), iconSize: [36, 36] });
@@ -125,7 +125,7 @@ function together(place, those) {
 
 const spot = (place, look, radius) => L.circleMarker(place, { className: `spot ${look}`, radius }).addTo(marks);
 
-/** Where a kit was, the newest 200 positions; without one, no trail. */
+/** Draws the newest 200 positions of a kit as a trail, or removes the trail if there is no kit. */
 export async function showTrail(kit) {
   drawn("chart", draw);
   trail?.clearLayers();

@@ -1,4 +1,4 @@
-// Ties the console together: who signs in, and what the hub's events change.
+// Connects the parts of the console: sign-in, and the effects of the hub's events.
 
 import { singly } from "./acts.js";
 import { showAdministration } from "./administration.js";
@@ -19,25 +19,25 @@ import { by, plain } from "./text.js";
 import { setUpWatch, showWatch } from "./watch.js";
 import { chooseKit, loadPeople, setUpWriting } from "./write.js";
 
-// As what it imports does.
+// Wait for the language, as the imported modules do.
 await spoken;
 
-/** Milliseconds after which a hub that was away is asked again. */
+/** Milliseconds between two tries to reach a hub that is away. */
 const AGAIN = 6000;
-/** Milliseconds after which the first look waits for the stream no longer. */
+/** Milliseconds after which the first load no longer waits for the stream. */
 const FIRST = 2000;
 
 let events = null;
 let begins;
-/** Counts the beginnings: of some at a time, the newest alone listens. */
+/** Counts the starts. If several run at once, only the newest one listens. */
 let begun = 0;
-/** Who was here last: their words and lists stay, as long as nobody else comes. */
+/** Id of the last user, whose texts and lists stay unless another user signs in. */
 let last;
 
 function listen() {
   let here = false;
   const away = () => trouble(new Away());
-  // A stream ends now and then, and the browser comes back by itself.
+  // A stream may end at any time, and the browser connects again by itself.
   const unlessBack = act => setTimeout(() => { if (events === mine && !here) act(); }, AGAIN);
   if (events) events.close();
   const mine = events = follow("/api/events", {
@@ -48,7 +48,7 @@ function listen() {
     connected: missed => {
       here = true;
       looksWell();
-      // Looked at once the stream tells what comes: neither of the two leaves a gap to the other.
+      // Load after the stream has started, so that no event is lost between the two.
       if (missed) load().catch(again);
     },
     away: silent => {
@@ -61,7 +61,7 @@ function listen() {
       unlessBack(() => { away(); begin(); });
     },
   });
-  // A stream that does not begin, as behind some proxies, keeps nobody from a first look.
+  // Some proxies block the stream. The first load must not wait for it.
   setTimeout(() => { if (events === mine && !here) load().catch(again); }, FIRST);
 }
 
@@ -70,17 +70,17 @@ function later() {
   waits ||= setTimeout(() => { waits = null; if (events) look(showFleet, lookHowFar); }, pause());
 }
 
-/** Looks at all of it; that one fails keeps no other from it. */
+/** Runs all loads. If one fails, the others continue. */
 const look = (...what) => Promise.all(what.map(each => each())).then(looksWell, trouble);
 
 const load = async () => {
-  // An SOS is there, and rings, whatever is wrong with the rest.
+  // First load the SOS desk, so that it rings even if the other loads fail.
   await loadDesk();
   await Promise.all([loadTalk(), loadPeople(), showFleet(), showWatch()]);
   await lookAtPlace();
 };
 
-/** Shows the room, or the page that the address names. */
+/** Shows the room, or the page in the address. */
 function showPlace() {
   const inside = me.id !== undefined, { subject, account, fleet } = place();
   const administers = inside && me.mayAdminister && subject !== null;
@@ -101,7 +101,7 @@ async function lookAtPlace() {
   await Promise.all([showNamed(), lookAtKit(), lookAtHands(), showFigures()]);
 }
 
-/** A person went to another place: what it shows is brought into view where it is not. */
+/** Loads the new place, and scrolls to its content if it is not visible. */
 function went(pressed) {
   if (me.id === undefined) return;
   const looked = lookAtPlace().catch(trouble);
@@ -115,7 +115,8 @@ function went(pressed) {
   by("talk-title").focus({ preventScroll: true });
 }
 
-/** `anew` where it is somebody else who is there now: nothing is left to them. */
+/** Shows the console or the sign-in form. If `anew` is true, another user is here, and content of
+ * the previous user is discarded. */
 function show(inside, anew = true) {
   by("enter").hidden = inside;
   for (const id of ["leave", "to-room", "to-fleet"]) by(id).hidden = !inside;
@@ -139,8 +140,8 @@ function signedOut() {
 
 const mayPass = error => !(error instanceof SignedOut) && !(error.status < 500 && error.status !== 429);
 
-/** A hub that is away has signed nobody out: a desk that it leaves at the form would not ring, nor
- * one that shows what was before. */
+/** Retries if the hub is away. The user stays signed in: a desk that shows the sign-in form or old
+ * content would not ring. */
 function again(error) {
   trouble(error);
   clearTimeout(begins);
@@ -158,7 +159,7 @@ async function begin() {
     return mine !== begun ? undefined : mayPass(error) ? again(error) : signedOut();
   }
   if (mine !== begun) return;
-  // Nothing that they saw or wrote stays for who comes after.
+  // Remove all content of the previous user.
   if ((last ??= now.id) !== now.id) return location.reload();
   Object.assign(me, now);
   by("who").textContent = plain(`${me.name}, ${term(me.role)}`);
@@ -168,7 +169,8 @@ async function begin() {
   await offerRinging().catch(trouble);
 }
 
-/** Signs in, once however often that is pressed: two would listen to the hub twice. */
+/** Signs in, once even after several presses: otherwise the console would listen to the hub
+ * twice. */
 const enter = how => singly("enter", async () => {
   wake();
   const form = by("enter");
@@ -196,10 +198,10 @@ by("leave").addEventListener("click", async () => {
   try {
     await call("DELETE", "/console/session");
   } catch (error) {
-    // Whoever loads the page again would be inside.
+    // The session is still valid for any person who loads the page again.
     return trouble(error);
   }
-  // Nothing that they saw or wrote stays for who comes after.
+  // Remove all content of this user.
   location.assign(location.pathname);
 });
 document.addEventListener("signed-out", signedOut);

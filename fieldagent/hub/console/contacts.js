@@ -1,5 +1,5 @@
-// Who is told of an SOS beside the console, as an administrator adds, tests and removes them; and the
-// steps that they make, of which those that cannot work are red before somebody is in distress.
+// Contacts for an SOS outside the console: an administrator adds, tests and removes them. It also
+// shows the order of the steps. Steps that cannot work are red before an emergency.
 
 import { act, button, choice, deeds, emptied, filled, form, line, list, looked, sure } from "./acts.js";
 import { call } from "./hub.js";
@@ -16,7 +16,7 @@ const ABOUT = { all: "", sos: say("for SOS alone"), alarms: say("for alarms alon
 function contact(each) {
   const path = `/api/contacts/${each.id}`;
   const go = (method, where, done) => () => act(async () => {
-    // One that failed is red from now on.
+    // Load the list again: the contact that failed is now red.
     await call(method, where).catch(async error => { await looked(loadContacts).catch(() => {}); throw error; });
     return done;
   }, loadContacts);
@@ -58,7 +58,8 @@ const quieten = () => act(async () => {
   return hours === "none" || !hours && !own ? say("There are no quiet hours.") : hours ? say("The quiet hours are set.") : say("It has those of all.");
 }, loadContacts);
 
-/** When the hub's own alarms wait; an SOS, or who is overdue, never does. */
+/** Returns the form for the hours in which alarms of the hub wait. An SOS or an overdue kit never
+ * waits. */
 export const quietHours = () => form(say("Quiet hours"), quieten, { id: "quiet-set", text: say("Set the quiet hours") },
   element("p", { id: "quiet-told", role: "status" }),
   element("p", { class: "quiet" }, say("The hub's own alarms wait for the morning then. An SOS, or who is overdue, never waits.")),
@@ -66,14 +67,14 @@ export const quietHours = () => form(say("Quiet hours"), quieten, { id: "quiet-s
   line("quiet-hours", say("From and until, such as 22:00-06:00; none: at no hour; empty: as all have them"), { maxlength: "11" }),
   line("quiet-zone", say("Time zone, such as Europe/Zurich"), { maxlength: "64", value: Intl.DateTimeFormat().resolvedOptions().timeZone ?? "UTC" }));
 
-/** Every contact is told, step by step, that this is a test; what became of each stays until the next. */
+/** Tests all contacts step by step with a test message. The results stay until the next test. */
 export const chainTest = () => element("div", { class: "deeds" },
   button("chain-test", say("Test all steps"), sure(say("Tell every contact now that this is a test?"), () => act(async () => {
     const place = by("chain-results");
     place.replaceChildren();
     const { results } = await call("POST", "/api/chain/test");
     const taken = say("handed over; ask whether it came");
-    // Where somebody has gone on meanwhile, that is nowhere.
+    // If the person has left the page, the list no longer exists.
     place.replaceChildren(...results.map(each => element("li", { class: each.handedOver ? "" : "fault" },
       say("Step {n}, {name}: {what}", { n: each.step, name: each.name, what: each.handedOver ? taken : each.reason }))));
     const failed = results.filter(each => !each.handedOver).length;

@@ -1,5 +1,5 @@
 // The SOS desk: one card for each incident that is not closed, the open ones first. A card is a
-// thread: words and positions of its kit, words to it, who was told, what was done.
+// thread of messages and positions from the kit, messages to it, notifications, and acts.
 
 import { all, otherDispatchers, singly } from "./acts.js";
 import { call, me, postOnce, trouble } from "./hub.js";
@@ -12,21 +12,24 @@ import { cameAt, howFar, revokedSince, said, where } from "./words.js";
 await spoken;
 
 const known = new Map();
-/** Nothing is said to be closed, or not there, before the hub has said so. */
+/** False before the first answer of the hub. Until then the page does not claim that an incident is
+ * closed or missing. */
 let isLoaded = false;
-/** For each list of all, or answer, that is on its way, of which something was told, or done here, meanwhile. */
+/** For each running request: the ids of incidents that changed meanwhile, by an event or an act
+ * here. */
 const loading = new Set();
-/** Counts the questions for all, and of which of them the answer is shown: none before it is any more. */
+/** Number of the last request, and of the request whose answer is shown. Answers to earlier
+ * requests are dropped. */
 let asked = 0, answered = 0;
 
-/** Both states that are not closed, from the hub. What it names no more was closed meanwhile, by
- * somebody else: it must not ring on. */
+/** Loads incidents in both states that are not closed. An incident that is missing in the answer
+ * was closed by another person, and must stop ringing. */
 export async function loadDesk() {
   const told = new Set(), question = ++asked;
   const listed = new Map();
   loading.add(told);
   try {
-    // What costs one or two bytes on the air; whoever may not answer needs none.
+    // Canned words cost one or two bytes on the air. Only a user who may answer needs them.
     if (me.mayAnswer) canned = (await call("GET", "/api/sos/words")).fromDesk;
     for (const which of ["open", "seen"])
       for (const each of await all(`/api/sos?state=${which}&limit=200`, "sos")) listed.set(each.id, each);
@@ -42,7 +45,7 @@ export async function loadDesk() {
   await showNamed();
 }
 
-/** Nobody has it, or who has it asks me to take it. */
+/** True if the incident is open, or if its owner asks me to take it over. */
 const rang = sos => sos.state === "open" || sos.askedToTakeOver?.id === me.id;
 
 export function note(sos) {
@@ -74,13 +77,14 @@ function draw(shown) {
   shown.sort((a, b) => (b.state === "open") - (a.state === "open") || b.id - a.id);
   const nodes = shown.map(kept);
   const there = [...by("sos").children];
-  // Who is moved loses the focus, and what they type goes nowhere.
+  // A node that moves loses the focus, and the person's typing would be lost.
   if (nodes.length !== there.length || nodes.some((node, index) => node !== there[index]))
     keepPlace(by("sos"), () => by("sos").replaceChildren(...nodes));
   by("calm").hidden = !isLoaded || shown.length > 0;
 }
 
-/** Draws what is in `list` anew; whoever is in one of its fields goes on there, at the same letter. */
+/** Draws the content of `list` again. A person who types in a field keeps the focus and the cursor
+ * position. */
 function keepPlace(list, draw) {
   const used = list.contains(document.activeElement) ? document.activeElement : null;
   const letters = used?.matches("input") ? [used.selectionStart, used.selectionEnd] : null;
@@ -90,12 +94,12 @@ function keepPlace(list, draw) {
   if (letters) again?.setSelectionRange(...letters);
 }
 
-// What has not changed stays as it is: somebody may be writing in it.
+// Unchanged cards stay as they are, because a person may be typing in one.
 const cards = new Map();
 const reasons = new Map();
 const written = new Map();
 const answers = new Map();
-/** Who may take an incident, and what is filled in to ask one of them, as long as somebody is at it. */
+/** Possible new owners of an incident and the started request to one of them. */
 const heirs = new Map();
 let canned = [];
 const opened = new Set();
@@ -108,20 +112,21 @@ function kept(sos) {
 }
 
 const KINDS = { sos: "SOS", overdue: say("Overdue"), operator: say("Satellite operator"), watch: say("Nobody on watch"), fence: say("Fence") };
-/** What is about no one kit names the first, of which no person needs to know. */
+/** Returns the title of an incident. An alarm that is not about a kit belongs to an arbitrary
+ * device, which the title leaves out. */
 const title = sos => `${KINDS[sos.kind]} ${sos.id}`
   + (sos.kind === "watch" ? "" : `: ${sos.item ? sos.item.sender.name : ""} (${sos.device.name})`);
 
-/** All that is known of one, with nothing to press: of one that is closed. */
+/** Returns a card of a closed incident, with all details and without controls. */
 export const closedCard = sos => element("article", {}, lines(sos), thread(sos), element("ol", {}, happenings(sos.timeline)));
 
-/** Text, position and buttons come first: whatever happens, they stay where a dispatcher sees them. */
+/** Text, position and buttons come first, so that a dispatcher always sees them. */
 const alarm = sos => element("li", { class: sos.calledOff ? `${sos.state} off` : sos.state }, lines(sos),
   deeds(sos), me.mayAnswer ? answerForm(sos) : "", thread(sos), story(sos));
 
 const thread = sos => element("ol", { class: "thread", "aria-label": say("Thread of SOS {id}", { id: sos.id }) }, sos.thread.map(step));
 
-/** What its kit said first in words, and last where that is something else. */
+/** Returns the first message of the kit, and the last one if it differs. */
 function wordsOf(sos) {
   const items = [sos.item, ...sos.items].filter(Boolean);
   const words = items.filter(each => each.event.type !== "Location");
@@ -148,7 +153,8 @@ function lines(sos) {
   return shown;
 }
 
-/** Words of its kit, words to it with how far they have come, and what people and the hub did. */
+/** Returns a line of the thread: a message from the kit, a message to it with its state, or an act
+ * of a person or the hub. */
 function step({ at, event, by: who, detail, count, item, reached }) {
   if (!item) return happened({ at, event, by: who, detail }, count);
   const came = reached.map(each => [howFar(each.state, each.device), each.ended && moment(each.ended)].filter(Boolean).join(" "));
@@ -162,7 +168,7 @@ function step({ at, event, by: who, detail, count, item, reached }) {
 const inWords = (event, who, detail) =>
   [STEPS[event] || event, who && who.name, detail && `“${detail}”`].filter(Boolean).join(" ");
 
-/** Words down to its kit, which stand in the thread. */
+/** Returns the form for a message to the kit. The message appears in the thread. */
 function answerForm(sos) {
   const whom = sos.item ? sos.item.sender.name : sos.device.name;
   const text = element("input", {
@@ -183,7 +189,7 @@ function answerForm(sos) {
     const words = text.value.trim();
     if (!words) return text.focus();
     await answer(sos.id, "answer", { text: unworded(words) }, () => {
-      // What was typed meanwhile is the next one.
+      // Text that was typed meanwhile belongs to the next message.
       if (answers.get(sos.id)?.trim() !== words) return;
       answers.delete(sos.id);
       cards.delete(sos.id);
@@ -192,7 +198,7 @@ function answerForm(sos) {
   return element("form", { class: "deeds", onsubmit: send }, text, canned.length ? often : "", element("button", { id: `sos-write-${sos.id}` }, say("Write to {whom}", { whom })));
 }
 
-/** What a person can do about it. */
+/** Returns the controls for the acts of a person. */
 function deeds(sos) {
   const row = element("div", { class: "deeds" });
   if (me.mayAnswer) {
@@ -215,7 +221,7 @@ function deeds(sos) {
   return heirs.has(sos.id) ? [row, heirForm(sos.id, heirs.get(sos.id))] : row;
 }
 
-/** A second press puts it away. */
+/** Opens the choice of a new owner. A second press closes it. */
 async function chooseHeir(id) {
   const others = heirs.delete(id) ? null : await otherDispatchers();
   cards.delete(id);
@@ -226,7 +232,7 @@ async function chooseHeir(id) {
   by(`sos-heir-${id}`)?.focus();
 }
 
-/** Below the buttons, until somebody was asked. */
+/** Returns the form below the buttons. It stays until a new owner was asked. */
 function heirForm(id, { others, to, note }) {
   const heir = element("select", { id: `sos-heir-${id}`, "aria-label": say("Who is to take {id}", { id }), onchange: () => { heirs.get(id).to = heir.value; } },
     others.map(each => element("option", { value: each.id, selected: each.id === to }, each.name)));
@@ -242,7 +248,7 @@ function heirForm(id, { others, to, note }) {
   return element("form", { class: "deeds", onsubmit: ask }, heir, words, element("button", { id: `sos-heir-ask-${id}` }, say("Ask them to take it")));
 }
 
-// What happened, step by step, and what people write down; looked at when somebody opens it.
+// Returns the timeline with notes of people. It loads when a person opens it.
 
 function story(sos) {
   const list = element("ol", { id: `timeline-${sos.id}` });
@@ -271,7 +277,7 @@ function noteForm(sos) {
     const words = text.value;
     if (!words.trim()) return text.focus();
     await answer(sos.id, "note", { text: words }, () => {
-      // What was typed meanwhile is the next one.
+      // Text that was typed meanwhile belongs to the next note.
       if (written.get(sos.id) !== words) return;
       written.delete(sos.id);
       cards.delete(sos.id);
@@ -294,7 +300,8 @@ function happened({ at, event, by: who, detail }, count = 1) {
     count > 1 ? say("{step} (and {more} more)", { step: words, more: count - 1 }) : words);
 }
 
-/** What machines do in any number: more than a few in a row are one line, which opens. */
+/** Events that machines can cause in large numbers. More than FEW in a row are one line that
+ * opens. */
 const BY_MACHINES = new Set(["item", "heard by", "told", "not told", "webhook", "escalated", "heard", "answer on the kit"]);
 const FEW = 3;
 
@@ -316,7 +323,7 @@ async function showTimeline(id, list) {
   drawn(list, () => list.replaceChildren(...happenings(now.timeline)));
 }
 
-/** `done` is called before it is drawn. */
+/** Answers an incident. `done` is called before the card is drawn. */
 async function answer(id, deed, body, done = () => {}) {
   const path = `/api/sos/${id}/${deed}`;
   const told = new Set();
@@ -326,7 +333,7 @@ async function answer(id, deed, body, done = () => {}) {
     if (!now) return;
     done();
     trouble();
-    // What was told meanwhile may be newer: a card that is closed by now is not put back.
+    // An event that came meanwhile may be newer. A card that is closed by now must not come back.
     while (told.delete(id)) now = await call("GET", `/api/sos/${id}`).catch(() => known.get(id) ?? now);
     note(now);
   } catch (error) {
@@ -337,10 +344,10 @@ async function answer(id, deed, body, done = () => {}) {
   }
 }
 
-/** Those of a device that are not closed. */
+/** Incidents of a device that are not closed. */
 export const incidentsOf = device => [...known.values()].filter(each => each.device.id === device && each.state !== "closed");
 
-/** Who is in distress, for the map: where each incident that is not closed was, in its order. */
+/** Positions of each incident that is not closed, in order, for the map. */
 export const distressed = () => [...known.values()].filter(each => each.state !== "closed").map(each => ({
   id: each.id, device: each.device.id, title: title(each), off: each.calledOff !== null,
   trail: each.items.filter(({ event }) => event.type === "Location").map(({ event }) => [event.latitude, event.longitude]),
@@ -348,7 +355,7 @@ export const distressed = () => [...known.values()].filter(each => each.state !=
 
 let named = null;
 
-/** Goes to the card of the SOS that the address names, once; one that is closed is fetched. */
+/** Scrolls to the incident in the address, once. A closed incident is fetched first. */
 export async function showNamed() {
   const { sos } = here();
   if (named === sos || !isLoaded) return;
@@ -359,7 +366,7 @@ export async function showNamed() {
   if (card) return card.scrollIntoView();
   const found = await call("GET", `/api/sos/${sos}`).catch(error => {
     if (error.status === 404) return null;
-    // It is gone to at the next look.
+    // The next load tries again.
     if (named === sos) named = null;
     throw error;
   });

@@ -1,4 +1,4 @@
-// Devices, as an administrator adds and changes them.
+// Devices: an administrator adds and changes them.
 
 import { act, all, button, choice, deeds, emptied, filled, flag, fold, form, line, longList, once, sure } from "./acts.js";
 import { call, me } from "./hub.js";
@@ -8,7 +8,7 @@ import { cost } from "./usage.js";
 
 await spoken;
 
-/** The file that the kit takes from its card, or what stands in its agent.properties. */
+/** The content of the settings file for the kit's card, or of agent.properties. */
 const properties = told => [
   `hub-address=${location.origin}`,
   told.hubToken && `hub-token=${told.hubToken}`,
@@ -23,7 +23,7 @@ function change(device) {
   const patch = (body, done) => act(async () => done + taken(await call("PATCH", path, body)), loadDevices);
   const saved = () => {
     const { imei, ...body } = filled(id, ["name", "imei", "relay"]);
-    // The same again is no change.
+    // An unchanged IMEI is left out.
     return patch(imei && imei !== device.imei ? { ...body, imei } : body, say("{name} is changed.", { name }));
   };
   const renew = (what, title) => act(async () => {
@@ -67,7 +67,8 @@ export async function loadDevices() {
 
 const MEMBERS = ["name", "userId", "imei", "operator", "creditsPerDay", "sosReserve", "tagged", "relay"];
 
-/** Until when an item of it is to come, as the form has it; the API is told one of the two. */
+/** Returns the check-in rule of the form: an interval or a time of day. The API accepts only one of
+ * the two. */
 const checkIn = rule => rule === "by" ? { checkInBy: by("new-device-checkInBy").value.trim() }
   : rule ? { checkInEvery: Number(rule) } : {};
 

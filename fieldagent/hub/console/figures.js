@@ -1,5 +1,5 @@
-// The fleet: a row of figures for each kit, those that are unlike the others first, as the hub has
-// found them.
+// The fleet: a row of figures for each kit. The hub decides which kits differ from the others, and
+// these come first.
 
 import { call } from "./hub.js";
 import { here } from "./place.js";
@@ -9,10 +9,10 @@ import { age, ago, by, element, moment, now, put, tell } from "./text.js";
 
 await spoken;
 
-/** Below so many seconds a clock is right. */
+/** Seconds. A clock with a smaller error is correct. */
 const RIGHT = 2;
 
-/** What is unlike the others, by the hub's name of it. */
+/** Texts about figures that differ from other kits, by the hub's names. */
 const UNLIKE = {
   overdue: values => say("a word of it was due by {time}", values),
   trouble: () => say("its agent is in trouble: ask for its log"),
@@ -38,7 +38,7 @@ const UNLIKE = {
   system: values => say("its system is {own}; {n} of {all} have {most}", values),
 };
 
-/** Why a machine was started last. */
+/** Reasons of the last start of a machine. */
 const CAUSES = {
   unknown: say("why is not known"), command: say("by the hub's command"), power: say("its power came"),
   reset: say("a reset, or its watchdog"), watchdog: say("its watchdog"), shutdown: say("it was stopped in order before"),
@@ -85,7 +85,7 @@ function clock({ status, about }) {
   return ahead > 0 ? say("ahead by {age}", { age: age(ahead) }) : say("behind by {age}", { age: age(-ahead) });
 }
 
-/** 24 bars, the oldest first; who cannot see them hears the numbers. */
+/** Returns 24 bars, the oldest first. A screen reader reads the numbers. */
 function chart(channel, hours) {
   const label = say("{channel}, bars of each hour, the oldest first: {bars}", { channel, bars: hours.map(each => each ?? "–").join(" ") });
   return element("p", {}, `${channel} `, element("span", { class: "bars", role: "img", "aria-label": label, title: label },
@@ -105,7 +105,7 @@ function credits({ status, credits: account }) {
   return account ? say("{n} left at the hub", { n: account.perDay - account.spent }) : "";
 }
 
-/** How old the figures are, and how they came. */
+/** Returns the age of the figures and their bearer. */
 function told({ status, about }) {
   if (!status) return say("nothing told yet");
   const [bearer, doubt] = status.over.split(", ");
@@ -141,7 +141,7 @@ const row = (kit, columns) => element("tr", { role: "row", class: kit.unlike.som
     return element("td", { role: "cell", "data-label": name, class: isEmpty(shown) ? "none" : null }, isEmpty(shown) ? "" : shown);
   }));
 
-/** Asks the hub, where the fleet is looked at. */
+/** Loads the figures if the fleet is shown. */
 export async function showFigures() {
   if (!here().fleet) return;
   const { kits, more } = await call("GET", "/api/fleet");

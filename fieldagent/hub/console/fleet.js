@@ -1,5 +1,5 @@
-// The kits, those in trouble first: a list that is searched and filtered, the one that is looked at
-// in full, and all of them on the map.
+// The kits, those in trouble first: a list with search and filters, the selected kit in full, and
+// all kits on the map.
 
 import { all } from "./acts.js";
 import { lookAtChart, showTrail } from "./chart.js";
@@ -11,14 +11,16 @@ import { fromTheTop, putRows } from "./rows.js";
 import { counts, KINDS, listed, troubles } from "./trouble.js";
 import { revokedSince, where } from "./words.js";
 
-/** None is said to be there, or not, before the hub has told of them. */
+/** `isTold` is false before the first answer. Until then the page does not claim that a kit exists
+ * or is missing. */
 let kits = [], isTold = false;
-/** Counts the questions, and of which of them the answer is shown: none before it is any more. */
+/** Number of the last request, and of the request whose answer is shown. Answers to earlier
+ * requests are dropped. */
 let asked = 0, answered = 0;
-/** By device, the date of its last position as its own clock had it. */
+/** Date of each device's last position by the device's own clock. */
 let dated = new Map();
 
-/** Milliseconds between two looks at all of them: the more there are, the longer. */
+/** Milliseconds between two loads of all kits. It grows with their number. */
 export const pause = () => Math.max(2000, 15 * kits.length);
 
 export async function showFleet() {
@@ -32,7 +34,7 @@ export async function showFleet() {
   judge();
 }
 
-/** What is wrong with each, by what is known now. */
+/** Finds the troubles of each kit from the current data. */
 export function judge() {
   for (const kit of kits) kit.troubles = troubles(kit, incidentsOf(kit.id), dated.get(kit.name) ?? null, now());
   showKits();
@@ -59,20 +61,20 @@ function showKits() {
   const found = counts(kits), troubled = kits.filter(each => each.troubles.length).length;
   const kinds = [["", say("All kits ({n})", { n: kits.length })], ["any", say("In trouble ({n})", { n: troubled })],
     ...Object.entries(KINDS).map(([kind, words]) => [kind, `${words} (${found[kind]})`])];
-  // They are the same at all times but for their numbers: a list that somebody has open stays open.
+  // The kinds stay the same, only their numbers change. An open list must stay open.
   if (!by("kit-show").options.length) by("kit-show").append(...kinds.map(([value]) => element("option", { value })));
   kinds.forEach(([, words], at) => { by("kit-show").options[at].textContent = words; });
   if (by("kit-show").value !== place.show) by("kit-show").value = place.show;
   tell("kits-told", !isTold ? "" : !kits.length ? say("No kit yet.") : those.length ? `${counted(those.length, "{n} kit", "{n} kits")}${troubled && !place.show ? say(", {n} in trouble", { n: troubled }) : ""}` : say("None is so."));
 }
 
-/** How each modem of it hears, and its battery, as it told last. */
+/** Returns the last reported signal and battery of each modem. */
 const modems = kit => kit.modems.map(({ channel, signal, battery, at }) => {
   const hears = signal === null ? say("no signal known") : say("signal {bars} of 5", { bars: signal });
   return `${term(channel)}: ${hears}${battery === null ? "" : `, ${say("battery {percent} %", { percent: battery })}`} (${moment(at)})`;
 }).join("; ") || say("not told");
 
-/** Why nothing comes from it, as far as the hub can tell, and what to do. */
+/** Returns the known reasons for the silence of a kit, and advice. */
 function silence(kit) {
   const why = [];
   if (kit.revoked) why.push(say("it is revoked since {since}: what comes from it is kept apart", { since: revokedSince(kit.revoked) }));
@@ -100,7 +102,7 @@ const facts = kit => [
   [say("Why it is silent"), silence(kit)],
 ];
 
-/** The kit that is looked at, above its conversation. */
+/** Shows the selected kit above its conversation. */
 function showKit() {
   const id = here().kit, kit = kitOf(id);
   tell("talk-title", kit ? say("Conversation with {kit}", { kit: kit.name }) : id && isTold ? say("No kit {id} is here", { id }) : say("Conversation of all"));
@@ -114,7 +116,7 @@ function showKit() {
     [element("dt", {}, name), element("dd", {}, text)]) : []);
 }
 
-/** The place is another: what is known of the kit there is shown at once. */
+/** Shows the kit of the new address with the data that is already here. */
 export function lookAtKit() {
   showKits();
   showKit();

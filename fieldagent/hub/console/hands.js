@@ -1,5 +1,5 @@
-// What the kit that is looked at is told to do, and what it answered. What that costs over satellite
-// is said before anything is sent, and agreed to by a press of its own.
+// Commands to the selected kit, and its answers. The page shows the satellite cost before it sends
+// a command, and a separate press accepts that cost.
 
 import { call, me, postOnce, Refused, trouble } from "./hub.js";
 import { here } from "./place.js";
@@ -9,9 +9,10 @@ import { by, element, moment, put, tell } from "./text.js";
 await spoken;
 
 const SHOWN = 5;
-/** Milliseconds between two looks while an answer is awaited. */
+/** Milliseconds between two loads while an answer is expected. */
 const LOOK = 5000;
-/** As `fieldagent hub command` takes them. `set` is signed with a key that is not here. */
+/** Commands in the syntax of `fieldagent hub command`. `set` is missing, because its signature
+ * needs a key that is not here. */
 const OFFERED = {
   status: say("How is it?"), log: say("Its newest warnings"), trace: say("What went over its modem's line"), "retry satellite": say("Its modem tries again now"),
   "heal satellite": say("The next step for a silent modem"), restart: say("Start the agent anew"), reboot: say("Start the machine anew"),
@@ -21,7 +22,7 @@ const OFFERED = {
 const STATES = { waiting: say("waits to be sent"), packed: say("given to the satellite operator: nobody knows yet whether the kit has it"),
   stored: say("the kit has it on its disk"), answered: say("answered"), expired: say("given up after five days") };
 
-/** Credits that the next press agrees to; null before the price was told. */
+/** Credits that the next press accepts, or null before the price is known. */
 let agreed = null;
 let again;
 
@@ -33,7 +34,7 @@ function line({ command, given, state, reason, outcome, answer, answered, answer
     answer ? element("pre", {}, answer) : null);
 }
 
-/** Who may not tell a kit anything sees nothing of it. */
+/** Shows the commands. Only an administrator sees them. */
 export async function showHands() {
   const { kit } = here();
   clearTimeout(again);
@@ -59,13 +60,13 @@ const price = found => {
   return say("Over satellite: {credits}, {down} bytes there and at most {up} back{left}.", { credits, down: found.down, up: found.up, left });
 };
 
-/** The first press tells what it costs, where it costs something; the second sends it. */
+/** The first press shows the cost, if there is one. The second press sends the command. */
 async function give() {
   const { kit } = here(), command = by("hands-what").value;
   if (agreed === null) {
     const found = await call("POST", `${path(kit)}/cost`, { command });
     if (!found.linked) {
-      // The price is of that command to that kit alone.
+      // The price is only valid for that command to that kit.
       if (here().kit !== kit || by("hands-what").value !== command) return;
       tell("hands-cost", price(found));
       agreed = found.credits;
@@ -90,7 +91,7 @@ export function setUpHands() {
     try {
       await give();
     } catch (error) {
-      // Beside another kit it would be said of that one.
+      // Beside another kit, the message would appear to be about that kit.
       if (error instanceof Refused && here().kit === kit) tell("hands-fault", error.message);
       else trouble(error);
     } finally {
@@ -99,7 +100,7 @@ export function setUpHands() {
   });
 }
 
-/** Another kit is looked at: what was agreed to was of the one before. */
+/** Called when another kit is selected. The accepted price belonged to the previous kit. */
 export function lookAtHands() {
   unsay();
   tell("hands-fault", "");

@@ -1,4 +1,4 @@
-// The history of closed incidents: searched, opened one by one, printed and taken along.
+// The history of closed incidents: search, open, print and export.
 
 import { closedCard } from "./desk.js";
 import { call, trouble } from "./hub.js";
@@ -6,7 +6,7 @@ import { say } from "./language.js";
 import { by, element, moment } from "./text.js";
 
 let older = null;
-/** Counts the questions: of what is shown, only the answer to the newest. */
+/** Number of the last request. Only the answer to the newest one is shown. */
 let asked = 0;
 
 function entry(sos) {
@@ -19,7 +19,7 @@ function entry(sos) {
 
 async function open(sos, whole) {
   const now = await call("GET", `/api/sos/${sos.id}`);
-  // Opened once more meanwhile, it may be there.
+  // If it was opened twice, the card may already be there.
   if (whole.querySelector("article")) return;
   whole.append(closedCard(now), element("button", { type: "button", onclick: () => print() }, say("Print")));
 }
@@ -27,20 +27,20 @@ async function open(sos, whole) {
 async function show(more) {
   const question = ++asked, searched = `text=${encodeURIComponent(by("history-search").value)}`;
   const told = await call("GET", more || `/api/sos?state=closed&limit=20&${searched}`);
-  // Meanwhile something else may have been searched for, or the same asked once more.
+  // A newer request may have started meanwhile.
   if (question !== asked) return;
   older = told.next;
   by("history-older").hidden = !older;
   const entries = told.sos.map(entry);
   if (more) by("history-list").append(...entries);
   else by("history-list").replaceChildren(...entries.length ? entries : [element("li", { class: "quiet" }, say("None."))]);
-  // Of older ones it is as it was.
+  // Older entries do not change the export links.
   if (more) return;
   for (const form of ["csv", "json"])
     by(`history-${form}`).href = `/api/sos/export?state=closed&format=${form}&${searched}`;
 }
 
-/** It is looked for once somebody opens it. */
+/** Loads the history when a person opens it. */
 export function setUpHistory() {
   by("history").addEventListener("toggle", () => { if (by("history").open) show().catch(trouble); });
   by("history-search").addEventListener("change", () => show().catch(trouble));

@@ -1,16 +1,16 @@
-// The hub's API, as the console asks it: who is signed in, and what goes wrong on the way.
+// The hub's API for the console: the signed-in user and errors.
 
 import { language, read, say } from "./language.js";
 import { by, plain, setClock } from "./text.js";
 
-/** Who has signed in: id, name, role, workspaceId, mayPush, mayAnswer, mayAdminister. */
+/** The signed-in user: id, name, role, workspaceId, mayPush, mayAnswer, mayAdminister. */
 export const me = {};
 
 export class SignedOut extends Error {}
 
-/** Nobody answered. */
+/** Error: the hub did not answer. */
 export class Away extends Error {
-  /** Whether it came of looking, which is done again by itself. */
+  /** True for a failed load, which is repeated automatically. */
   isLook = true;
 }
 
@@ -23,7 +23,7 @@ export class Refused extends Error {
     this.choose = told.choose;
   }
 
-  /** What is wrong: each fault by the name of its field in `form`, or else the whole. */
+  /** Returns each fault as text, with the label of its field in `form`, or the general error. */
   inWords(form = document) {
     return this.faults.map(({ pointer, detail }) => {
       const member = pointer.split("/").at(-1);
@@ -33,9 +33,9 @@ export class Refused extends Error {
   }
 }
 
-/** Milliseconds in which a hub answers; one that hangs ends no connection. */
+/** Milliseconds to wait for the hub. A hub that hangs does not end a connection. */
 const PATIENCE = 30_000;
-/** Counts how often somebody was signed out. */
+/** Number of sign-outs. */
 let ended = 0;
 document.addEventListener("signed-out", () => { ended += 1; });
 
@@ -54,12 +54,12 @@ async function ask(method, path, body, headers = {}) {
     throw Object.assign(new Away(isLook || path.endsWith("/session") || path.endsWith("/cost") ? say("The hub does not answer.")
       : say("The hub did not answer: nobody knows whether that was done. Look once it is back, and press again if it was not.")), { isLook });
   }
-  // To the second; this computer's own may be far off.
+  // The hub's time in whole seconds. This computer's clock may be wrong.
   const date = Date.parse(answer.headers.get("Date"));
   if (date) setClock(date / 1000);
   const told = text ? await toldIn(text, isLook) : {};
   const entering = method === "POST" && path.endsWith("/session");
-  // Of who was there before it says nothing about who is there now.
+  // An answer to the previous user's request does not end the session of the current user.
   if (answer.status === 401 && !entering && (before === ended || me.id === undefined)) throw new SignedOut();
   if (!answer.ok) throw Object.assign(new Refused(told), { isLook });
   return told;
@@ -75,16 +75,16 @@ async function toldIn(text, isLook) {
 
 export const call = (method, path, body) => ask(method, path, body);
 
-/** Push it once, however often that is tried with the same key. */
+/** Pushes a message once, even if it is tried several times with the same key. */
 export const push = (body, key) => ask("POST", "/api/package", body, { "Idempotency-Key": key });
 
-/** Milliseconds after which somebody who asks for the same means it anew. */
+/** Milliseconds after which the same request counts as a new one. */
 const ANEW = 600_000;
 
-/** Keys of what the hub has not answered, by what it was asked for. */
+/** Keys of requests without an answer, by path and body. */
 const unanswered = new Map();
 
-/** Let the hub do it once, however often that is asked for until it has answered. */
+/** Posts a request that the hub carries out once, even if it is repeated until the answer comes. */
 export async function postOnce(path, body) {
   const asked = `${path} ${JSON.stringify(body)}`, now = performance.now();
   if (!(unanswered.get(asked)?.at > now - ANEW)) unanswered.set(asked, { at: now, key: crypto.randomUUID() });
@@ -93,13 +93,13 @@ export async function postOnce(path, body) {
     unanswered.delete(asked);
     return told;
   } catch (error) {
-    // After 5xx nobody knows whether it was done.
+    // After 5xx it is unknown if the hub carried out the request.
     if (error instanceof Refused && error.status < 500) unanswered.delete(asked);
     throw error;
   }
 }
 
-/** What went wrong as the hub was looked at, and as somebody pressed something. */
+/** The last error of a load, and of a press. */
 const wrong = { looked: "", pressed: "" };
 
 function show() {
@@ -107,7 +107,7 @@ function show() {
   by("away").hidden = !by("away").textContent;
 }
 
-/** Tells what went wrong, above everything else; without an error, that all is well again. */
+/** Shows an error above everything else, or removes all errors if there is none. */
 export function trouble(error) {
   if (error instanceof SignedOut) return document.dispatchEvent(new Event("signed-out"));
   const { isLook } = error ?? {};
@@ -117,7 +117,7 @@ export function trouble(error) {
   show();
 }
 
-/** The hub was looked at, and answered. What a press came to stays to be read. */
+/** Called after a successful load. An error of a press stays visible. */
 export function looksWell() {
   wrong.looked = "";
   show();

@@ -1,4 +1,4 @@
-// API keys and tokens, as an administrator makes and revokes them.
+// API keys and tokens: an administrator makes and revokes them.
 
 import { act, all, button, choice, deeds, emptied, filled, flag, fold, form, line, list, once, sure } from "./acts.js";
 import { call } from "./hub.js";

@@ -1,5 +1,5 @@
-// Beside each time of a page that a contact answers on, what time that is where they are. The page
-// says all that it has to say without this.
+// On the page where a contact answers, adds the local time beside each UTC time. The page is
+// complete without this script.
 
 for (const each of document.querySelectorAll("time[data-local]")) {
   const moment = new Date(each.dateTime);

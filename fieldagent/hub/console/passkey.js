@@ -1,4 +1,4 @@
-// Signing in with a passkey, and the list of one's own.
+// Sign-in with a passkey, and the list of the user's passkeys.
 
 import { singly } from "./acts.js";
 import { call, SignedOut, trouble } from "./hub.js";
@@ -7,11 +7,12 @@ import { by, element, moment, put } from "./text.js";
 
 const can = () => window.PublicKeyCredential?.parseRequestOptionsFromJSON !== undefined;
 
-/** Milliseconds until a hub that does not say whether it knows passkeys is waited for no longer. */
+/** Milliseconds to wait for the hub's answer about its passkey support. */
 const PATIENCE = 15_000;
 let isAsked = false;
 
-/** Shows the button where this hub and this browser know passkeys; asks once it was answered no more. */
+/** Shows the button if the hub and the browser support passkeys. After an answer it does not ask
+ * again. */
 export async function offerPasskey() {
   if (isAsked || !can()) return;
   const answer = await fetch("/console/passkeys/sign-in", { method: "OPTIONS", signal: AbortSignal.timeout(PATIENCE) })

@@ -1,11 +1,12 @@
-// Where somebody is in the console, as the address says: reload and the back button keep it.
+// The current place in the console is in the address, so that reload and the back button keep it.
 
 const KIT = /^\/console\/kit\/([0-9]+)$/;
 const SOS = /^\/console\/sos\/([0-9]+)$/;
 const SUBJECT = /^\/console\/administration(?:\/([a-z]+))?$/;
 
-/** The kit or SOS that is looked at, or the subject of administration, empty for the list of them;
- * what is none of these is null. `find`, `show` and `sort` are how the kits are listed. */
+/** Returns the selected kit or SOS, or the subject of administration, which is empty for the list
+ * of subjects. The others are null. `find`, `show` and `sort` are the search, filter and order of
+ * the kits. */
 export function here() {
   const { pathname, search } = location;
   const asked = new URLSearchParams(search);
@@ -19,7 +20,7 @@ export function here() {
 
 let changed = () => {};
 
-/** Calls `look` whenever the place is another, with whether a press has led there. */
+/** Calls `look` after each change of the place, with true if a press caused it. */
 export function setUpPlace(look) {
   changed = look;
   addEventListener("popstate", () => changed(false));
@@ -31,13 +32,13 @@ export function setUpPlace(look) {
   });
 }
 
-/** `path` keeps how the kits are listed. */
+/** Goes to `path`. The search, filter and order of the kits stay. */
 export function go(path) {
   if (path !== location.pathname) history.pushState(null, "", path + location.search);
   changed(true);
 }
 
-/** How the kits are listed is no step back. */
+/** Changes the search, filter and order of the kits, without a step for the back button. */
 export function list(how) {
   const asked = new URLSearchParams(Object.entries({ ...here(), ...how })
     .filter(([name, value]) => ["find", "show", "sort"].includes(name) && value));

@@ -1,4 +1,5 @@
-// Another radio-key for all kits of the workspace: who has it, who lacks it, and how to go on.
+// A new radio-key for all kits of the workspace: kits that have it, kits that lack it, and the next
+// step.
 
 import { act, button, deeds, list, sure } from "./acts.js";
 import { call, postOnce } from "./hub.js";

@@ -1,21 +1,22 @@
-// Who is to have what is sent: found by search, with the chosen ones shown.
+// The receivers of a message: found by search, with the chosen ones shown.
 
 import { all } from "./acts.js";
 import { call, me } from "./hub.js";
 import { counted, say } from "./language.js";
 import { by, element, put, tell } from "./text.js";
 
-/** More are not shown at once: typing finds one sooner than the eye. */
+/** Maximum number of shown receivers. In a longer list, a search is faster. */
 const SHOWN = 8;
 
-/** Everybody who can be chosen, groups first: key, name, words, whether it has a device. */
+/** All possible receivers, groups first: key, name, search words, and whether they have a
+ * device. */
 let known = [];
 const chosen = new Set();
 
 export const everybody = () => known.filter(each => each.id && each.reached);
 export const chosenOnes = () => known.filter(each => chosen.has(each.key));
 
-/** Who can be written to; who has no device in use cannot. */
+/** Loads the possible receivers: users and groups with a device in use. */
 export async function loadReceivers() {
   const [users, { groups }] = await Promise.all([all("/api/users?limit=1000", "users"), call("GET", "/api/groups")]);
   const teams = groups.filter(each => each.members.length).map(({ id, name, members }) =>
@@ -37,7 +38,8 @@ export function unchoose(key) {
   showReceivers();
 }
 
-/** The chosen ones first, and whom the search finds; everybody where they are few. */
+/** Shows the chosen receivers first, then the results of the search, or all receivers if they are
+ * few. */
 function showReceivers() {
   const words = by("to-search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const few = known.length <= SHOWN;
@@ -45,7 +47,7 @@ function showReceivers() {
   const shown = few && !words.length ? known
     : [...chosenOnes().slice(0, SHOWN), ...found.filter(each => !chosen.has(each.key)).slice(0, SHOWN)];
   const whole = everybody();
-  // Before any are known, a press would choose nobody.
+  // Without known receivers, a press would choose no receiver.
   by("everybody").disabled = !whole.length;
   by("everybody").checked = whole.length > 0 && whole.every(each => chosen.has(each.key));
   by("to-search-label").hidden = few;
@@ -55,11 +57,11 @@ function showReceivers() {
   put("people", shown.map(each => element("label", {}, element("input", {
     type: "checkbox", name: "to", id: `to-${each.key}`, value: each.key, checked: chosen.has(each.key), disabled: !each.reached,
   }), each.words)));
-  // What is drawn as it was has kept what a person pressed.
+  // Unchanged boxes have kept the state of a person's press.
   for (const box of by("people").querySelectorAll("input")) box.checked = chosen.has(box.value);
 }
 
-/** Takes what was pressed or typed in there. */
+/** Handles a press or input in the list. */
 export function take(target) {
   if (target.id === "everybody") choose(target.checked ? everybody().map(each => each.key) : []);
   else if (target.name === "to") {

@@ -1,4 +1,4 @@
-// What an administrator looks through: what could not be used, and who did what.
+// Records for an administrator: messages that could not be used, and the audit log.
 
 import { act, button, deeds, list, sure } from "./acts.js";
 import { call, trouble } from "./hub.js";
@@ -7,7 +7,7 @@ import { by, element, moment } from "./text.js";
 
 await spoken;
 
-/** As people read it, where it is text; the beginning of it. */
+/** Returns the beginning of the content, as text if it is printable, or else in hexadecimal. */
 function content(payload) {
   const text = atob(payload);
   const shown = /^[\x20-\x7e]*$/.test(text) ? `“${text}”`
@@ -44,7 +44,7 @@ const entry = ({ at, by: who, action, detail }) => element("li", {},
   `${who.kind === "user" ? who.name || say("user {id}", { id: who.id }) : WHO[who.kind]}: ${action}${detail && `, ${detail}`}`);
 
 let older = null;
-/** Counts the questions: of what is shown, only the answer to the newest. */
+/** Number of the last request. Only the answer to the newest one is shown. */
 let asked = 0;
 
 async function loadAudit(more) {

@@ -1,13 +1,13 @@
-// How an SOS reaches a dispatcher: the sound of an open page, a notification over other windows, and
-// by web push a phone or computer on which no page is open.
+// Alarms for a dispatcher about an SOS: the sound of an open page, a notification above other
+// windows, and web push to a phone or computer without an open page.
 
 import { call, me, trouble } from "./hub.js";
 import { language, say, worded } from "./language.js";
 import { by } from "./text.js";
 import { said } from "./words.js";
 
-// Sound begins with the click by which somebody signed in, or any later one. After a reload there
-// was none: the browser plays nothing, and the desk says so.
+// Browsers allow sound only after a click, such as the sign-in. After a reload there was no click
+// yet: the browser plays nothing, and the desk shows that.
 let sound = null;
 let ringing = null;
 
@@ -15,7 +15,7 @@ export function wake() {
   try {
     sound ||= new AudioContext();
   } catch {
-    // A browser that has none lets people sign in all the same, and the desk says that it is silent.
+    // A browser without sound can still sign in. The desk then shows that it is silent.
     return;
   }
   sound.onstatechange = showSound;
@@ -28,7 +28,7 @@ export function showSound() {
   by("silent").hidden = isHeard();
 }
 
-/** Its buttons: sound on, and a try of it. */
+/** Sets up the buttons for sound: turn it on, and test it. */
 export function setUpSound() {
   by("sound-on").onclick = () => { wake(); };
   by("sound-test").onclick = () => { wake(); sound?.resume().then(beep); };
@@ -58,7 +58,7 @@ function beep() {
   by("sound-test").dataset.beeps = String(Number(by("sound-test").dataset.beeps || 0) + 1);
 }
 
-// A notification reaches who looks at another window; the browser asks first whether it may.
+// A notification reaches a user who works in another window. The browser asks for permission first.
 
 export function notify(title, sos) {
   if (!("Notification" in window) || Notification.permission !== "granted") return;
@@ -68,13 +68,13 @@ export function notify(title, sos) {
       body: sos.item ? worded(said(sos.item.event)) : "", tag: `sos-${sos.id}`, requireInteraction: true,
     });
   } catch {
-    // A telephone's lets service workers alone do that.
+    // On telephones, only service workers can do that.
     return;
   }
   shown.onclick = () => { window.focus(); shown.close(); };
 }
 
-/** The button that asks for it is there until that is decided. */
+/** Shows the button for the permission until the user has decided. */
 export function offerNotifications() {
   const button = by("notify");
   const asks = () => "Notification" in window && Notification.permission === "default";
@@ -85,7 +85,7 @@ export function offerNotifications() {
   };
 }
 
-// Web push: the hub tells the browser's own service, and that wakes the service worker.
+// Web push: the hub calls the browser's push service, which wakes the service worker.
 
 const WORKER = "/console/worker.js";
 const canRing = () => me.mayAnswer && "serviceWorker" in navigator && "PushManager" in window;
@@ -100,13 +100,13 @@ const keep = subscription => {
   return call("POST", "/console/push", { endpoint, p256dh: keys.p256dh, auth: keys.auth, language });
 };
 
-/** The button that lets this browser ring while its page is closed, or not any more. */
+/** Shows the button that turns ringing with a closed page on or off. */
 export async function offerRinging() {
   const button = by("push");
   button.hidden = true;
   if (!canRing()) return;
   const [worker, subscription] = await subscribed();
-  // The hub may have been put back from a copy, or somebody else have signed in here.
+  // The hub may have been restored from a copy, or another user may have signed in here.
   if (subscription) await keep(subscription);
   button.textContent = subscription ? say("Stop ringing when the page is closed") : say("Ring this phone or computer when the page is closed");
   button.onclick = () => (subscription ? stopRinging() : startRinging(worker)).then(offerRinging).catch(trouble);
@@ -118,7 +118,7 @@ async function startRinging(worker) {
   await keep(await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key }));
 }
 
-/** Also of who signs out: what comes is for them. */
+/** Stops ringing in this browser, also at a sign-out: the messages are for that user. */
 export async function stopRinging() {
   if (!canRing()) return;
   const [, subscription] = await subscribed();

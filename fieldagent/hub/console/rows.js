@@ -1,15 +1,15 @@
-// Long lists: their first rows stand there, and more as somebody asks for them.
+// Long lists: the first rows are shown, and more rows on request.
 
 import { say } from "./language.js";
 import { by, put } from "./text.js";
 
-/** Rows that stand there at first, and that come with each press. */
+/** Number of rows at first, and of further rows per press. */
 const STEP = 100;
 
-/** By list, how many of its rows are shown. */
+/** Number of shown rows of each list. */
 const shown = new Map();
 
-/** Draws the first rows of the list `id`, each made by `row`; the button `id`-more shows more. */
+/** Draws the first rows of the list `id`, each made by `row`. The button `id`-more shows more. */
 export function putRows(id, those, row) {
   const some = those.slice(0, shown.get(id) ?? STEP), rest = those.length - some.length, more = by(`${id}-more`);
   put(id, some.map(row));
@@ -18,10 +18,10 @@ export function putRows(id, those, row) {
   more.onclick = () => {
     shown.set(id, some.length + STEP);
     putRows(id, those, row);
-    // Who goes on by the keyboard does so where the new ones begin, and not behind them.
+    // For a person with a keyboard, the focus goes to the first new row instead of the last one.
     by(id).children[some.length]?.querySelector("a, summary")?.focus();
   };
 }
 
-/** Lets the list `id` begin anew. */
+/** Resets the list `id` to its first rows. */
 export const fromTheTop = id => shown.delete(id);

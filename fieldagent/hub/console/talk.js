@@ -1,5 +1,5 @@
-// The conversation, of all or with the kit that is looked at: what was sent and pushed, the newest
-// first, with what became of each. Positions that follow each other are one line.
+// The conversation with all kits or with the selected one: sent and pushed items, the newest first,
+// with their state. Consecutive positions are one line.
 
 import { call, me, trouble } from "./hub.js";
 import { pictureOf } from "./picture.js";
@@ -9,23 +9,23 @@ import { by, drawn, element, moment, plain, stageInWords } from "./text.js";
 import { cameAt, howFar, said } from "./words.js";
 
 const LOOK = 5000;
-/** So many more may come before the oldest are shown no more, and so many go then: a console is open
+/** MORE: number of additional items after which the oldest GO items disappear. A console stays open
  * for weeks. */
 const MORE = 500, GO = 100;
 
 let items = [];
 let older = null;
-/** Of which kit they are, what is searched for, which no letters that are still typed are, and
- * whether the hub has said what there is. */
+/** `shown` is the selected kit, `searched` the search text after its input has ended, and `isThere`
+ * is true after the hub's first answer. */
 let shown = null, searched = "", isThere = false;
-/** Counts the questions for the newest, and of which of them the answer is shown: none before it is
- * any more. */
+/** Number of the last request for the newest items, and of the request whose answer is shown.
+ * Answers to earlier requests are dropped. */
 let asked = 0, answered = 0;
 let most = MORE;
-/** Items that came while the list was on its way. */
+/** Items that came while a list was loading. */
 const loading = new Set();
 const lines = new Map(), runs = new Map();
-/** Of items to the kit that is looked at, how far they have come, in words. */
+/** State of each item to the selected kit, as text. */
 let standings = new Map();
 
 function line(item) {
@@ -50,7 +50,8 @@ function line(item) {
   return element("li", { class: [item.device ? "in" : "out", item.sos && "sos"].filter(Boolean).join(" ") }, whole, far, asksMe(item) ? read(item) : null);
 }
 
-/** For whom it is, and how far it has come beyond the disks of kits, which the deliveries tell. */
+/** Shows the addressee, and the stages beyond the kits' disks. The deliveries show the earlier
+ * ones. */
 function tellFar(place, item, reached) {
   const told = [
     item.to && say("to {who}", { who: item.to.name }), standings.get(item.id),
@@ -63,7 +64,8 @@ function tellFar(place, item, reached) {
 const asksMe = item => item.receipt === "read" && item.sender.id !== me.id
   && !item.reached.some(step => step.stage === "read" && step.who === me.name);
 
-/** Its sender wants to know when a person has read it: only a person's own press says so. */
+/** Returns the button for the read confirmation that the sender asked for. Only a person may press
+ * it. */
 function read(item) {
   const button = element("button", { type: "button" }, say("I have read it"));
   button.addEventListener("click", async () => {
@@ -80,7 +82,7 @@ function read(item) {
   return button;
 }
 
-/** How far an item has come with a kit, in words. */
+/** Returns the state of an item at a kit, as text. */
 const delivered = (each, name) => [howFar(each.state, name), each.over && say("over {bearer}", { bearer: term(each.over) }),
   each.ended && say("at {time}", { time: moment(each.ended) }), each.reason && `(${each.reason})`].filter(Boolean).join(" ");
 
@@ -97,7 +99,7 @@ async function showDeliveries(id, list) {
 
 const isPosition = item => item.event.type === "Location" && !item.sos;
 
-/** Items in runs: positions of one sender that follow each other, and all else alone. */
+/** Groups the items: consecutive positions of one sender together, and each other item alone. */
 function inRuns() {
   const found = [];
   for (const item of items) {
@@ -113,7 +115,8 @@ function lineOf(item) {
   return lines.get(item.id);
 }
 
-/** Named by its oldest item: what comes is added to it, and it stays open. */
+/** Returns a run of positions. Its key is the oldest item, so it grows and stays open when new ones
+ * come. */
 function run(those) {
   if (those.length === 1) return lineOf(those[0]);
   const key = those.at(-1).id;
@@ -133,14 +136,14 @@ function draw() {
     const found = inRuns(), nodes = found.map(run), there = [...by("items").children];
     const named = new Set(found.map(those => those.at(-1).id));
     for (const key of runs.keys()) if (!named.has(key)) runs.delete(key);
-    // Who is moved loses the focus.
+    // A node that moves loses the focus.
     if (nodes.length !== there.length || nodes.some((node, index) => node !== there[index])) by("items").replaceChildren(...nodes);
     by("older").hidden = !older;
     by("items-none").hidden = !isThere || nodes.length > 0;
   });
 }
 
-/** Asks how far what was sent to the kit has come: of the newest 200. */
+/** Loads the states of the newest 200 items for the selected kit. */
 export async function lookHowFar() {
   const kit = nameOf(here().kit);
   if (!kit) return standings.clear();
@@ -150,13 +153,14 @@ export async function lookHowFar() {
   for (const item of items) item.tell?.();
 }
 
-/** Asks who has what the newest say: that somebody has read an item is no event of the stream. */
+/** Loads the stages of the newest items, because the stream has no event when a person reads an
+ * item. */
 export async function lookWhoHas() {
   const kit = here().kit, text = searched, before = new Map(items.map(each => [each.id, each.reached]));
   const told = await call("GET", newest(kit, text));
   if (kit !== here().kit || text !== searched) return;
   const reached = new Map(told.items.map(each => [each.id, each.reached]));
-  // Who has said meanwhile that they have read it is not asked again.
+  // Skip items that changed meanwhile, for example because this user has confirmed them.
   for (const item of items.filter(each => reached.has(each.id) && each.reached === before.get(each.id))) {
     const asked = asksMe(item);
     item.reached = reached.get(item.id);
@@ -174,7 +178,8 @@ async function look(more) {
   const told = await call("GET", more || newest(kit, text))
     .finally(() => loading.delete(came));
   if (!more) lookHowFar().catch(trouble);
-  // Meanwhile another may have been chosen, or something else searched for, or the same be shown anew.
+  // Meanwhile the user may have selected another kit, or a newer search or load may have come
+  // first.
   if (kit !== here().kit || text !== searched || question < answered) return;
   answered = question;
   isThere = true;
@@ -192,7 +197,7 @@ async function look(more) {
 
 export const loadTalk = () => look();
 
-/** The conversation of another kit, or of all again: what stands there is none of it. */
+/** Changes to the conversation of another kit, or of all, and discards the current content. */
 export function lookAtTalk() {
   if (shown === here().kit) return;
   shown = here().kit;
@@ -207,7 +212,8 @@ export function lookAtTalk() {
 
 let nameOf = () => null;
 
-/** Whether it is shown now: it is of the kit that is looked at, or for its user or everybody. */
+/** Returns true if the item belongs to the current view: it is from the selected kit, or for its
+ * user, or for all. */
 function belongs(item) {
   if (searched) return false;
   const kit = nameOf(here().kit);
@@ -227,7 +233,7 @@ export function came(item) {
   draw();
 }
 
-/** `kitOf` returns a kit by its number. */
+/** Sets up the conversation. `kitOf` returns a kit by its number. */
 export function setUpTalk(kitOf) {
   nameOf = kitOf;
   shown = here().kit;

@@ -1,26 +1,26 @@
-// What is wrong with a kit, the worst first, and in which order kits stand. Nothing here looks at a
-// clock, the page or the hub.
+// The troubles of a kit, the worst first, and the order of kits. This module uses no clock, no page
+// and no hub.
 
 import { because, say, spoken, term } from "./language.js";
 
 await spoken;
 
-/** Every kind of trouble, the worst first, in words. */
+/** All kinds of trouble, the worst first, with their names. */
 export const KINDS = {
   sos: "SOS", silent: say("silent"), battery: say("battery"), budget: say("budget"), update: say("update failed"), clock: say("clock"), other: say("trouble"),
 };
 const RANKS = Object.keys(KINDS);
 
-/** Percent of a battery, share of a day's credits, and seconds. */
+/** Percent of a battery, share of a day's credits, seconds of silence, and seconds that a clock may
+ * be ahead. */
 const BATTERY_LOW = 20, CREDITS_LOW = 0.2, SILENT = 86_400, AHEAD = 120;
 
-/** Settings that a kit was offered, as the hub says of them: number, state, and why. */
+/** Result of offered settings in the hub's form: number, state, and reason. */
 const OFFER = /^(\d+) (\w+)(?:: (.+))?$/s;
 
-/** What is wrong with a `device` of the hub's list: kind and words, the worst first.
- *
- * `incidents` are the SOS and alarms of it that are not closed; `dated` is the date of its last
- * position as its own clock had it, or null; all times are in Unix seconds. */
+/** Returns the troubles of a `device` of the hub's list, the worst first, each with kind and text.
+ * `incidents` are its SOS and alarms that are not closed. `dated` is the date of its last position
+ * by its own clock, or null. All times are Unix seconds. */
 export function troubles(device, incidents, dated, now) {
   const found = [];
   const add = (kind, text) => found.push({ kind, text });
@@ -46,13 +46,13 @@ export function troubles(device, incidents, dated, now) {
   return found.sort((one, other) => RANKS.indexOf(one.kind) - RANKS.indexOf(other.kind));
 }
 
-/** What came of the settings that a kit was offered last, in words. */
+/** Returns the result of the last settings offer as text. */
 export function offered(settings) {
   const [, number, state, why] = OFFER.exec(settings);
   return `${number} ${term(state)}${why ? `: ${because(why)}` : ""}`;
 }
 
-/** What of its items a database that was restored has back. */
+/** Returns the progress of returning a kit's items to a restored database, as text. */
 function rebuilt({ state, missing, back, gone }) {
   if (state === "open") return say("the hub's database was restored: this kit has yet to give back what it has");
   return say("the hub's database was restored: {missing} items were missing, {back} came back, {gone} are lost", { missing, back, gone });
@@ -64,7 +64,7 @@ function silenceOf({ lastContact, linked, checkIn }, now) {
   return !linked && !checkIn && now - lastContact > SILENT ? say("not heard of for a day") : "";
 }
 
-/** Where a kit stands among others: that of its worst trouble. */
+/** Rank of a kit: that of its worst trouble. */
 const rank = kit => kit.troubles.length ? RANKS.indexOf(kit.troubles[0].kind) : RANKS.length;
 
 const byName = (one, other) => one.name.localeCompare(other.name, undefined, { numeric: true }) || one.id - other.id;
@@ -75,8 +75,8 @@ const ORDERS = {
   heard: (one, other) => (one.lastContact ?? 0) - (other.lastContact ?? 0) || byName(one, other),
 };
 
-/** Of `kits`, those that have all words of `find` in their own or their user's name or IMEI, and
- * the trouble `show`: a kind, "any", or nothing for all; in the order `sort`. */
+/** Returns the kits whose name, user name or IMEI contains all words of `find` and that have the
+ * trouble `show`, sorted by `sort`. `show` is a kind, "any", or empty for all kits. */
 export function listed(kits, { find = "", show = "", sort = "trouble" }) {
   const words = find.toLowerCase().split(/\s+/).filter(Boolean);
   const has = kit => words.every(word => `${kit.name} ${kit.user.name} ${kit.imei ?? ""}`.toLowerCase().includes(word))
@@ -84,11 +84,11 @@ export function listed(kits, { find = "", show = "", sort = "trouble" }) {
   return kits.filter(has).sort(ORDERS[sort] ?? ORDERS.trouble);
 }
 
-/** How many kits have each kind of trouble. */
+/** Returns the number of kits with each kind of trouble. */
 export const counts = kits => Object.fromEntries(RANKS.map(kind =>
   [kind, kits.filter(kit => kit.troubles.some(each => each.kind === kind)).length]));
 
-/** Points that lie in one square of `cell` pixels, together: [{ x, y, those }]. */
+/** Groups the points by squares of `cell` pixels: [{ x, y, those }]. */
 export function clusters(points, cell) {
   const squares = new Map();
   for (const point of points) {

@@ -1,4 +1,4 @@
-// What a device's satellite messages cost by day: the hub's count, and its operator's beside it.
+// The cost of a device's satellite messages by day: the hub's count beside its operator's.
 
 import { call, trouble } from "./hub.js";
 import { counted, say } from "./language.js";
@@ -15,7 +15,7 @@ const day = each => element("tr", {}, [
   each.operator === null ? "" : each.difference || say("none"),
 ].map(text => element("td", {}, text)));
 
-/** The sum of what is paid by the credit; bytes are not added up. */
+/** Returns the sum of the days that are paid in credits. Bytes are not added up. */
 function sum({ since, until, total }) {
   const told = [say("{since} to {until}: {cost} here", { since, until, cost: priced(total.here, "credit", total.money) })];
   if (total.operator || total.importedHere)
@@ -31,20 +31,22 @@ const table = told => [
     element("tbody", {}, told.usage.map(day)))),
 ];
 
-/** The week of a Unix time in ms, as ISO 8601 counts them: its Thursday's year, from Monday, in UTC. */
+/** Returns the ISO 8601 week of a Unix time in ms (UTC). The year is that of the week's
+ * Thursday. */
 function weekOf(moment) {
   const day = 86400000, thursday = moment + (3 - (new Date(moment).getUTCDay() + 6) % 7) * day;
   const year = new Date(thursday).getUTCFullYear();
   return `${year}-W${String(1 + Math.floor((thursday - Date.UTC(year, 0, 1)) / (7 * day))).padStart(2, "0")}`;
 }
 
-/** A kit's last week and this one, as a page to print, a track and a table. */
+/** Returns links to a kit's reports of the last week and this week, as a page to print, a track and
+ * a table. */
 const reports = device => [-7, 0].map(days => weekOf(Date.now() + days * 86400000)).map(week =>
   element("p", {}, `${say("Report of {week}:", { week })} `, ...["html", "gpx", "kml", "csv"].flatMap(format => [
     element("a", { href: `/api/devices/${device.id}/report?week=${week}&format=${format}`, target: format === "html" ? "_blank" : null, download: format === "html" ? null : "" },
       format === "html" ? say("print") : format.toUpperCase()), " "])));
 
-/** Loaded once it is opened. */
+/** Returns the cost of a device. It loads when a person opens it. */
 export function cost(device) {
   const shown = element("div", {});
   const load = async () => {

@@ -1,4 +1,4 @@
-// Users, as an administrator adds and changes them.
+// Users: an administrator adds and changes them.
 
 import { act, all, button, choice, deeds, emptied, filled, flag, fold, form, line, longList, once, sure } from "./acts.js";
 import { call, me } from "./hub.js";
@@ -20,7 +20,7 @@ function change(user) {
   const patch = (body, done) => act(async () => { await call("PATCH", path, body); return done; }, loadUsers);
   const saved = () => {
     const { role, overSatellite } = filled(id, ["role", "overSatellite"]);
-    // Nobody changes their own role, and a program has none.
+    // Administrators cannot change their own role, and a program has no role.
     return patch(role && role !== user.role ? { role, overSatellite } : { overSatellite }, say("{name} is changed.", { name }));
   };
   const password = () => act(async () => {

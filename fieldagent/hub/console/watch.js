@@ -1,5 +1,5 @@
-// Who is on watch at the desk: a dispatcher takes it, hands it over with what the next must know, or
-// ends it. Until the next has taken it, it stays.
+// The watch at the desk: a dispatcher takes it, hands it over with a note, or ends it. It stays
+// with that dispatcher until the next one has taken it.
 
 import { otherDispatchers, singly } from "./acts.js";
 import { call, me, Refused, trouble } from "./hub.js";
@@ -12,7 +12,7 @@ const SHIFT = 8 * 3600;
 const mine = told => told.onWatch.find(each => each.user.id === me.id);
 const offered = told => told.onWatch.find(each => each.handsOverTo?.id === me.id);
 
-/** Hours as the hub has them. */
+/** Hours in the hub's form. */
 const HOURS = /^([\d:]+) to ([\d:]+) UTC$/;
 const spelt = hours => {
   const [, from, until] = HOURS.exec(hours) ?? [];
@@ -36,7 +36,7 @@ function show(told) {
     element("li", {}, say("{name}, {since} to {until}", { name: user.name, since: moment(since), until: moment(ended) }), note ? element("p", {}, note) : null)));
 }
 
-/** Counts the looks and deeds: what was asked for before one of them is not shown after it. */
+/** Counts loads and acts. The answer of a load that started before an act is dropped. */
 let asked = 0;
 
 export async function showWatch() {
@@ -44,7 +44,7 @@ export async function showWatch() {
   if (question === asked) show(told);
 }
 
-/** `done` is called before it is shown. */
+/** Runs an act. `done` is called before the result is shown. */
 const act = (path, body, done = () => {}) => singly("watch", async () => {
   tell("watch-fault", "");
   try {

@@ -1,4 +1,4 @@
-// Webhooks, as an administrator tries and adds them, and what they did not take.
+// Webhooks: an administrator adds and tests them, and sees the items that they did not accept.
 
 import { act, button, deeds, emptied, filled, flag, form, line, list, once, sure } from "./acts.js";
 import { call, postOnce } from "./hub.js";

@@ -1,4 +1,4 @@
-// The console's service worker: shows what the hub pushes while no page is open, and opens the desk.
+// The console's service worker: shows pushed alarms without an open page, and opens the desk.
 
 self.addEventListener("install", () => self.skipWaiting());
 

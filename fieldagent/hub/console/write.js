@@ -1,4 +1,4 @@
-// Sending to people, with what it would cost where they are reached by satellite alone.
+// Messages to people, with the cost if they are in range only by satellite.
 
 import { takeGrid } from "./choices.js";
 import { Away, Refused, call, me, push, trouble } from "./hub.js";
@@ -9,7 +9,7 @@ import { by, expected, tell } from "./text.js";
 const FIELDS = { message: ["content"], waypoint: ["name", "latitude", "longitude", "notes"] };
 const PAUSE = 400;
 const TOLD = 6;
-/** Each receiver is asked about alone: of more, nothing is estimated. */
+/** Maximum number of receivers with an estimate, because each one needs its own request. */
 const ESTIMATED = 20;
 
 let key = crypto.randomUUID();
@@ -18,11 +18,11 @@ let asked = 0;
 
 const kind = () => document.querySelector("[name=kind]:checked").value;
 
-/** Number of the user of the kit that is looked at, or null. */
+/** Id of the selected kit's user, or null. */
 let kitUser = null;
 
-/** Lets who has that kit be the receiver, unless others were chosen, or words for somebody else
- * stand there already. */
+/** Chooses the user of that kit as receiver, unless the person has chosen others or has already
+ * written a text. */
 export function chooseKit(user) {
   const those = chosenOnes().map(each => each.key);
   const ours = !those.length || (those.length === 1 && those[0] === kitUser);
@@ -39,7 +39,8 @@ export function setUpWriting() {
   by("write-form").addEventListener("input", event => {
     take(event.target);
     if (event.target.id === "to-search") return;
-    // Another content is another item; of one and the same, each receiver has a key of their own.
+    // Changed content is a new item, which needs a new key. For the same content, each receiver has
+    // its own key.
     if (event.target.id !== "everybody" && event.target.name !== "to") key = crypto.randomUUID();
     changed();
   });
@@ -103,18 +104,19 @@ function inWords(devices) {
   ].filter(Boolean).join(" · ");
 }
 
-/** Everybody is one addressee of a waypoint, as of whatever is no message. */
+/** Returns the addressees. "All" is one addressee, except for a message. */
 function addressees() {
   const those = chosenOnes();
   return kind() !== "message" && by("everybody").checked ? [{ key: "all", name: say("everybody") }] : those;
 }
 
-/** One push for each, and who has got one is no longer chosen: sending again sends to the rest. */
+/** Pushes the item to each addressee. A successful addressee is no longer chosen, so a repetition
+ * sends only to the rest. */
 async function send() {
   const those = addressees();
   if (!those.length) return tell("write-fault", say("Choose who is to have it."));
   const done = [], mine = key;
-  // All of them get what stood there as it was sent.
+  // All addressees get the content at the time of the press.
   const bodies = those.map(written);
   try {
     for (const [at, each] of those.entries()) {
@@ -123,7 +125,7 @@ async function send() {
       else unchoose(each.key);
       done.push(each.name);
     }
-    // What was typed meanwhile is the next one.
+    // Text that was typed meanwhile belongs to the next item.
     if (key === mine) {
       for (const each of FIELDS[kind()]) by(`field-${each}`).value = "";
       key = crypto.randomUUID();

@@ -1,15 +1,15 @@
--- Who there is, and by what they prove it.
+-- Workspaces, members, devices and their credentials.
 
 CREATE TABLE workspace (
     id {id},
     name TEXT NOT NULL UNIQUE,
     created {real} NOT NULL,
-    directory {int} NOT NULL DEFAULT 1, -- its version, for kits
-    posted {int} NOT NULL DEFAULT 0, -- the last place in its log
-    quiet TEXT NOT NULL DEFAULT '' -- hours; empty: none
+    directory {int} NOT NULL DEFAULT 1, -- version of the directory for kits
+    posted {int} NOT NULL DEFAULT 0, -- last place in the workspace's log
+    quiet TEXT NOT NULL DEFAULT '' -- quiet hours; empty: no quiet hours
 );
 
-CREATE TABLE member ( -- its id is the userId of the push API, and the origin number on air
+CREATE TABLE member ( -- its id is the userId of the push API and the origin number on air
     id {id},
     type TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -17,14 +17,14 @@ CREATE TABLE member ( -- its id is the userId of the push API, and the origin nu
     password TEXT,
     created {real} NOT NULL,
     disabled {real},
-    password_until {real} -- of one for the next sign-in alone
+    password_until {real} -- limit of a one-time password
 );
 CREATE UNIQUE INDEX member_by_email ON member (email) WHERE email <> '';
 
 CREATE TABLE membership (
     workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
     member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
-    over_satellite {int} NOT NULL DEFAULT 0, -- what others send reaches it over satellite too
+    over_satellite {int} NOT NULL DEFAULT 0, -- items for it may use satellite
     may_push {int} NOT NULL DEFAULT 1,
     role TEXT NOT NULL DEFAULT 'member', -- or dispatcher
     PRIMARY KEY (workspace, member)
@@ -44,24 +44,24 @@ CREATE TABLE device (
     next_sequence {int} NOT NULL DEFAULT 1,
     created {real} NOT NULL,
     disabled {real},
-    key_trouble TEXT NOT NULL DEFAULT '', -- what its last message showed to be wrong with its key
-    relay {int} NOT NULL DEFAULT 0, -- whether it may bring what others of the workspace sent
-    journal {int} NOT NULL DEFAULT 0, -- its number; 0 is of an agent that does not tell it
-    modem TEXT NOT NULL DEFAULT '', -- as its operator told: sbd, imt
-    thing TEXT NOT NULL DEFAULT '', -- what its operator calls it
-    place {int} NOT NULL DEFAULT 0, -- up to which it was given the log
-    revoked {real}, -- since when; null: it is not
+    key_trouble TEXT NOT NULL DEFAULT '', -- key error that its last message showed
+    relay {int} NOT NULL DEFAULT 0, -- 1: may relay messages of other kits
+    journal {int} NOT NULL DEFAULT 0, -- its number; 0: the agent does not send it
+    modem TEXT NOT NULL DEFAULT '', -- sbd, imt: reported by the operator
+    thing TEXT NOT NULL DEFAULT '', -- the operator's name for it
+    place {int} NOT NULL DEFAULT 0, -- last place of the log that it was given
+    revoked {real}, -- time; null: not revoked
     revoked_why TEXT NOT NULL DEFAULT '',
     UNIQUE (workspace, name)
 );
 CREATE INDEX device_of_member ON device (member, workspace);
 CREATE INDEX device_of_workspace ON device (workspace, id);
 
-CREATE TABLE team ( -- a group of users, who are told of something together
+CREATE TABLE team ( -- a group of users, who get items together
     id {id},
     workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
     name TEXT NOT NULL,
-    over_satellite {int} NOT NULL DEFAULT 0, -- what kits send to it reaches it over satellite too
+    over_satellite {int} NOT NULL DEFAULT 0, -- items from kits to it may use satellite
     created {real} NOT NULL,
     UNIQUE (workspace, name)
 );
@@ -73,7 +73,7 @@ CREATE TABLE team_member (
 );
 CREATE INDEX team_member_of ON team_member (member, team);
 
-CREATE TABLE handle ( -- a user's own radio, by the id that it has on its air
+CREATE TABLE handle ( -- a user's own radio, by its id on the air
     workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
     handle TEXT NOT NULL,
     member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
@@ -82,9 +82,9 @@ CREATE TABLE handle ( -- a user's own radio, by the id that it has on its air
 
 CREATE TABLE credential (
     id {id},
-    kind TEXT NOT NULL, -- key, token, or session of the console
-    workspace {int} REFERENCES workspace ON DELETE CASCADE, -- of a key and a session
-    member {int} REFERENCES member ON DELETE CASCADE, -- of a token and a session
+    kind TEXT NOT NULL, -- key, token, or console session
+    workspace {int} REFERENCES workspace ON DELETE CASCADE, -- of a key or session
+    member {int} REFERENCES member ON DELETE CASCADE, -- of a token or session
     lookup TEXT NOT NULL UNIQUE, -- SHA-256 of the secret, hexadecimal
     name TEXT NOT NULL,
     scopes TEXT NOT NULL DEFAULT '', -- kinds that a key may push
@@ -101,19 +101,19 @@ CREATE TABLE passkey (
     member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
     credential {blob} NOT NULL UNIQUE,
     public_key {blob} NOT NULL, -- COSE
-    used_times {int} NOT NULL, -- as its device counts; 0 where it does not
+    used_times {int} NOT NULL, -- counted by its device; 0: not counted
     name TEXT NOT NULL,
     created {real} NOT NULL,
     used {real}
 );
 CREATE INDEX passkey_of_member ON passkey (member);
 
-CREATE TABLE signing_key ( -- what it signs for
+CREATE TABLE signing_key ( -- name: purpose of its signatures
     name TEXT PRIMARY KEY,
     key {blob} NOT NULL
 );
 
-CREATE TABLE attempt ( -- of failed calls: by an address, a /64 of IPv6, an account
+CREATE TABLE attempt ( -- failed calls of an address, an IPv6 /64 or an account
     who TEXT PRIMARY KEY,
     tat {real} NOT NULL
 );
@@ -124,11 +124,11 @@ CREATE TABLE audit (
     actor TEXT NOT NULL,
     action TEXT NOT NULL,
     detail TEXT NOT NULL DEFAULT '',
-    workspace {int} -- null: of none
+    workspace {int} -- null: no workspace
 );
 CREATE INDEX audit_of_workspace ON audit (workspace, id) WHERE action <> 'push';
 
-CREATE TABLE imei_claim ( -- of an IMEI that a device of another workspace has
+CREATE TABLE imei_claim ( -- claim to an IMEI that a device of another workspace has
     device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
     imei TEXT NOT NULL,
     at {real} NOT NULL

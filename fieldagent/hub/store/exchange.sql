@@ -1,4 +1,4 @@
--- What goes between them: from the push or the kit that it came from to the kits that store it.
+-- Items and their way from a push or a kit to the kits that store them.
 
 CREATE TABLE item (
     id {id},
@@ -14,18 +14,18 @@ CREATE TABLE item (
     expires {real},
     source_device {int},
     source_sequence {int},
-    unauthenticated {int} NOT NULL DEFAULT 0, -- an SOS that nobody has proved to be its sender's
+    unauthenticated {int} NOT NULL DEFAULT 0, -- 1: an SOS with unproved sender
     contact TEXT NOT NULL DEFAULT '',
-    estimate TEXT NOT NULL DEFAULT '', -- JSON of where the operator saw the modem
+    estimate TEXT NOT NULL DEFAULT '', -- JSON: the operator's position of the modem
     kind TEXT NOT NULL DEFAULT '', -- message, location, waypoint, data
-    words TEXT NOT NULL DEFAULT '', -- that are searched
-    incident {int}, -- the row of `sos` that it belongs to
-    addressee TEXT NOT NULL DEFAULT '', -- JSON: for whom, in words
-    team {int}, -- the group that it is for; 0: for nobody here
-    asks {int} NOT NULL DEFAULT 0, -- when a person has read it
-    place {int}, -- in the log of its workspace; null: it is in none
-    revoked {real}, -- since when the kit of an SOS was
-    restored {real} -- when a kit brought it back; null: it was not lost
+    words TEXT NOT NULL DEFAULT '', -- text for searches
+    incident {int}, -- its row in `sos`
+    addressee TEXT NOT NULL DEFAULT '', -- JSON: addressee for people
+    team {int}, -- addressed group; 0: no receiver on this hub
+    asks {int} NOT NULL DEFAULT 0, -- 1: sender wants a read receipt
+    place {int}, -- in the log of its workspace; null: not in it
+    revoked {real}, -- time since which the kit of an SOS was revoked
+    restored {real} -- time when a kit brought it back; null: was never lost
 );
 CREATE INDEX item_accepted ON item (accepted);
 CREATE INDEX item_collapses ON item (workspace, sender, collapse_key)
@@ -41,7 +41,7 @@ CREATE INDEX item_place_expires ON item (workspace, expires) WHERE place IS NOT 
 CREATE INDEX item_restored ON item (id) WHERE restored IS NOT NULL;
 CREATE INDEX item_of_target ON item (target, sender) WHERE target IS NOT NULL;
 
-CREATE TABLE idempotency ( -- a caller is a member with a key
+CREATE TABLE idempotency ( -- requests of a member with a key
     credential {int} NOT NULL REFERENCES credential ON DELETE CASCADE,
     member {int} NOT NULL REFERENCES member ON DELETE CASCADE,
     key TEXT NOT NULL,
@@ -59,14 +59,14 @@ CREATE TABLE delivery ( -- one item to one device
     state TEXT NOT NULL, -- waiting, packed, sent, stored, expired, collapsed
     way TEXT,
     not_before {real} NOT NULL DEFAULT 0,
-    satellite_from {real}, -- when it may be paid for; null is never
+    satellite_from {real}, -- time from which it may cost credits; null: never
     reason TEXT NOT NULL DEFAULT '',
     ended {real},
-    rank {int} NOT NULL DEFAULT 0, -- of what waits the least goes first
-    expires {real}, -- as its item's
-    again {int} NOT NULL DEFAULT 0, -- how often it went once more
-    unpaid {int} NOT NULL DEFAULT 0, -- it goes over nothing that costs
-    from_log {int} NOT NULL DEFAULT 0, -- made as its device came
+    rank {int} NOT NULL DEFAULT 0, -- lowest rank goes first
+    expires {real}, -- same as the item's
+    again {int} NOT NULL DEFAULT 0, -- number of repetitions
+    unpaid {int} NOT NULL DEFAULT 0, -- 1: only free bearers
+    from_log {int} NOT NULL DEFAULT 0, -- 1: made from the log at a contact of its device
     PRIMARY KEY (item, device)
 );
 CREATE UNIQUE INDEX delivery_by_sequence ON delivery (device, sequence);
@@ -86,37 +86,37 @@ CREATE TABLE receipt ( -- for a device: `member` has stored its Package
     urgent {int} NOT NULL DEFAULT 0,
     state TEXT NOT NULL, -- waiting, sent
     sent {real},
-    digest {blob}, -- of the Package: its number may have been another's
-    says TEXT NOT NULL DEFAULT '', -- of the incident `sequence`
+    digest {blob}, -- of the Package: the number may have been reused
+    says TEXT NOT NULL DEFAULT '', -- news about the incident `sequence`
     by_name TEXT NOT NULL DEFAULT '',
     text TEXT NOT NULL DEFAULT '',
-    rung {int} NOT NULL DEFAULT 0, -- of `package.reach`
+    rung {int} NOT NULL DEFAULT 0, -- stage of `package.reach`
     again {int} NOT NULL DEFAULT 0,
-    about {int} NOT NULL DEFAULT 0 -- the device whose incident it is
+    about {int} NOT NULL DEFAULT 0 -- the device of the incident
 );
 CREATE INDEX receipt_waiting ON receipt (device, id) WHERE state = 'waiting';
 CREATE INDEX receipt_at ON receipt (at);
 CREATE INDEX receipt_sent ON receipt (device, sequence) WHERE state = 'sent';
 
-CREATE TABLE reached ( -- how far an item has come with a member, beyond the disk of their kit
+CREATE TABLE reached ( -- stages of an item beyond the disk of a member's kit
     item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
-    member {int} NOT NULL, -- 0: somebody who is no member, whom `text` names
+    member {int} NOT NULL, -- 0: no member; `text` has the name
     rung {int} NOT NULL,
     text TEXT NOT NULL,
     at {real} NOT NULL,
     PRIMARY KEY (item, member, rung, text)
 );
 
-CREATE TABLE introduced ( -- whom a device knows by number
+CREATE TABLE introduced ( -- members that a device knows by number
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
     member {int} NOT NULL,
     digest {blob} NOT NULL,
     PRIMARY KEY (device, member)
 );
 
-CREATE TABLE arrived ( -- what a device sent, to recognise it when it comes again
+CREATE TABLE arrived ( -- items from a device, to recognise repetitions
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
-    origin {int} NOT NULL, -- 1: nobody has proved that the device sent it
+    origin {int} NOT NULL, -- 1: unproved sender
     sequence {int} NOT NULL,
     digest {blob} NOT NULL,
     at {real} NOT NULL,
@@ -133,7 +133,7 @@ CREATE TABLE slice (
     position {int} NOT NULL,
     slice {blob} NOT NULL,
     at {real} NOT NULL,
-    asked {real} NOT NULL DEFAULT 0, -- when those that are missing were asked for
+    asked {real} NOT NULL DEFAULT 0, -- time of the request for missing slices
     PRIMARY KEY (device, origin, sequence, count, position)
 );
 CREATE INDEX slice_at ON slice (at);
@@ -146,11 +146,11 @@ CREATE TABLE fragment_sent (
     PRIMARY KEY (item, device, count, position)
 );
 
-CREATE TABLE outward ( -- an item for an address, which a service brings there
+CREATE TABLE outward ( -- an item for an external address, sent by a service
     id {id},
     item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
     address TEXT NOT NULL,
-    text TEXT NOT NULL DEFAULT '', -- what its writer is told of an answer; empty of the item itself
+    text TEXT NOT NULL DEFAULT '', -- news for the writer about an answer; empty: the item
     message_id TEXT NOT NULL UNIQUE,
     state TEXT NOT NULL, -- waiting, handed over, failed
     attempts {int} NOT NULL DEFAULT 0,
@@ -164,8 +164,8 @@ CREATE INDEX outward_of_address ON outward (address, item);
 
 CREATE TABLE dead_letter ( -- an MO message that could not be used
     id {id},
-    imei TEXT NOT NULL DEFAULT '', -- empty is over IP
-    device {int} REFERENCES device ON DELETE CASCADE, -- null: nobody had the IMEI
+    imei TEXT NOT NULL DEFAULT '', -- empty: came over IP
+    device {int} REFERENCES device ON DELETE CASCADE, -- null: unknown IMEI
     way TEXT NOT NULL,
     body {blob} NOT NULL,
     reason TEXT NOT NULL,
@@ -173,42 +173,42 @@ CREATE TABLE dead_letter ( -- an MO message that could not be used
 );
 CREATE INDEX dead_letter_by_imei ON dead_letter (imei);
 
-CREATE TABLE dead_letter_tally ( -- since the database began
+CREATE TABLE dead_letter_tally ( -- since the database was made
     one {int} PRIMARY KEY CHECK (one = 1),
     came {int} NOT NULL,
     dropped {int} NOT NULL
 );
 
-CREATE TABLE process ( -- of the hub, that has links
+CREATE TABLE process ( -- a process of the hub with links
     name TEXT PRIMARY KEY,
-    until {real} NOT NULL -- when it is dead, unless it says meanwhile that it lives
+    until {real} NOT NULL -- end of life, if not renewed
 );
 
-CREATE TABLE lease ( -- whose IP link it is
+CREATE TABLE lease ( -- holder of a device's IP link
     device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
     process TEXT NOT NULL REFERENCES process ON DELETE CASCADE,
     link {int} NOT NULL -- its number in that process
 );
 
-CREATE TABLE worker ( -- a process of the hub, and the row by which it proves that it can write
+CREATE TABLE worker ( -- a process of the hub, and the row that proves it can write
     number {int} PRIMARY KEY,
     proved {real} NOT NULL,
-    filler {blob} NOT NULL -- takes room where there may be none
+    filler {blob} NOT NULL -- occupies space, to detect a full disk
 );
 
-CREATE TABLE earshot ( -- a kit that another hears by radio, and brings what the hub has for it
+CREATE TABLE earshot ( -- a kit in radio range of a carrier, which brings it items
     carrier {int} NOT NULL REFERENCES device ON DELETE CASCADE,
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
-    hops {int} NOT NULL, -- transmissions from the one to the other
+    hops {int} NOT NULL, -- transmissions between the two
     PRIMARY KEY (carrier, device)
 );
 CREATE INDEX earshot_device ON earshot (device);
 
-CREATE TABLE parcel ( -- an item that a carrier was given for another kit
+CREATE TABLE parcel ( -- an item that a carrier got for another kit
     item {int} NOT NULL REFERENCES item ON DELETE CASCADE,
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
     carrier {int} NOT NULL REFERENCES device ON DELETE CASCADE,
-    journal {int} NOT NULL, -- the carrier's
+    journal {int} NOT NULL, -- of the carrier
     given {real} NOT NULL,
     PRIMARY KEY (item, device, carrier)
 );

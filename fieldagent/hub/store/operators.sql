@@ -1,6 +1,6 @@
--- Satellite and SMS: what operators were given, brought, and ask money for.
+-- Satellite and SMS: messages to and from operators, and their cost.
 
-CREATE TABLE mobile_terminated ( -- an MT message: on disk before the operator is called
+CREATE TABLE mobile_terminated ( -- an MT message, on disk before the call to the operator
     id {id},
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
     body {blob} NOT NULL,
@@ -12,24 +12,24 @@ CREATE TABLE mobile_terminated ( -- an MT message: on disk before the operator i
     claimed_until {real} NOT NULL DEFAULT 0,
     created {real} NOT NULL,
     trouble TEXT NOT NULL DEFAULT '',
-        -- what its last call failed for: message, device, account, gateway
-    code TEXT NOT NULL DEFAULT '', -- the operator's
+        -- cause of the last failed call: message, device, account, gateway
+    code TEXT NOT NULL DEFAULT '', -- from the operator
     reason TEXT NOT NULL DEFAULT '',
     claimed_by {int} NOT NULL DEFAULT 0,
-    receipts TEXT NOT NULL DEFAULT '[]' -- that are in it
+    receipts TEXT NOT NULL DEFAULT '[]' -- receipts in the message
 );
 CREATE INDEX mobile_terminated_of_device ON mobile_terminated (device, id);
 
-CREATE TABLE mt_copy ( -- an MT message that an operator has taken, until its kit has confirmed it
+CREATE TABLE mt_copy ( -- an accepted MT message, until its kit confirms it
     id {id},
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
     at {real} NOT NULL,
     size {int} NOT NULL, -- bytes
-    guard {int} NOT NULL, -- by which the modem checks it
+    guard {int} NOT NULL, -- checksum in the modem
     items TEXT NOT NULL, -- JSON
     receipts TEXT NOT NULL,
     operator_id TEXT NOT NULL DEFAULT '',
-    arrived {real} -- when the operator told that the modem has it
+    arrived {real} -- time when the operator reported it in the modem
 );
 CREATE INDEX mt_copy_of_device ON mt_copy (device, at);
 
@@ -39,20 +39,20 @@ CREATE TABLE handed_over ( -- an MT message that an operator has, by its own id
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
     at {real} NOT NULL,
     state TEXT NOT NULL, -- in the operator's words
-    ended {int} NOT NULL, -- it is in the modem
+    ended {int} NOT NULL, -- 1: it is in the modem
     PRIMARY KEY (operator, id)
 );
 CREATE INDEX handed_over_of_device ON handed_over (device, at);
 
-CREATE TABLE ring_alert ( -- a modem for which the gateway keeps what nobody has fetched
+CREATE TABLE ring_alert ( -- a modem with unfetched messages at the gateway
     device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
     waiting {int} NOT NULL, -- MT messages
-    rung {int} NOT NULL, -- how often since the last was taken or fetched
+    rung {int} NOT NULL, -- alerts since the last accepted or fetched message
     due {real} NOT NULL,
     until {real} NOT NULL
 );
 
-CREATE TABLE operator_message ( -- an MO message that an operator brought, by its own id
+CREATE TABLE operator_message ( -- an MO message from an operator, by its own id
     operator TEXT NOT NULL,
     id TEXT NOT NULL,
     at {real} NOT NULL,
@@ -60,23 +60,23 @@ CREATE TABLE operator_message ( -- an MO message that an operator brought, by it
 );
 CREATE INDEX operator_message_by_age ON operator_message (at);
 
-CREATE TABLE operator_fetched ( -- until when MO messages were fetched that it kept
+CREATE TABLE operator_fetched ( -- end of the time whose kept MO messages were fetched
     operator TEXT PRIMARY KEY,
     until {real} NOT NULL
 );
 
-CREATE TABLE kit_sms ( -- a kit that writes by SMS
+CREATE TABLE kit_sms ( -- a kit that sends by SMS
     device {int} PRIMARY KEY REFERENCES device ON DELETE CASCADE,
-    number TEXT NOT NULL, -- that its last frame came from
-    kind TEXT NOT NULL, -- of contact: by which service
-    at {real} NOT NULL, -- when that was
+    number TEXT NOT NULL, -- sender of its last frame
+    kind TEXT NOT NULL, -- kind of contact: the service
+    at {real} NOT NULL, -- of the last frame
     seen TEXT NOT NULL DEFAULT '', -- tags of its last frames, hexadecimal
-    owed TEXT NOT NULL DEFAULT '', -- those that it is to be told are here
-    tag TEXT NOT NULL DEFAULT '', -- of what went to it last and it has not acknowledged
-    load TEXT NOT NULL DEFAULT '', -- what is in that: JSON; empty: nothing but acknowledgements
+    owed TEXT NOT NULL DEFAULT '', -- tags still to be acknowledged to it
+    tag TEXT NOT NULL DEFAULT '', -- of the last frame to it, until acknowledged
+    load TEXT NOT NULL DEFAULT '', -- content of that frame: JSON; empty: only acknowledgements
     text TEXT NOT NULL DEFAULT '', -- of that SMS
-    copies {int} NOT NULL DEFAULT 0, -- of it, handed to the service
-    attempts {int} NOT NULL DEFAULT 0, -- that the service refused, in a row
+    copies {int} NOT NULL DEFAULT 0, -- of it, accepted by the service
+    attempts {int} NOT NULL DEFAULT 0, -- consecutive refusals by the service
     day TEXT NOT NULL DEFAULT '',
     today {int} NOT NULL DEFAULT 0, -- SMS to it on that day
     not_before {real} NOT NULL,
@@ -92,7 +92,7 @@ CREATE TABLE spent (
     PRIMARY KEY (day, device)
 );
 
-CREATE TABLE mo_session ( -- of a modem, as its operator brought it
+CREATE TABLE mo_session ( -- satellite session of a modem, from its operator
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
     session TEXT NOT NULL, -- the operator's name for it
     day TEXT NOT NULL,
@@ -102,18 +102,18 @@ CREATE TABLE mo_session ( -- of a modem, as its operator brought it
 );
 CREATE INDEX mo_session_by_day ON mo_session (day, device);
 
-CREATE TABLE operator_count ( -- what an operator has counted
+CREATE TABLE operator_count ( -- an operator's own count
     device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
     day TEXT NOT NULL,
     operator TEXT NOT NULL,
     messages {int} NOT NULL,
     credits {int} NOT NULL,
     bytes {int} NOT NULL,
-    unknown TEXT NOT NULL, -- JSON: sessions that did not come here
+    unknown TEXT NOT NULL, -- JSON: sessions that did not arrive here
     PRIMARY KEY (device, day)
 );
 
-CREATE TABLE operator_balance ( -- what is left of an account, as its operator told last
+CREATE TABLE operator_balance ( -- last reported balance of an account
     operator TEXT NOT NULL,
     plan TEXT NOT NULL,
     remaining {real} NOT NULL, -- in the plan's own unit
@@ -121,9 +121,9 @@ CREATE TABLE operator_balance ( -- what is left of an account, as its operator t
     PRIMARY KEY (operator, plan)
 );
 
-CREATE TABLE operator_trouble ( -- with an operator's account
+CREATE TABLE operator_trouble ( -- trouble with an operator's account
     operator TEXT NOT NULL,
     workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
-    alarm {int}, -- its number among the SOS
+    alarm {int}, -- its number in `sos`
     PRIMARY KEY (operator, workspace)
 );

@@ -1,4 +1,4 @@
--- Who is told of items by HTTP.
+-- Webhooks: items are sent to them by HTTP.
 
 CREATE TABLE webhook (
     id {id},
@@ -12,10 +12,10 @@ CREATE TABLE webhook (
     failing_since {real},
     disabled {real},
     reason TEXT NOT NULL DEFAULT '',
-    after {int} NOT NULL DEFAULT 0, -- minutes: of an SOS nobody answers
-    batch {int} NOT NULL DEFAULT 0, -- items in an array; 0: none
-    quiet_until {real} NOT NULL DEFAULT 0, -- as Retry-After asked
-    steps {int} NOT NULL DEFAULT 0 -- 1: is told how far each item comes
+    after {int} NOT NULL DEFAULT 0, -- minutes without an answer to an SOS
+    batch {int} NOT NULL DEFAULT 0, -- items in an array; 0: no array
+    quiet_until {real} NOT NULL DEFAULT 0, -- from Retry-After
+    steps {int} NOT NULL DEFAULT 0 -- 1: gets the stages of each item
 );
 
 CREATE TABLE webhook_delivery (
@@ -29,9 +29,9 @@ CREATE TABLE webhook_delivery (
     sender {int} NOT NULL DEFAULT 0, -- of the item
     claimed_by {int} NOT NULL DEFAULT 0, -- a worker
     batch {int} NOT NULL DEFAULT 0, -- its first item
-    steps {int} NOT NULL DEFAULT 0, -- that its item has come
-    told {int} NOT NULL DEFAULT -1, -- of those; -1: nothing yet
-    telling {int} NOT NULL DEFAULT 0, -- in the post under way
+    steps {int} NOT NULL DEFAULT 0, -- stages that the item has reached
+    told {int} NOT NULL DEFAULT -1, -- stages sent; -1: none
+    telling {int} NOT NULL DEFAULT 0, -- stages in the current post
     PRIMARY KEY (webhook, item)
 );
 CREATE INDEX webhook_delivery_of_item ON webhook_delivery (item);
