@@ -81,25 +81,6 @@ def test_each_figure_that_is_to_be_watched_has_a_rule(figure: str) -> None:
     assert re.search(rf"expr: .*\b{figure}\b", rules), figure
 
 
-def figures(cell: str) -> set[str]:
-    """Return the numbers in a cell. Numbers in µs are derived from others."""
-    return set(re.findall(r"(?<![\d.])\d+(?:\.\d+)?(?![\d.]| µs)", cell))
-
-
-def test_what_scale_takes_from_the_hubs_page_stands_there() -> None:
-    """A cost is measured for one page, and the other page must use the same number."""
-    page = (ROOT / "docs/how-to/several-hubs.md").read_text()
-    there = [figures(row) for row in page.splitlines()]
-    scale = (ROOT / "docs/explain/scale.md").read_text()
-    taken = re.findall(r"^\| [^|]+ \| ([^|]+) \| the hub's page \|$", scale, re.MULTILINE)
-    assert taken
-    for cell in taken:
-        assert any(figures(cell) <= row for row in there), cell
-    of_items = re.findall(r"1 667 × (\S+)", scale)
-    assert of_items
-    assert set(of_items) <= {each for cell in taken for each in figures(cell)}
-
-
 def symptoms() -> list[str]:
     text = (ROOT / "docs/how-to/troubleshooting.md").read_text()
     rows = re.findall(r"^\| (.+?) \|", text, re.MULTILINE)

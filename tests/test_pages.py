@@ -32,7 +32,7 @@ RADIO, SATELLITE, LOCAL_API, BACK_UP, FIELD_KIT = (
 HUB = "\n".join(
     (DOCS / f"{name}.md").read_text()
     for name in (
-        *("start/first-hub", "explain/message-routing", "how-to/dead-letters"),
+        *("start/first-hub", "explain/message-routing", "how-to/webhooks", "how-to/dead-letters"),
         *("how-to/check-the-bill", "how-to/passkeys", "how-to/load-test"),
     )
 )
