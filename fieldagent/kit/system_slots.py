@@ -23,7 +23,7 @@ SLOT = "/usr/lib/kit/slot"
 command line."""
 NONE = (
     "this card has one system, which cannot be replaced as it runs: write a card of the newer image"
-    " (docs/how-to/update-system.md, A whole system)"
+    " (docs/how-to/update-system.md)"
 )
 
 

@@ -2,8 +2,8 @@
 version and work. The update stops if a kit rolls back, refuses it, or does not come back in
 time.
 
-Each kit decides by itself if the program works (docs/how-to/update.md, "Update, and back"), and
-reports it over its IP link. Only kits of the current wave get the offer.
+Each kit decides by itself if the program works (docs/how-to/update.md, "What happens during an
+update"), and reports it over its IP link. Only kits of the current wave get the offer.
 """
 
 from __future__ import annotations
