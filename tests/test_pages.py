@@ -22,10 +22,10 @@ from tests.own_network import own_network
 from tests.processes import MODULE, PATIENCE, Running
 
 DOCS = Path(__file__).parents[1] / "docs"
-RADIO, SATELLITE, LOCAL_API, BACK_UP, FIELD_KIT = (
+RADIO, SATELLITE, COMMANDS, BACK_UP, FIELD_KIT = (
     (DOCS / f"{name}.md").read_text()
     for name in (
-        *("how-to/radio", "how-to/satellite", "reference/local-api"),
+        *("how-to/radio", "how-to/satellite", "reference/cli"),
         *("how-to/back-up", "start/first-kit"),
     )
 )
@@ -253,7 +253,7 @@ def simulated(reader: Reader) -> Iterator[Running]:
 
 @pytest.mark.full
 def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
-    *_, commands, track, batched = reader.blocks(LOCAL_API)
+    *_, commands, track, batched = reader.blocks(COMMANDS)
     text, place, dry_run, by, *more = commands.strip().splitlines()
     to_ada, people, read, sos, grid, seen, answer, words, cancel, *looks = more
     sent, show, status, neighbours = looks

@@ -26,7 +26,7 @@ from tests import browser
 from tests.flood import flooded, measure, settled
 from tests.processes import MODULE, PATIENCE, Agent, agent, free_port, until
 
-LOCAL_API = (Path(__file__).parents[2] / "docs/reference/local-api.md").read_text()
+KIT_PAGE = (Path(__file__).parents[2] / "docs/how-to/kit-page.md").read_text()
 PHRASE = "four words of the camp"
 FREE = ssl._create_unverified_context()
 
@@ -251,8 +251,8 @@ def test_check_and_page_say_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
-    """The commands of docs/reference/local-api.md. Here they run without sudo."""
-    lines = re.findall(r"^    sudo (fieldagent page.*?) *#", LOCAL_API, re.MULTILINE)
+    """Of docs/how-to/kit-page.md; who runs them here needs no sudo."""
+    lines = re.findall(r"^    sudo (fieldagent page.*?) *#", KIT_PAGE, re.MULTILINE)
     assert len(lines) == 2
     folder = tmp_path / "fieldagent"
     folder.mkdir()
