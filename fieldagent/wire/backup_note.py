@@ -1,5 +1,5 @@
-"""Notes with which a hub restores data from a kit after a loss of its database:
-`docs/reference/ip-link.md`, "A hub's database that is an older one".
+"""Notes by which a hub takes back from a kit what its database has lost:
+`docs/reference/ip-link.md`, "Restored hub database".
 
 1. On each new link the kit names the last items sent and received, in a Holding.
 2. If the hub does not know them, it asks for lists of the kit's items (Ask), one page at a time.
