@@ -1,6 +1,6 @@
 """`python -m tests.soak.sos_table`: where an SOS is after 1, 10 and 60 minutes, in every state of
 its surroundings, and what each person sees. All states at once, with real processes and a real
-clock; the table is printed as Markdown, and with --write put into docs/explain/reliability.md.
+clock; the table is printed as Markdown, and with --write put into docs/reference/sos-table.md.
 
 Exit code 1 where one is not where it could be, or nobody who could know of it does.
 """
@@ -37,7 +37,7 @@ from tests.soak.sos_cell import (
     run_hardware,
 )
 
-PAGE = Path(__file__).parents[2] / "docs/explain/reliability.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/sos-table.md"
 BEGIN, END = "<!-- tests/soak/sos_table.py writes this -->", "<!-- until here -->"
 MINUTES = (1.0, 10.0, 60.0)
 AT_ONCE = 4
@@ -158,7 +158,7 @@ def judge(state: State, last: Seen) -> list[str]:
         leads = "up" in state.channels[:2] or "flapping" in state.channels[:2]
         leads = leads or state.of("Satellite") == "spent" or "link" in state.also
         wanted += [(leads, "the hub", last.where), (leads, "has it", last.olga)]
-        # What a neighbour carries comes back to nobody: docs/explain/reliability.md says so.
+        # What a neighbour carries comes back to nobody: docs/reference/sos-table.md says so.
         wanted += [(leads and "link" not in state.also, "seen by Olga", last.ada)]
     else:
         wanted += [(hears, "seen by Ben", last.ada)]
