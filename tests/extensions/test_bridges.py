@@ -41,7 +41,7 @@ SPOT = CotPoint(46.5, 8.1)
 
 def rows() -> dict[str, list[str]]:
     """The cells of the map, by our kind."""
-    table = PAGE.partition("## What becomes of each kind")[2].partition("\n\n## ")[0]
+    table = PAGE.partition("## Mapping of items")[2]
     lines = [line for line in table.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
     return {name: rest for name, *rest in cells}
@@ -61,7 +61,7 @@ ITEMS_OF_KIND: dict[str, Item] = {
         IncidentWord(1, Said.SEEN),
     )
 }
-NAMES = {"incident": "word about an incident"}
+NAMES = {"incident": "incident update"}
 MQTT_OUT, MQTT_IN, TAK_OUT, TAK_BACK = range(4)
 
 
@@ -88,7 +88,7 @@ def sent(item: Item) -> set[str]:
 
 
 def test_every_kind_stands_in_the_map() -> None:
-    others = {"SOS", "check-in", "who has it"}
+    others = {"SOS", "check-in", "receipt"}
     assert {*rows()} == {NAMES.get(kind, kind) for kind in ITEMS_OF_KIND} | others
     assert all(len(cells) == 4 and all(cells) for cells in rows().values())
 
@@ -110,7 +110,7 @@ def test_what_an_sos_and_a_tick_become_there() -> None:
     ticks = {
         tak.receipt(ChatReceipt(ADA, "x", "m", read), PHONE, NOW).type for read in (False, True)
     }
-    assert types(rows()["who has it"][TAK_OUT]) == ticks
+    assert types(rows()["receipt"][TAK_OUT]) == ticks
 
 
 def arriving(kind: str) -> bytes:
@@ -155,7 +155,7 @@ def test_what_is_in_inbound_and_what_send_takes() -> None:
         assert rows()[kind][MQTT_OUT].startswith(f"`{published['event_type']}`")
         assert kind in ITEMS
         assert kind in rows()[kind][MQTT_IN]
-    for name in ("word about an incident", "check-in"):
+    for name in ("incident update", "check-in"):
         assert rows()[name][MQTT_IN].startswith("refused")
 
 

@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[2] / "docs/how-to/postgresql.md"
 
 def blocks() -> list[str]:
     """Return what the section gives to be typed, in its order."""
-    _, section = PAGE.read_text().split("\n### To a moment\n")
+    _, section = PAGE.read_text().split("\n### Restore to a point in time\n")
     matches = re.findall(r"(?:^ {4}.+\n)+", section.partition("\n## ")[0], re.MULTILINE)
     return [re.sub("^ {4}", "", block, flags=re.MULTILINE) for block in matches]
 
