@@ -22,40 +22,41 @@ PAGE = Path(__file__).resolve().parent.parent / "docs/reference/settings.md"
 HEAD = """\
 # Settings
 
-Written by `build/settings_doc.py` from the tables in the code: change those, and run it again.
+For operators. This page lists every setting of the agent and the hub. `build/settings_doc.py`
+writes it from the code.
 
-Both files are Java properties, in UTF-8: a key, `=`, a value; `#` begins a comment. A key that is
-not known is an error, and so is a value that cannot be: every fault is told at once.
-Defaults stand in brackets; a key without one is off until it is set. `fieldagent check` tells
-whether an agent could work with its settings, and what to mend.
+Both files are Java properties in UTF-8: a key, `=` and a value. A line that starts with `#` is a
+comment. Defaults are in brackets; a setting without a default is off. Unknown keys and wrong values
+are errors, and all of them are shown at once. `fieldagent check` tests the settings of an agent.
 
-What holds a secret (`hub-token`, the keys, `webhook-secret`) belongs in a file that only its user
-can read; the installer makes it so.
+Settings with secrets (`hub-token`, keys, `webhook-secret`) belong in a file that only its user can
+read. The installer sets these rights.
 """
 AGENT = """
 ## The agent
 
-In `~/.config/fieldagent/agent.properties` (`$XDG_CONFIG_HOME`), or what `--config` names; of an
-installed kit in `/etc/fieldagent/agent.properties`.
+The file is `/etc/fieldagent/agent.properties` on an installed kit, otherwise
+`~/.config/fieldagent/agent.properties` (`$XDG_CONFIG_HOME`). `--config` names another file.
 """
 HUB = """
 ## The hub
 
-In `~/.config/fieldagent/hub.properties` (`$XDG_CONFIG_HOME`), or what `--config` names; of an
-installed hub in `/etc/fieldagent/hub.properties`. `tls-certificate` goes with `tls-key`, and
-`rockblock-username` with `rockblock-password`. Where `listen` is not this machine's own, TLS or
-`trusted-proxies` must be set; where `directip-listen` is not, `directip-allow` must.
+The file is `/etc/fieldagent/hub.properties` on an installed hub, otherwise
+`~/.config/fieldagent/hub.properties` (`$XDG_CONFIG_HOME`). `--config` names another file. Set
+`tls-certificate` and `tls-key` together, and `rockblock-username` and `rockblock-password`. If
+`listen` is not a loopback address, set TLS or `trusted-proxies`. If `directip-listen` is not one,
+set `directip-allow`.
 """
 
 
 RADIO_HEAD = """
 ### Radios
 
-What `radio-protocol` may be; each is one module of `fieldagent/agent/radios/`, and
-[add a radio](../how-to/add-a-radio.md) tells how one of your own is made. What belongs to one radio
-is a setting beside the others, and unknown with another.
+These are the values of `radio-protocol`. [Connect a radio](../how-to/radio.md) shows how to choose
+one, and [add a radio](../how-to/add-a-radio.md) how to write your own. The settings of one radio
+are unknown with another.
 
-| `radio-protocol` | for | needs | tells in `GET /api/status` |
+| `radio-protocol` | for | needs | facts in `GET /api/status` |
 |---|---|---|---|
 """
 
@@ -69,8 +70,9 @@ def page() -> str:
 OPERATORS_HEAD = """
 ### Satellite operators
 
-What a device's `operator` may be; each is one module of `fieldagent/hub/operator/`, and
-[add an operator](../how-to/add-an-operator.md) tells how one of your own is made.
+These are the values of a device's `operator`. [Connect a satellite
+operator](../how-to/satellite-operator.md) shows how to use them, and [add an
+operator](../how-to/add-an-operator.md) how to write your own.
 
 | `operator` | for | settings |
 |---|---|---|
@@ -89,10 +91,10 @@ def satellite_operators() -> str:
 CONTACTS_HEAD = """
 ### Kinds of contact
 
-How somebody is told of an SOS; each is one module of `fieldagent/hub/escalation/`, and
-[add an operator](../how-to/add-an-operator.md) tells how one of your own is made.
+These are the ways to notify a [contact](../how-to/add-a-contact.md). [Add a kind of
+contact](../how-to/add-an-operator.md#add-a-kind-of-contact) shows how to write your own.
 
-| kind | takes | settings |
+| kind | address | settings |
 |---|---|---|
 """
 
@@ -100,7 +102,7 @@ How somebody is told of an SOS; each is one module of `fieldagent/hub/escalation
 def people() -> str:
     """Return the available kinds of contact as a table."""
     rows = [
-        f"| `{kind.name}` | {kind.form or 'what a browser gives'} |"
+        f"| `{kind.name}` | {kind.form or 'from the browser'} |"
         f" {_names(key.name for key in kind.keys) or 'none'} |\n"
         for kind in contact_kinds().values()
     ]
@@ -124,7 +126,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def table(keys: Iterable[Key], needs: Mapping[str, str]) -> str:
-    rows = ["", "| key | means |", "|---|---|"]
+    rows = ["", "| setting | meaning |", "|---|---|"]
     for key in keys:
         means = key.means.replace("|", "\\|")
         needed = f". Needs `{needs[key.name]}`" if key.name in needs else ""
