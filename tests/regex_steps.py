@@ -7,14 +7,15 @@ expression slow: an example of each part, and of parts in a row.
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from re import _constants as sre, _parser as parser  # isort: skip
-
+sre: Any = importlib.import_module("re._constants")
+parser: Any = importlib.import_module("re._parser")
 Node = tuple[Any, Any]
 Rest = Callable[[int], bool]
 SEARCHES = {"search", "finditer", "findall", "sub", "subn", "split"}
@@ -210,16 +211,16 @@ def _inner(kind: Any, value: Any) -> list[list[Node]]:
 def _example(node: Node) -> str:
     kind, value = node
     if kind is sre.LITERAL:
-        return chr(value)
+        return str(chr(value))
     if _is_single(kind):
-        found: str = next(
-            each
-            for each in "a1 -,:/\"'\n\r\\\xe9" + "".join(map(chr, range(256)))
+        example: str = next(
+            str(each)
+            for each in "a1 -,:/\"'\n\r\\\xe9" + "".join(map(chr, range(0x500)))
             if kind is sre.ANY
             or (kind is sre.NOT_LITERAL and ord(each) != value)
             or (kind is sre.IN and _is_in(value, each))
         )
-        return found
+        return example
     if kind in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
         repeated = "".join(map(_example, value[2]))
         return repeated * max(1, int(value[0]))

@@ -305,7 +305,13 @@ class Hub:
             bridged = self.access.figures.bridged
             (bridged.add if up else bridged.discard)(name)
 
-        return BridgeHost(self.store, self.settings.bridge_own, time.time, note_events, note_link)
+        return BridgeHost(
+            self.store,
+            self.settings.bridge_own,
+            time.time,
+            note_events,
+            note_link,
+        )
 
     def inward(self, what: str) -> Inward:
         """Return the hub's services for replies of contacts. `what` names the part in reports of

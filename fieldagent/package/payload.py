@@ -48,6 +48,8 @@ SOS_MARK = '"sos":true'
 strings are escaped."""
 
 
+ALARM_MARK = '"alarm":"'
+"""How the event of the hub's own alarm differs, in the same way. The kind follows."""
 UNAUTHENTICATED_MARK = '"unauthenticated":true'
 """Mark of an unauthenticated SOS event in the compact JSON."""
 

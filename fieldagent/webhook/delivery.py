@@ -13,7 +13,7 @@ from typing import Protocol
 
 import trio
 
-from fieldagent.package.payload import SOS_MARK, UNAUTHENTICATED_MARK
+from fieldagent.package.payload import ALARM_MARK, SOS_MARK, UNAUTHENTICATED_MARK
 from fieldagent.system.lazy_dataclass import dataclass
 
 
@@ -38,6 +38,16 @@ class Delivery:
     def sos(self) -> bool:
         """Return True if it is an SOS, by a search in the body's text."""
         return SOS_MARK in self.body
+
+    @property
+    def alarm(self) -> str:
+        """Return the kind of the hub's own alarm that it tells of, such as `fence`; "" if none."""
+        return self.body.partition(ALARM_MARK)[2].partition('"')[0]
+
+    @property
+    def urgent(self) -> bool:
+        """Return True if it tells of an SOS or an alarm."""
+        return self.sos or bool(self.alarm)
 
     @property
     def unauthenticated(self) -> bool:

@@ -34,11 +34,13 @@ async def post(
     remedy: str = REMEDY,
     kept: KeptConnections | None = None,
 ) -> HandoverResult:
-    """Post `delivery` to `url`. `clock` returns Unix time, `extra` are further headers. An SOS has
-    the header `fieldagent-sos: 1`, and an unauthenticated one `fieldagent-unauthenticated: 1`.
+    """Hand `delivery` to `url`; `clock` gives Unix time, `extra` are further headers. An SOS bears
+    the header `fieldagent-sos: 1`, and one that nobody proved to be its sender's
+    `fieldagent-unauthenticated: 1`. An alarm of the hub's own bears `fieldagent-alarm` and its
+    kind, such as `fence`.
 
-    `remedy` is the fix for people if the URL itself is wrong. `kept` are connections of earlier
-    posts.
+    `remedy` is what people should do where the URL itself is wrong; `kept` are connections of
+    earlier posts.
     """
     body = delivery.body.encode("utf-8", "backslashreplace")
     try:
@@ -49,6 +51,7 @@ async def post(
                 ("Content-Type", "application/json"),
                 ("User-Agent", f"fieldagent/{__version__}"),
                 *((("fieldagent-sos", "1"),) if delivery.sos else ()),
+                *((("fieldagent-alarm", delivery.alarm),) if delivery.alarm else ()),
                 *((("fieldagent-unauthenticated", "1"),) if delivery.unauthenticated else ()),
                 *extra,
                 *headers(delivery.request_id, body, now=clock(), secrets=secrets),

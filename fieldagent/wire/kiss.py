@@ -36,6 +36,27 @@ def waiting_bytes(answer: bytes) -> int | None:
     return None if match is None else int(match[1])
 
 
+TEXT_MAX = 80
+"""Most bytes of text that are kept to recognise a prompt."""
+LEAVE_COMMANDS = b"\rKISS ON\rRESTART\r"
+"""What brings a TNC with TAPR's commands from its command mode back to KISS."""
+_PROMPT = re.compile(rb"(?:^|[\r\n])cmd:|EH\?")
+_NO_TEXT = re.compile(rb"[^\t\r\n -~]")
+
+
+class CommandModeEar:
+    """Recognises a TNC that is in its command mode: it says `cmd:` or `EH?`, and no frames."""
+
+    def __init__(self) -> None:
+        self._text = b""
+
+    def hears(self, data: bytes) -> bool:
+        """Take what came; return True if it is a prompt. An AX.25 frame is never text alone."""
+        self._text = (self._text + data).rpartition(b"\xc0")[2][-TEXT_MAX:]
+        is_text = _NO_TEXT.search(self._text) is None
+        return is_text and _PROMPT.search(self._text) is not None
+
+
 class KissDeframer:
     """Splits a stream into (type, content). `damaged` counts invalid frames.
 

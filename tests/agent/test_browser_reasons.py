@@ -166,8 +166,24 @@ ALARMS = (
 )
 RAISED = {"state": "raised", "at": 1_800_000_000}
 LEFT = {"state": "left", "at": 1_800_000_000, "channel": "Satellite"}
-OWN = {"number": 7, "state": "open", "raised": 1_800_000_000, "ended": None, "items": []}
-HEARD = {"station": 5, "name": "Ada", "number": 70, "state": "open", "text": "help", "steps": []}
+NEARBY = {**LEFT, "by": "Ben"}
+OWN = {
+    "number": 70_000_007,
+    "short": "007",
+    "state": "open",
+    "raised": 1_800_000_000,
+    "ended": None,
+    "items": [],
+}
+HEARD = {
+    "station": 5,
+    "name": "Ada",
+    "number": 70,
+    "short": "070",
+    "state": "open",
+    "text": "help",
+    "steps": [],
+}
 NONE, AGAIN = "No channel sends it", "Next try"
 
 
@@ -184,7 +200,13 @@ def test_the_page_says_of_an_sos_only_what_is_known(chromium: Any, kit: Agent) -
             sos = {"active": 1, "incident": {**OWN, **members}, "heard": []}
             text = shown.evaluate(ALARMS, sos)
             assert [each for each in (NONE, AGAIN) if each in text] == [words] * bool(words), name
-        for age, words in ((None, "SOS of Ada, raised"), (46_800, "its clock says 13 hours ago")):
+            assert "SOS 007" in text and "70000007" not in text, "the number that the desk shows"
+        sos = {"active": 1, "incident": {**OWN, "steps": [NEARBY], "nextTry": 1.0}, "heard": []}
+        assert "left by Ben’s satellite" in shown.evaluate(ALARMS, sos)
+        for age, words in (
+            (None, "SOS 070 of Ada"),
+            (46_800, "its clock says 13 hours ago"),
+        ):
             heard = {**HEARD, "raised": 1_800_000_000, "came": 1_800_046_800, "age": age}
             text = shown.evaluate(ALARMS, {"active": 0, "incident": None, "heard": [heard]})
             assert words in text and "help" in text

@@ -102,10 +102,7 @@ def test_what_a_kind_becomes_at_a_tak_server(kind: str) -> None:
 
 
 def test_what_an_sos_and_a_tick_become_there() -> None:
-    user = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip")
-    alerts = {
-        outward.alert_of(OpenAlert(1, 1, ends), ADA, user, 0.0).type for ends in (False, True)
-    }
+    alerts = {outward.alert_of(OpenAlert(1, 1, ends), ADA, 0.0).type for ends in (False, True)}
     assert types(rows()["SOS"][TAK_OUT]) == alerts
     ticks = {
         tak.receipt(ChatReceipt(ADA, "x", "m", read), PHONE, NOW).type for read in (False, True)

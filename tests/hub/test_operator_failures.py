@@ -8,17 +8,19 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from fieldagent.hub.access import directory, imeis
 from fieldagent.hub.access.caller import DISPATCHER, Caller
 from fieldagent.hub.api import reading, standing
-from fieldagent.hub.field import calling_in
+from fieldagent.hub.field import calling_in, operator_calls
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.operator.failures import (
@@ -192,7 +194,7 @@ async def test_an_account_raises_one_alarm_until_it_works(store: Store) -> None:
         (alarm,) = await alarms(alps)
         (post,) = await store.commit(lambda db: claim(db, alps.now))
         (event,) = json.loads(post.delivery.body)["payloads"][0]["events"]
-        assert (event["sos"], event["operator"], "overdue" in event) == (True, True, False)
+        assert (event["alarm"], "sos" in event, event["operator"]) == ("operator", False, True)
         assert "no credits left" in event["content"] and "kit " in event["content"]
         alps.now += HOURLY * 2
         alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, unreachable("away"))] * 2
@@ -315,3 +317,66 @@ def test_who_pushed_it_and_who_looks_after_the_hub_are_told(tmp_path: Path) -> N
             until(lambda: standing_now() == ("on its way", ""))
             assert operator.calls == before + 1
             assert sample.replace("} 1", "} 0") in get(running, "/metrics", {})
+
+
+@dataclass
+class Hanging:
+    """An operator that takes the call and does not answer."""
+
+    called: trio.Event = field(default_factory=trio.Event)
+
+    async def send(self, imei: str, body: bytes, **how: Any) -> Verdict:
+        self.called.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+@dataclass
+class Answering:
+    """An operator that takes each message."""
+
+    taken: list[str] = field(default_factory=list)
+    all_taken: trio.Event = field(default_factory=trio.Event)
+
+    async def send(self, imei: str, body: bytes, **how: Any) -> Verdict:
+        self.taken.append(imei)
+        if len(self.taken) == 2:
+            self.all_taken.set()
+        return Verdict(Outcome.SENT)
+
+
+async def test_an_operator_that_hangs_holds_up_no_other(store: Store) -> None:
+    async with field_of(store) as alps, trio.open_nursery() as nursery:
+        await store.commit(
+            lambda db: db.execute("UPDATE device SET operator = 'rockblock' WHERE id <> 1") and None
+        )
+        hanging, answering = Hanging(), Answering()
+        operators: Any = {"directip": hanging, "rockblock": answering}
+        run = partial(operator_calls.run, store, operators, clock=alps.clock)
+        nursery.start_soon(run)
+        await alps.push(Message("to Ada"), target=1, sender=3)
+        alps.now += GRACE
+        await alps.push(Message("x"), target=1, sender=3)
+        with trio.fail_after(PATIENCE):
+            await hanging.called.wait()
+        for number in (2, 3):
+            await alps.push(Message(f"to {number}"), target=number, sender=1)
+        alps.now += GRACE
+        await alps.push(Message("x"), target=1, sender=3)
+        with trio.fail_after(PATIENCE):
+            await answering.all_taken.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_to_an_sos_is_tried_soon_whatever_failed(store: Store) -> None:
+    async with field_of(store) as alps:
+        await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
+        (incident,) = await alarms(alps)
+        await alps.store.commit(lambda db: owe_word(db, incident, Said.SEEN, "Olga", "", alps.now))
+        account = Failure("10", Scope.ACCOUNT, "no credits", HOURLY)
+        alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, account)] * 9
+        for _ in range(5):
+            calls = len(alps.sky.calls)
+            await alps.satellite()
+            assert len(alps.sky.calls) > calls
+            alps.now += calling_in.URGENT_AGAIN

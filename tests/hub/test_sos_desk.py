@@ -26,6 +26,7 @@ from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
 from fieldagent.package.package import IncidentWord, Location, Message, Said
+from fieldagent.package.short_number import short_number
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry, Receipt, decode, derive_key, digest_of
 from fieldagent.wire.incident_proof import is_proved, proof_key, prove
@@ -651,3 +652,32 @@ async def test_a_few_steps_of_machines_are_shown_one_by_one(store: Store) -> Non
             thread = (await hub.told("GET", "/api/sos/1"))["thread"]
             steps = [each["count"] for each in thread if each["event"] == "told"]
             assert steps == ([4] if count == 4 else [1] * count)
+
+
+async def test_kit_and_desk_show_the_same_short_number(store: Store) -> None:
+    async with desk(store) as d:
+        await d.alps.sends(1, replace(HELP, sequence=70_000_417))
+        assert (await d.told("GET", "/api/sos/1"))["short"] == short_number(70_000_417) == "417"
+
+
+async def test_a_closed_incident_keeps_its_place(store: Store) -> None:
+    async with desk(store) as d:
+        before = Location(46.5, 7.25)
+        await d.alps.sends(1, Entry(3, before, int(START) - 3_600))
+        await d.alps.sends(1, HELP)
+        there = Location(46.6, 7.35)
+        await d.alps.sends(1, Entry(8, there, int(START), sos=True, back=1))
+        shown = await d.told("GET", "/api/sos/1")
+        assert (shown["position"]["latitude"], shown["position"]["longitude"]) == (46.6, 7.35)
+        d.alps.now += 600
+        await d.alps.sends(1, Entry(9, Location(46.7, 7.45), int(d.alps.now)))
+        moved = await d.told("GET", "/api/sos/1")
+        assert moved["position"]["latitude"] == 46.7, "open: where its kit is now"
+        await d.told("POST", "/api/sos/1/close", {"reason": "found"})
+        d.alps.now += 86_400
+        await d.alps.sends(1, Entry(10, Location(40.0, 1.0), int(d.alps.now)))
+        for shown in (
+            await d.told("GET", "/api/sos/1"),
+            (await d.told("GET", "/api/sos?state=closed"))["sos"][0],
+        ):
+            assert shown["position"]["latitude"] == 46.7

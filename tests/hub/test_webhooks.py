@@ -23,6 +23,8 @@ from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Request, Response
 from fieldagent.http.server import serve
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.records import ledger
+from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import deliveries, flow, webhook_directory, webhooks
 from fieldagent.hub.webhook.deliveries import End
@@ -774,6 +776,17 @@ async def test_an_sos_is_an_array_of_its_own_and_goes_first(store: Store) -> Non
         await turn(alps)
         assert [of_batch(each) for each in there.got] == [["Leg broken"], ["first"]]
         assert "fieldagent-sos" in there.got[0].headers
+
+
+async def test_an_alarm_of_the_hub_is_no_sos(store: Store) -> None:
+    async with posting(store) as (alps, there):
+        words = Posting(1, 1, Message("No word of Ada"), int(START), 100, alarm=True)
+        raise_ = partial(ledger.raise_alarm, posting=words, device=1, now=START, kind="overdue")
+        await store.commit(lambda db: raise_(db))
+        await turn(alps)
+        (post,) = there.got
+        assert post.headers["fieldagent-alarm"] == "overdue"
+        assert "fieldagent-sos" not in post.headers and b'"sos":true' not in post.body
 
 
 async def until_posted(alps: Field, there: Receiver, posts: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from fieldagent.agent.api.queue_listing import AT_ONCE, in_list
-from fieldagent.agent.journal import listing, outbound
+from fieldagent.agent.journal import inbound, listing, outbound
 from fieldagent.agent.journal.directory import in_words
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, Known
@@ -90,10 +90,18 @@ def _told(journal: Journal, known: Accepted | Known, said: dict[str, Any]) -> di
         "id": known.id,
         **said,
         "relayed": isinstance(known, Accepted) and bool(known.origin),
+        "relayedFor": _origin(journal, known),
         "accepted": date(known.accepted),
         "ended": None if ended is None else date(ended),
         "status": known.status,
     }
+
+
+def _origin(journal: Journal, known: Accepted | Known) -> str | None:
+    """Return the name of the kit whose item this kit relays; None of an item of its own."""
+    if not isinstance(known, Accepted) or not known.origin:
+        return None
+    return inbound.station_names(journal).get(known.origin) or f"kit {known.origin}"
 
 
 def _credits(sent: Sequence[tuple[str, int]]) -> float:

@@ -108,7 +108,8 @@ class IncidentNews:
         if about == OWN and is_proved(word, self._keys):
             proved = True
         counts = proved or (not self._has_hub and word.says is Said.SEEN)
-        if by_hub and from_hub and about != OWN:
+        # Its addressee checks the proof, by a key that this kit does not have.
+        if (by_hub or word.proof) and from_hub and about != OWN:
             taken.down.append(GoesDown(word, entry.time))
         named = IncidentWord(word.incident, word.says, about, word.by, word.text)
         incident.note_word(db, named, entry.time, taken.now, proved=proved, counts=counts)

@@ -154,8 +154,8 @@ class Repeating:
         item = OnItsWay(self._station, entry, parts, now + left, collapse=collapse)
         item.has |= on_air.holders(self._journal, known.sequence)
         item.at_hub = on_air.is_relayed(self._journal, known.sequence)
-        is_taken = item.at_hub or bool(on_air.left_nearby(self._journal, known.sequence))
-        item.brought_by = self._station * is_taken
+        if item.at_hub or on_air.left_nearby(self._journal, known.sequence):
+            item.brought_by = self._station
         self._rounds.add(item, now)
         if not entry.sos:
             self._words.note_here(self._station, entry)

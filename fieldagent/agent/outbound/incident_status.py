@@ -26,6 +26,7 @@ from fieldagent.agent.outbound.incident_repeat import repeated
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.package import Channel, Location, Message, Said
+from fieldagent.package.short_number import short_number
 from fieldagent.package.writing import item_json, kind_of
 
 OVER_SHOWN = 86_400.0
@@ -96,6 +97,7 @@ def _as_json(journal: Journal, own: Incident, sequences: Sequence[int]) -> dict[
     date = journal.clock.date
     return {
         "number": own.number,
+        "short": short_number(own.number),
         "state": own.state,
         "raised": date(own.raised),
         "ended": None if own.ended is None else date(own.ended),
@@ -207,6 +209,7 @@ def _of_handheld(journal: Journal, its: Incident, handle: str) -> dict[str, Any]
         "station": incident.OWN,
         "name": handhelds.handheld(journal, handle).name or handle,
         "number": its.number,
+        "short": short_number(its.number),
         "state": its.state,
         "raised": raised,
         "came": raised,
@@ -222,6 +225,7 @@ def _heard(journal: Journal, heard: HeardIncident, names: Mapping[int, str]) -> 
         "station": heard.station,
         "name": names.get(heard.station, f"kit {heard.station}"),
         "number": heard.number,
+        "short": short_number(heard.number),
         "state": heard.state,
         "raised": heard.since,
         "came": heard.at,

@@ -232,7 +232,7 @@ function sent(each) {
   return element("li", { class: `entry sent${each.sos ? " alarm" : ""}` },
     element("p", { class: "head" },
       each.sos ? element("b", { class: "sos" }, "SOS") : null,
-      `${say("you")} · ${kindOf(each)} · `, time(each.accepted), ` · ${each.id}`,
+      `${each.relayedFor ?? say("you")} · ${kindOf(each)} · `, time(each.accepted), each.relayed ? "" : ` · ${each.id}`,
       each.toName ? element("span", { class: "whom" }, ` ${say("to {who}", { who: each.toName })}`) : null,
       element("span", { class: `pill ${looks}` }, state)),
     ...said(each.sos ? worded(each.text) : each.text, each.position),
@@ -302,6 +302,8 @@ function story(each, key) {
   return made;
 }
 
+const nameOf = ({ id, name }) => name || (id === "0" ? say("the hub") : id);
+
 function received(payload) {
   const { identity, events: [event] } = payload.body.payloads[0];
   const hooks = Object.entries(payload.hooks).filter(([, hand]) => hand.state !== "handed")
@@ -313,7 +315,7 @@ function received(payload) {
   return element("li", { class: `entry received${event.sos ? " alarm" : ""}` },
     element("p", { class: "head" },
       event.sos ? element("b", { class: "sos" }, "SOS") : null,
-      element("b", {}, identity.name || identity.id), ` · ${term(event.type.toLowerCase())} · `,
+      element("b", {}, nameOf(identity)), ` · ${term(event.type.toLowerCase())} · `,
       time(payload.received),
       event.to?.name ? element("span", { class: "whom" }, ` ${say("to {who}", { who: event.to.name })}`) : null,
       event.unauthenticated ? element("span", { class: "pill bad" }, say("not authenticated")) : null),
@@ -340,7 +342,7 @@ function read(payload, key) {
 export const sentence = payload => {
   const { identity, events: [event] } = payload.body.payloads[0];
   return say("{what} from {who} at {time}: {text}", {
-    what: event.sos ? "SOS" : term(event.type.toLowerCase()), who: identity.name || identity.id,
+    what: event.sos ? "SOS" : term(event.type.toLowerCase()), who: nameOf(identity),
     time: moment(payload.received), text: event.content ?? event.name ?? "",
   });
 };

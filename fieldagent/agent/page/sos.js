@@ -36,8 +36,7 @@ export function showAlarms(sos) {
 
 /** Returns a stage as text, such as "left by Satellite". */
 function known({ state, channel, by: who = channel && term(channel) }) {
-  if (state === "left" && channel && who !== term(channel)) return say("left by {who}’s satellite", { who });
-  if (state === "left") return say("left by {who}", { who });
+  if (state === "left") return who === term(channel) ? say("left by {who}", { who }) : say("left by {who}’s satellite", { who });
   if (state === "heard by") return say("heard by {who}", { who });
   if (!who) return term(state);
   if (state === "seen by") return say("seen by {who}", { who });
@@ -61,7 +60,7 @@ function ownAlarm(own, open) {
     : isStuck(own) ? say("No channel sends it. Configure one, then hold SOS again.") : "";
   const last = own.steps[own.steps.length - 1];
   const lines = [
-    element("strong", {}, `SOS ${own.number}: ${known(last)}${unsure(last)}`),
+    element("strong", {}, `SOS ${own.short}: ${known(last)}${unsure(last)}`),
     element("ol", { class: "ladder" }, own.steps.map(step)),
     element("span", { class: "again" }, again),
   ];
@@ -82,9 +81,9 @@ function ownAlarm(own, open) {
 }
 
 /** If the date is hours before the arrival, the text only quotes that kit's clock. */
-const begun = ({ name, raised, came, age }) => age === null
-  ? say("SOS of {name}, raised {time}", { name, time: moment(raised) })
-  : say("SOS of {name}, came {time}; its clock says {ago}", { name, time: moment(came), ago: ago(age) });
+const begun = ({ name, short, raised, came, age }) => age === null
+  ? say("SOS {short} of {name}, raised {time}", { short, name, time: moment(raised) })
+  : say("SOS {short} of {name}, came {time}; its clock says {ago}", { short, name, time: moment(came), ago: ago(age) });
 
 function heardAlarm(each) {
   const button = element("button", { type: "button", id: `take-${each.station}-${each.number}` }, say("I have it …"));

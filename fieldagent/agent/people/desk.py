@@ -1,27 +1,28 @@
-"""Handles everything that a person's handheld sends, and stores it.
+"""Decides what becomes of what a person's handheld says, and puts it on disk.
 
-| received                   | known person                 | guest                  |
+| heard                      | known person                 | guest                  |
 |----------------------------|------------------------------|------------------------|
-| direct text                | Package of that person       | refused, explained daily|
-| text on a channel          | only after the kit's word    | ignored                |
-| `SOS …`, `MAYDAY …`, alert | the kit's SOS, in their name | an SOS of their own    |
-| `SOS CANCEL`               | cancels their own SOS        | the same               |
+| direct text                | Package of that person       | told once a day why not|
+| text on a channel          | only behind the kit's word   | nothing                |
+| `SOS …`, `MAYDAY …`, alert | the kit's SOS, by their name | an SOS of their own    |
+| `SOS CANCEL` alone         | their own SOS is called off  | the same               |
+| `help`, `sos` on a channel | they are asked to write SOS  | the same               |
 | position                   | kept, the newest             | the same               |
-| waypoint                   | Package                      | ignored                |
-| name and key               | kept; another key is reported| the same               |
+| waypoint                   | Package                      | nothing                |
+| name and key               | kept; another key is told    | the same               |
 | battery                    | kept, never sent on          | the same               |
 
-Packets that came over the Internet (MQTT) are not accepted; an SOS among them gives a notice. A
-packet counts once in 24 hours.
+What came over the Internet (MQTT) is not taken. An SOS of it is a notice. A packet counts once in
+24 hours.
 
-If senders are unauthenticated (`Desk.caveat`), that warning is added to everything they send, and
+Where nothing proves who somebody is (`Desk.caveat`), it stands beside all that they say, and
 
-| received                   | known person                 | guest                  |
+| heard                      | known person                 | guest                  |
 |----------------------------|------------------------------|------------------------|
 | `SOS …`, `MAYDAY …`, alert | a message, and a notice      | a notice               |
-| the same, in `mesh-sos`    | an SOS of their own          | the same               |
+| the same, of `mesh-sos`    | an SOS of their own          | the same               |
 | position                   | a tracker's at the hub       | kept, the newest       |
-| anything                   | costs nothing, or one budget pays for all             |
+| whatever                   | costs nothing, or one budget has it for all           |
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.incident_end import call_off, has_own_words
 from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.people import distress
 from fieldagent.agent.people.contract import (
     PRECISE,
     FromHandheld,
@@ -54,6 +56,7 @@ from fieldagent.agent.people.contract import (
     in_short,
 )
 from fieldagent.agent.people.directory import Holder, who
+from fieldagent.agent.people.distress import Call
 from fieldagent.agent.people.doubts import doubts
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people.unbelieved import FROM_AFAR, Unbelieved, in_distress
@@ -74,8 +77,6 @@ from fieldagent.system.lazy_dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
-DISTRESS = re.compile(r"\s*(sos|mayday)\b[\s:,.!-]*", re.IGNORECASE)
-CANCEL = re.compile(r"\s*sos\s+cancel\b", re.IGNORECASE)
 ADDRESS = re.compile(r"\+[0-9]{6,15}|[^\s@]+@[^\s@]+\.[^\s@]+")
 """A telephone number or an e-mail address."""
 JOIN = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
@@ -106,6 +107,7 @@ STRANGER = (
     "This kit does not know you, and takes nothing of yours. Ask its operator to add your radio"
     " {handle}."
 )
+IS_EMERGENCY = "Is this an emergency? Write SOS, in capital letters, and what is wrong."
 RINGS_NOBODY = "By this way an SOS rings nobody: anybody could send it. It went as a message."
 JOINED = "You are known to this kit now, {name}: what you write here goes to the hub."
 WRONG_CODE = "That is not the code of this kit."
@@ -241,7 +243,11 @@ class Desk:
             await self._note_read(heard.handle, said.answers)
         if said.reaction and not _is_distress(said):
             return True
-        if CANCEL.match(said.text):
+        call = distress.read(said.text, direct=said.direct).call
+        if call is Call.MAYBE and not said.alert:
+            asked = f"asked {self.toll.day()} {heard.handle}"
+            await self._post(asked, heard, IS_EMERGENCY)
+        if call is Call.CANCEL:
             if said.direct:
                 await self._call_off(heard, said)
         elif _is_distress(said):
@@ -342,8 +348,7 @@ class Desk:
         # An unauthenticated sender opens an incident of their own, because any radio could send it.
         unproved = "" if person.is_known and not self.caveat else heard.handle
         handheld = handhelds.handheld(self.journal, heard.handle)
-        begin = DISTRESS.match(said.text)
-        text = said.text[0 if begin is None else begin.end() :].strip()
+        text = distress.read(said.text, direct=said.direct).rest.strip()
         radio = ", ".join(filter(None, (in_short(heard.handle), self.caveat)))
         # A tracker's position is not shown on an incident's map, so the text contains it.
         place = _in_words(handheld) if self.caveat else _roughly(handheld)
@@ -443,7 +448,7 @@ class Desk:
 
 
 def _is_distress(said: Spoken) -> bool:
-    return said.alert or DISTRESS.match(said.text) is not None
+    return said.alert or distress.read(said.text, direct=said.direct).call is Call.SOS
 
 
 def _key(heard: FromHandheld) -> str:

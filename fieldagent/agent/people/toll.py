@@ -8,13 +8,11 @@ from math import inf
 
 from fieldagent.agent.journal import handhelds
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.outbound import others_sos
+from fieldagent.agent.outbound import unproved_sos
 from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
-
-SOS_LIMIT = "an SOS of unproved radios and of neighbours may cost"
 
 
 class Toll:
@@ -67,17 +65,11 @@ class Toll:
 
     def afford_sos(self, package: Package) -> Affordable:
         """Return an unauthenticated person's SOS with the channels that it may use."""
-        limits = SpendingLimits(
-            "", others_sos.left(self._journal), others_sos.CREDITS_PER_DAY, SOS_LIMIT, False
-        )
-        now = self._journal.clock.date(self._journal.clock.now())
-        return affordable(package, self._outboxes, now, limits)
+        return unproved_sos.plan_of(package, self._journal, self._outboxes)
 
     async def take_sos(self, price: int) -> None:
         """Book the cost of such an SOS before it is accepted."""
-        if price:
-            clock = self._journal.clock
-            await self._journal.persist(others_sos.spend(price, clock.now(), clock))
+        await unproved_sos.pay(self._journal, price)
 
     async def take(self, handle: str, number: int, price: int) -> None:
         """Book the price before the Package is accepted. If power fails in between, the person's

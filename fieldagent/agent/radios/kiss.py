@@ -56,6 +56,11 @@ LEAD = 0.5
 """Seconds before the first byte: the transmitter's delay and its turn on the channel."""
 
 
+IN_COMMANDS = (
+    "the TNC is in its command mode, and sends nothing: `KISS ON` and `RESTART` were sent to it"
+)
+
+
 class TncModem:
     """Implements `channels.radio_modem.RadioModem`."""
 
@@ -71,6 +76,7 @@ class TncModem:
         self._call = call
         self._link = link
         self._deframer = kiss.KissDeframer()
+        self._commands = kiss.CommandModeEar()
         self._ear = ReceiveQueue()
         self._given_up = Seldom(trio.current_time)
         self._waiting: int | None = None
@@ -133,6 +139,9 @@ class TncModem:
         """
         while True:
             data = await self._read()
+            if self._commands.hears(data):
+                await self._give(kiss.LEAVE_COMMANDS)
+                raise RadioLost(IN_COMMANDS)
             for kind, content in self._deframer.receive_data(data):
                 if kind == kiss.DATA:
                     self._take(content)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import field
 from math import inf
@@ -36,6 +37,7 @@ from fieldagent.wire.meshtastic import (
     MeshChannel,
     MeshPacket,
     NodeInfo,
+    Port,
     Queued,
     QueueStatus,
     RoutingError,
@@ -55,6 +57,9 @@ ROUTING_MAX = 60.0
 LULL = 2.0
 """Seconds of silence within a frame after which the rest of the frame is lost."""
 HEARD_MAX = 256
+"""Packets that wait and are no text."""
+NODES_MAX = 5_000
+"""Nodes whose entries wait: a full mesh has some hundred."""
 KEPT_FREE, SPARED = 4, 1
 """Places of the radio's queue that are left free for packets that it repeats for others; an SOS
 leaves one."""
@@ -185,6 +190,53 @@ class _Answers:
                 await self.told.wait()
 
 
+class _Heard:
+    """What waits to be taken in, in its order. Of a node that the radio knows the newest entry
+    alone waits, whatever their number. Texts are never dropped: one may be an SOS."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Hashable, HostHeard] = OrderedDict()
+        self._others = 0
+        """Packets that are no text."""
+        self._news = trio.Event()
+        self._lost = Seldom(trio.current_time)
+
+    def add(self, heard: HostHeard) -> None:
+        """Line something up."""
+        key: Hashable = object()
+        if heard.node is not None:
+            key = heard.node.number
+            if key not in self._entries and len(self._entries) >= NODES_MAX:
+                self._note_lost()
+                return
+        elif not _is_text(heard):
+            if self._others >= HEARD_MAX:
+                self._note_lost()
+                return
+            self._others += 1
+        self._entries[key] = heard
+        self._news.set()
+
+    async def next(self) -> HostHeard:
+        """Return what is at hand without a checkpoint, or wait for it."""
+        while not self._entries:
+            self._news = trio.Event()
+            await self._news.wait()
+        _, heard = self._entries.popitem(last=False)
+        self._others -= heard.node is None and not _is_text(heard)
+        return heard
+
+    def _note_lost(self) -> None:
+        if count := self._lost.note():
+            log.warning("packets were lost, %d of them: more come than can be stored", count)
+
+
+def _is_text(heard: HostHeard) -> bool:
+    packet = heard.packet
+    said = None if packet is None else packet.decoded
+    return said is not None and said.port in (Port.TEXT, Port.ALERT)
+
+
 class MeshtasticHost:
     """Host of one radio; `listen` must be running. Raises RadioLost and PortLost where noted."""
 
@@ -194,21 +246,17 @@ class MeshtasticHost:
         self._wants_nodes = wants_nodes
         self._deframer = wire.Deframer()
         self.facts = RadioFacts()
-        self._mouth, self._ear = trio.open_memory_channel[HostHeard](HEARD_MAX)
+        self._heard = _Heard()
         self._whole = trio.Event()
         self._rebooted = trio.Event()
         self._answers = _Answers()
         self._giving = trio.Lock()
-        self._lost = Seldom(trio.current_time)
 
     async def receive(self) -> HostHeard:
         """Return the next received message. Messages that already arrived are returned even if the
         line is lost, because the radio sends each only once.
         """
-        try:
-            return self._ear.receive_nowait()
-        except trio.WouldBlock:
-            return await self._ear.receive()
+        return await self._heard.next()
 
     async def listen(self) -> NoReturn:
         """Read messages from the radio and pass them to the waiting tasks, forever. A message that
@@ -243,22 +291,15 @@ class MeshtasticHost:
         elif message.packet is not None:
             self._take_packet(message.packet)
         elif message.node_info is not None:
-            self._hear(HostHeard(node=message.node_info))
+            self._heard.add(HostHeard(node=message.node_info))
 
     def _take_packet(self, packet: MeshPacket) -> None:
         answer = wire.read_answer(packet)
         if answer is None:
-            self._hear(HostHeard(packet))
+            self._heard.add(HostHeard(packet))
         elif answer[0] in self._answers.awaited:
             self._answers.verdicts[answer[0]] = RoutingVerdict(answer[1], packet.source)
             self._answers.tell()
-
-    def _hear(self, heard: HostHeard) -> None:
-        try:
-            self._mouth.send_nowait(heard)
-        except trio.WouldBlock:
-            if count := self._lost.note():
-                log.warning("packets were lost, %d of them: more come than can be stored", count)
 
     async def greet(self) -> None:
         """Request the radio's identity and configuration. Raises RadioLost."""

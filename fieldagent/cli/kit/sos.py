@@ -144,7 +144,7 @@ def _answer(arguments: argparse.Namespace) -> int:
         print("fieldagent: no SOS of this kit is open", file=sys.stderr)
         return ERROR
     incident = call(arguments.port, "POST", "/api/sos", {"text": arguments.content}).body
-    show(arguments, incident, f"added to SOS {incident['number']}: {arguments.content}")
+    show(arguments, incident, f"added to SOS {incident['short']}: {arguments.content}")
     return OK
 
 
@@ -183,7 +183,7 @@ def heard_text(incident: dict[str, Any]) -> str:
     if incident["age"] is not None:
         begun = f"came {clock_time(incident['came'])}, its clock says {_ago(incident['age'])}"
     words = f": {incident['text']}" if incident["text"] else ""
-    named = f"SOS {incident['number']} of {incident['name']}"
+    named = f"SOS {incident['short']} of {incident['name']} ({incident['number']})"
     return f"{named}, {begun}{words}{'; ' if said else ''}{said}"
 
 

@@ -26,6 +26,8 @@ ELEMENTS_MAX = 400
 DEPTH_MAX = 12
 UNKNOWN = 9_999_999.0
 """Value for an unknown height or error."""
+UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
+"""The time of an alarm whose own time cannot be read."""
 _UNKNOWN_FROM = 999_999.0
 _END = b"</event>"
 _BEGIN = re.compile(rb"<event[\s>]")
@@ -147,9 +149,12 @@ def decode(raw: bytes) -> CotEvent:
         raise RemoteProtocolError("what came is no event")
     root = _tree(raw[begin.start() :])
     uid, type_ = root.get("uid"), root.get("type")
-    if not uid or not type_:
+    is_alarm = type_.startswith(_ALARMS)
+    if not type_ or not (uid or is_alarm):
         raise RemoteProtocolError("an event without uid or type")
-    time, start, stale = (_moment(root.get(name), name) for name in _TIMES)
+    # Nothing that is missing or wrong beside an alarm refuses it.
+    read = _alarm_moment if is_alarm else _moment
+    time, start, stale = (read(root.get(name), name) for name in _TIMES)
     detail = root.find("detail")
     children = () if detail is None else detail.children
     return CotEvent(uid, type_, time, start, stale, root.get("how"), _place(root, type_), children)
@@ -170,7 +175,8 @@ def _place(root: CotElement, type_: str) -> CotPoint:
         raise
 
 
-_WORDS = "b-t-", "b-a-"
+_ALARMS = "b-a-"
+_WORDS = "b-t-", _ALARMS
 """Beginnings of the types of messages and alarms."""
 
 
@@ -181,6 +187,14 @@ def _moment(text: str, name: str) -> datetime:
         return bounded_date(moment).astimezone(UTC)
     except (ValueError, OverflowError):
         raise RemoteProtocolError(f"an event whose {name} is {text[:40]!r}") from None
+
+
+def _alarm_moment(text: str, name: str) -> datetime:
+    """Return the time of an alarm; UNDATED if it cannot be read."""
+    try:
+        return _moment(text, name)
+    except RemoteProtocolError:
+        return UNDATED
 
 
 def _point(element: CotElement) -> CotPoint:

@@ -26,6 +26,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 UNIT, CHAT, ON_PHONE, READ = "a-f-G-U-C", "b-t-f", "b-t-f-d", "b-t-f-r"
 ALERT, CANCEL, MARKER, POINTS = "b-a-o-tbl", "b-a-o-can", "b-m-p-s-m", "b-m-p-"
+ALERTS = "b-a-o-"
+"""How the types of alerts begin that a person raises: 911, ring the bell, in contact, custom."""
 REMOVAL = "t-x-d-d"
 PING, PONG = "t-x-c-t", "t-x-c-t-r"
 GPS, LAST_KNOWN, BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
@@ -329,6 +331,38 @@ def removed(event: CotEvent) -> str:
     """Return the uid of the object that a removal removes; empty if it is missing."""
     link = event.find("link")
     return "" if link is None else link.get("uid")
+
+
+class PhoneAlert(NamedTuple):
+    """An alert that a person raises on a phone, or its cancel."""
+
+    sender: TakUnit
+    point: CotPoint
+    cancels: bool
+
+
+ALERT_NAME_MAX = 100
+"""Characters of the uid and the callsign of an alert. The rest is cut."""
+
+
+def read_alert(event: CotEvent) -> PhoneAlert | None:
+    """Return the alert that an event is; None for another event. A part that is missing refuses
+    nothing."""
+    if not event.type.startswith(ALERTS):
+        return None
+    link, contact = event.find("link"), event.find("contact")
+    emergency = event.find("emergency") or CotElement("emergency")
+    uid = (link.get("uid") if link else "") or event.uid.removesuffix(ALERT_SUFFIX)
+    named = contact.get("callsign").removesuffix("-Alert") if contact else ""
+    callsign = _line(emergency.text) or _line(named) or _line(uid) or "unknown"
+    cancels = event.type == CANCEL or emergency.get("cancel") == "true"
+    sender = TakUnit(_line(uid)[:ALERT_NAME_MAX], callsign[:ALERT_NAME_MAX])
+    return PhoneAlert(sender, event.point, cancels)
+
+
+def _line(text: str) -> str:
+    """Return the text as one line without characters that hide something."""
+    return "".join(each for each in " ".join(text.split()) if each.isprintable())
 
 
 def read_marker(event: CotEvent) -> PlacedMarker | None:

@@ -14,7 +14,7 @@ from fieldagent.hub.access import imei_claims
 from fieldagent.hub.access.caller import ADMINISTRATOR, Caller
 from fieldagent.hub.api.standing import STATES, reached, shown_state
 from fieldagent.hub.field import check_in
-from fieldagent.hub.records import kit_report, lease, rebuild, workspace_log
+from fieldagent.hub.records import alarm, kit_report, lease, rebuild, workspace_log
 from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.records.operator_trouble import OF_DEVICE, WHY
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
@@ -201,7 +201,7 @@ def _which(caller: Caller, wanted: ItemFilter) -> _Conditions:
     if wanted.kind is not None:
         which.add("kind = ?", wanted.kind)
     if wanted.sos is not None:
-        which.add("sos = ?", int(wanted.sos))
+        which.add("sos = 1" if wanted.sos else "sos <> 1")
     if wanted.pushed is not None:
         which.add(f"source_device IS {'' if wanted.pushed else 'NOT '}NULL")
     if wanted.since is not None:
@@ -241,6 +241,8 @@ class Marks(NamedTuple):
     """For an SOS: Unix time since when its kit is revoked."""
     restored: bool
     """True if a kit sent it back after the database had lost it."""
+    alarm: bool = False
+    """An alarm of the hub's own, and no SOS."""
 
 
 class ReadItem(NamedTuple):
@@ -284,6 +286,7 @@ class ReadItem(NamedTuple):
             "targetUserId": None if self.target is None else str(self.target),
             "accepted": self.accepted,
             "sos": self.sos,
+            "alarm": self.marks.alarm,
             "unauthenticated": self.marks.unauthenticated,
             "revokedSince": self.marks.revoked,
             "restored": self.marks.restored,
@@ -323,11 +326,12 @@ def _read(row: Sequence[Any], steps: list[dict[str, Any]]) -> ReadItem:
         device,
         target,
         float(accepted),
-        bool(sos),
+        sos == 1,
         Marks(
             bool(unauthenticated),
             None if revoked is None else float(revoked),
             restored is not None,
+            alarm=sos == alarm.ITEM,
         ),
         dated(content, entry.time),
         content,
@@ -392,7 +396,7 @@ def deliveries(
         {
             "item": request_id,
             "kind": kind or None,
-            "sos": bool(sos),
+            "sos": sos == 1,
             "accepted": float(accepted),
             "state": shown_state(stored_state),
             "over": way,

@@ -19,6 +19,7 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Sos, SosState, Who
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import SOS_PRIORITY, Message, Said
+from fieldagent.package.short_number import short_number
 from fieldagent.system.sentence import sentence
 
 GRACE = 10.0
@@ -195,22 +196,21 @@ def for_a_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
     with a map link, and where to answer. That is the desk, or `link`, the path of a link that
     acknowledges once. `desk` is the console's address.
     """
-    ((number, device, state, revoked, latitude, longitude, at),) = db.execute(
-        "SELECT sos.number, device.name, sos.state, revoked, latitude, longitude, position_at"
-        " FROM sos"
-        " JOIN device ON device.id = sos.device LEFT JOIN contact ON contact.device = device.id"
-        " WHERE sos.id = ?",
+    ((number, device, state, revoked),) = db.execute(
+        "SELECT sos.number, device.name, sos.state, revoked FROM sos"
+        " JOIN device ON device.id = sos.device WHERE sos.id = ?",
         id_,
     )
     facts: dict[str, Any] = {"id": id_, "number": number, "device": device, "state": state}
     if revoked is not None:
         facts["revokedSince"] = float(revoked)
-    if at is not None:
+    if (known := sos.place_of(db, id_)) is not None:
+        latitude, longitude, at = known
         place = f"mlat={latitude:.5f}&mlon={longitude:.5f}"
         facts["position"] = {
             "latitude": latitude,
             "longitude": longitude,
-            "at": float(at),
+            "at": at,
             "map": f"https://www.openstreetmap.org/?{place}",
             "geo": f"geo:{latitude:.5f},{longitude:.5f}",
         }
@@ -232,12 +232,10 @@ def shown(db: Db, incident: Sos) -> dict[str, Any]:
     numbers = {*raised, *sos.items_of(db, incident.id, SHOWN_ITEMS)}
     thread = reading.items(db, sorted(numbers))[::-1]
     said = [each for each in thread if each.device is not None]
-    ((name, revoked, why, latitude, longitude, at),) = db.execute(
-        "SELECT name, revoked, revoked_why, latitude, longitude, position_at FROM device"
-        " LEFT JOIN contact ON contact.device = device.id WHERE device.id = ?",
-        incident.device,
+    ((name, revoked, why),) = db.execute(
+        "SELECT name, revoked, revoked_why FROM device WHERE id = ?", incident.device
     )
-    known = at is not None
+    place = sos.place_of(db, incident.id)
     return {
         "id": incident.id,
         "kind": incident.kind,
@@ -245,13 +243,14 @@ def shown(db: Db, incident: Sos) -> dict[str, Any]:
         "raised": float(incident.raised),
         "device": {"id": incident.device, "name": name},
         "number": incident.number,
+        "short": None if incident.number is None else short_number(incident.number),
         "item": first[0].as_json() if first else None,
         "items": [each.as_json() for each in said],
         "thread": _thread(db, incident, thread),
         "unauthenticated": bool(said) and all(each.marks.unauthenticated for each in said),
         "revoked": None if revoked is None else {"since": float(revoked), "why": why},
         "calledOff": sos.called_off(db, incident.id),
-        "position": {"latitude": latitude, "longitude": longitude, "at": at} if known else None,
+        "position": None if place is None else place._asdict(),
         "seen": None
         if incident.seen is None
         else {

@@ -68,7 +68,9 @@ export function clearDesk() {
 
 function showDesk() {
   const shown = [...known.values()].filter(each => each.state !== "closed");
-  ring(shown.filter(rang).length);
+  const rings = shown.filter(rang);
+  const calls = rings.filter(each => each.kind === "sos").length;
+  ring(calls, rings.length - calls);
   drawn("sos", () => draw(shown));
 }
 
@@ -121,7 +123,7 @@ const title = sos => `${KINDS[sos.kind]} ${sos.id}`
 export const closedCard = sos => element("article", {}, lines(sos), thread(sos), element("ol", {}, happenings(sos.timeline)));
 
 /** Text, position and buttons come first, so that a dispatcher always sees them. */
-const alarm = sos => element("li", { class: sos.calledOff ? `${sos.state} off` : sos.state }, lines(sos),
+const alarm = sos => element("li", { class: [sos.state, sos.calledOff && "off", sos.kind !== "sos" && "alarm"].filter(Boolean).join(" ") }, lines(sos),
   deeds(sos), me.mayAnswer ? answerForm(sos) : "", thread(sos), story(sos));
 
 const thread = sos => element("ol", { class: "thread", "aria-label": say("Thread of SOS {id}", { id: sos.id }) }, sos.thread.map(step));
@@ -138,7 +140,7 @@ function wordsOf(sos) {
 function lines(sos) {
   const kit = element("a", { href: `/console/kit/${sos.device.id}`, "data-place": true }, say("conversation with {kit}", { kit: sos.device.name }));
   const shown = [
-    element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, say("{what}, since {time}", { what: title(sos), time: cameAt(sos.raised, sos.item?.event) }))),
+    element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, say("{what}, since {time}", { what: [title(sos), sos.short].filter(Boolean).join(" · "), time: cameAt(sos.raised, sos.item?.event) }))),
     ...wordsOf(sos),
     element("p", {}, `${say("Last seen: {where}", { where: where(sos.position) })} · `, kit),
   ];

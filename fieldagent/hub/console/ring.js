@@ -2,7 +2,7 @@
 // windows, and web push to a phone or computer without an open page.
 
 import { call, me, trouble } from "./hub.js";
-import { language, say, worded } from "./language.js";
+import { counted, language, say, worded } from "./language.js";
 import { by } from "./text.js";
 import { said } from "./words.js";
 
@@ -31,30 +31,39 @@ export function showSound() {
 /** Sets up the buttons for sound: turn it on, and test it. */
 export function setUpSound() {
   by("sound-on").onclick = () => { wake(); };
-  by("sound-test").onclick = () => { wake(); sound?.resume().then(beep); };
+  by("sound-test").onclick = () => { wake(); sound?.resume().then(() => beep()); };
 }
 
-export function ring(open) {
-  document.title = open ? `${open} SOS · ${say("fieldagent console")}` : say("fieldagent console");
-  if (!open) {
-    clearInterval(ringing);
-    ringing = null;
-  } else if (ringing === null) {
-    beep();
-    ringing = setInterval(beep, 3000);
-  }
+/** An SOS has a high tone. Other alarms have two low ones, and less often. */
+const TONES = { sos: [3000, [880]], alarm: [10000, [440, 330]] };
+let sounding = null;
+
+export function ring(calls, alarms) {
+  const named = [calls && `${calls} SOS`, alarms && counted(alarms, "{n} alarm", "{n} alarms")].filter(Boolean);
+  document.title = [...named, say("fieldagent console")].join(" · ");
+  const kind = calls ? "sos" : alarms ? "alarm" : null;
+  if (kind === sounding) return;
+  clearInterval(ringing);
+  sounding = kind;
+  by("sound-test").dataset.sounding = kind ?? "";
+  if (!kind) return;
+  const [every, tones] = TONES[kind];
+  beep(tones);
+  ringing = setInterval(() => beep(tones), every);
 }
 
-function beep() {
+function beep(tones = TONES.sos[1]) {
   showSound();
   if (!isHeard()) return;
-  const tone = sound.createOscillator();
-  const volume = sound.createGain();
-  volume.gain.value = 0.2;
-  tone.frequency.value = 880;
-  tone.connect(volume).connect(sound.destination);
-  tone.start();
-  tone.stop(sound.currentTime + 0.4);
+  tones.forEach((frequency, place) => {
+    const tone = sound.createOscillator();
+    const volume = sound.createGain();
+    volume.gain.value = 0.2;
+    tone.frequency.value = frequency;
+    tone.connect(volume).connect(sound.destination);
+    tone.start(sound.currentTime + place * 0.5);
+    tone.stop(sound.currentTime + place * 0.5 + 0.4);
+  });
   by("sound-test").dataset.beeps = String(Number(by("sound-test").dataset.beeps || 0) + 1);
 }
 
@@ -65,7 +74,7 @@ export function notify(title, sos) {
   let shown;
   try {
     shown = new Notification(title, {
-      body: sos.item ? worded(said(sos.item.event)) : "", tag: `sos-${sos.id}`, requireInteraction: true,
+      body: sos.item ? worded(said(sos.item.event)) : "", tag: `${sos.kind}-${sos.id}`, requireInteraction: true,
     });
   } catch {
     // On telephones, only service workers can do that.

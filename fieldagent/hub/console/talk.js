@@ -42,12 +42,12 @@ function line(item) {
   };
   const whole = element("details", { ontoggle: toggled }, element("summary", {},
     element("span", { class: "quiet" }, `${cameAt(item.accepted, item.event)} ${item.sender.name}: `),
-    item.sos ? element("strong", {}, "SOS ") : "", item.sos ? worded(said(item.event)) : said(item.event),
+    item.sos ? element("strong", {}, "SOS ") : item.alarm ? element("strong", {}, `${say("Alarm")} `) : "", item.sos || item.alarm ? worded(said(item.event)) : said(item.event),
     item.restored ? element("span", { class: "quiet" }, ` ${say("(brought back by a kit)")}`) : ""),
     item.event.payload ? pictureOf(item.event.payload) : null, list);
   item.tell = () => tellFar(far, item, item.reached);
   item.tell();
-  return element("li", { class: [item.device ? "in" : "out", item.sos && "sos"].filter(Boolean).join(" ") }, whole, far, asksMe(item) ? read(item) : null);
+  return element("li", { class: [item.device ? "in" : "out", item.sos && "sos", item.alarm && "alarm"].filter(Boolean).join(" ") }, whole, far, asksMe(item) ? read(item) : null);
 }
 
 /** Shows the addressee, and the stages beyond the kits' disks. The deliveries show the earlier

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from fieldagent.hub.records import commands, mt_copies, operator_trouble, ring_a
 from fieldagent.hub.records.operator_book import note_handed_over
 from fieldagent.hub.records.owed import announce_answer
 from fieldagent.hub.records.usage import day_of
-from fieldagent.hub.store.contract import Db, earliest, one_of
+from fieldagent.hub.store.contract import Db, earliest, marks, one_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.credit import credits_for
@@ -33,8 +33,11 @@ CALL_SECONDS = 120.0
 BACKOFF = (10.0, 60.0, 300.0, 1800.0)
 """Seconds before a message is handed over again, by the number of tries. The last value repeats."""
 
+URGENT_AGAIN = 60.0
+"""Seconds at most before an answer to an SOS is called in again, whatever it failed on."""
+
 CALLS = 8
-"""Messages handed over at the same time."""
+"""Messages called in at one moment with one operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +58,20 @@ class OperatorCall:
     claimed_until: float = 0.0
 
 
-def is_due(db: Db, now: float) -> bool:
+Busy = Mapping[str, int]
+"""How many calls are under way, by operator."""
+
+
+def is_due(db: Db, now: float, busy: Busy = {}) -> bool:  # noqa: B006
     """Return True if `pack` or `claim` would find something."""
-    return bool(due(db, now, lock=False) or _callable(db, now, lock=False))
+    return bool(due(db, now, lock=False) or _callable(db, now, busy, lock=False))
 
 
-def next_due(db: Db) -> float:
+def next_due(db: Db, busy: Busy = {}) -> float:  # noqa: B006
     """Return the earliest time when `is_due` may become True without a new message. Return 0 if the
     time is unknown, because something waits for a link to end or for credits.
     """
+    without, full = _full(busy)
     return earliest(
         db,
         "SELECT min(at) FROM (SELECT (SELECT min(satellite_from) FROM delivery"
@@ -76,18 +84,25 @@ def next_due(db: Db) -> float:
         f" WHERE {REACHED} AND command.state = 'waiting' AND satellite_from IS NOT NULL"
         " UNION ALL SELECT CASE WHEN claimed_until > not_before THEN claimed_until"
         " ELSE not_before END FROM mobile_terminated JOIN device ON device.id = device"
-        f" WHERE {REACHED}) AS times",
+        f" WHERE {REACHED}{without}) AS times",
+        *full,
     )
 
 
-def claim(db: Db, now: float) -> list[OperatorCall]:
+def _full(busy: Busy) -> tuple[str, list[str]]:
+    """Return SQL, and its values, that leaves out operators without a free call."""
+    full = sorted(operator for operator, calls in busy.items() if calls >= CALLS)
+    return (f" AND device.operator NOT IN ({marks(full)})" if full else ""), full
+
+
+def claim(db: Db, now: float, busy: Busy = {}) -> list[OperatorCall]:  # noqa: B006
     """Claim the next message of some devices for this process: one per device, urgent ones first.
 
     A message that another process claimed and never settled may have left already; it is handed
     over again.
     """
     until = now + CALL_SECONDS
-    candidates = (OperatorCall(*row) for row in _callable(db, now, lock=True))
+    candidates = (OperatorCall(*row) for row in _callable(db, now, busy, lock=True))
     calls = [replace(call, claimed_until=until) for call in candidates]
     for call in calls:
         db.execute(
@@ -109,24 +124,42 @@ def give_back(db: Db, calls: Sequence[OperatorCall]) -> None:
         )
 
 
-def _callable(db: Db, now: float, *, lock: bool) -> list[tuple[Any, ...]]:
+def _callable(db: Db, now: float, busy: Busy, *, lock: bool) -> list[tuple[Any, ...]]:
+    without, full = _full(busy)
+    operators = db.execute(
+        "SELECT DISTINCT device.operator FROM mobile_terminated JOIN device"
+        f" ON device.id = mobile_terminated.device WHERE device.operator IS NOT NULL{without}",
+        *full,
+    )
+    return [
+        row
+        for (operator,) in operators
+        for row in _of_operator(db, operator, CALLS - busy.get(operator, 0), now, lock=lock)
+    ]
+
+
+def _of_operator(
+    db: Db, operator: str, limit: int, now: float, *, lock: bool
+) -> list[tuple[Any, ...]]:
     suffix = db.skip_locked("m") if lock else ""
     return db.execute(
         "SELECT m.id, m.device, device.name, device.imei, device.operator, m.body, m.urgent,"
         " m.tries, device.modem, device.thing, m.created FROM mobile_terminated m"
         " JOIN device ON device.id = m.device"
         " WHERE m.claimed_until <= ? AND m.not_before <= ? AND device.imei IS NOT NULL"
-        " AND device.operator IS NOT NULL AND device.disabled IS NULL AND NOT EXISTS"
+        " AND device.operator = ? AND device.disabled IS NULL AND NOT EXISTS"
         " (SELECT 1 FROM mobile_terminated other WHERE other.device = m.device"
         " AND other.claimed_until > ?) AND m.id = (SELECT head.id FROM mobile_terminated head"
         " WHERE head.device = m.device AND (head.trouble <> ? OR head.not_before <= ?)"
         " ORDER BY head.urgent DESC, head.id LIMIT 1)"
-        f" ORDER BY m.urgent DESC, m.id LIMIT {CALLS}" + suffix,
+        " ORDER BY m.urgent DESC, m.id LIMIT ?" + suffix,
         now,
         now,
+        operator,
         now,
         Scope.MESSAGE.value,  # a message that fails by itself does not block others
         now,
+        limit,
     )
 
 
@@ -157,11 +190,14 @@ def _keep(db: Db, call: OperatorCall, verdict: Verdict, now: float) -> str:
     failure = verdict.failure or unknown("nothing")
     doubtful = verdict.outcome is Outcome.DOUBTFUL
     wait = BACKOFF[min(call.tries, len(BACKOFF) - 1)] * random.uniform(1.0, 1.3)
+    wait = max(wait, failure.again)
+    if call.urgent:
+        wait = min(wait, URGENT_AGAIN)
     rows = db.execute(
         "UPDATE mobile_terminated SET state = ?, claimed_until = 0, not_before = ?, trouble = ?,"
         " code = ?, reason = ? WHERE id = ? AND claimed_until > 0 RETURNING pieces",
         "doubtful" if doubtful else "ready",
-        now + max(wait, failure.again),
+        now + wait,
         failure.scope.value,
         failure.code,
         failure.text,

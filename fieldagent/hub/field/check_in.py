@@ -170,7 +170,7 @@ def look(db: Db, now: float) -> list[str]:
             lines.append(f"{text}; the alarm is raised in {PATIENCE / 60:g} min")
             continue
         item = Message(text)
-        posting = Posting(workspace, member, item, int(now), SOS_PRIORITY, sos=True)
+        posting = Posting(workspace, member, item, int(now), SOS_PRIORITY, alarm=True)
         alarm = ledger.raise_alarm(db, posting, device, now, "overdue")
         db.execute("UPDATE check_in SET sos = ? WHERE device = ?", alarm, device)
         lines.append(f"{text}: alarm {alarm}; `fieldagent hub sos show {alarm}`")

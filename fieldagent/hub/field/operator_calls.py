@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 import trio
@@ -48,30 +50,67 @@ async def run(
     note_fault: Note = log_fault,
     note_call: NoteCall = lambda operator, result, size: None,
 ) -> None:
-    """Send what is due over satellite until cancelled."""
+    """Send what is due over satellite until cancelled. An operator that hangs holds up no other:
+    each has up to CALLS calls at a time."""
     with told_once():
         await store.commit(operator_trouble.call_again_after_start)
-    while True:
-        news, written = store.heard("satellite"), store.heard(ANYTHING)
-        calls: list[OperatorCall] = []
-        rings: list[RingAlert] = []
-        soonest = 0.0
-        with told_once():
-            work = await store.read(lambda db: _look(db, clock()))
-            if work.calls:
-                await store.commit(lambda db: pack(db, clock()))
-                calls = await claims.take(store, lambda db: claim(db, clock()), give_back)
-            if work.rings:
-                rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
-            soonest = work.soonest
-        async with trio.open_nursery() as nursery:
+    under_way = _UnderWay()
+    async with trio.open_nursery() as nursery:
+        while True:
+            news, written, ended = store.heard("satellite"), store.heard(ANYTHING), under_way.ended
+            calls: list[OperatorCall] = []
+            rings: list[RingAlert] = []
+            busy, soonest = dict(under_way.calls), 0.0
+            with told_once():
+                work = await store.read(partial(_look, now=clock(), busy=busy))
+                if work.calls:
+                    await store.commit(lambda db: pack(db, clock()))
+                    take = partial(_claim, clock=clock, busy=busy)
+                    calls = await claims.take(store, take, give_back)
+                if work.rings:
+                    rings = await store.commit(lambda db: ring_alerts.claim(db, clock()))
+                soonest = work.soonest
             for call in calls:
                 carried = partial(carry_out, store, operators, call, clock, note_fault, note_call)
-                nursery.start_soon(waits.let_finish, carried)
+                under_way.calls[call.operator] += 1
+                nursery.start_soon(waits.let_finish, partial(under_way.carry, call, carried))
             for ring in rings:
                 nursery.start_soon(ring_again, store, operators, ring, note_fault)
-        if not calls:
-            await idle.until_due(written, soonest - clock(), news=news)
+            if not calls:
+                with under_way.rest(ended):
+                    await idle.until_due(written, soonest - clock(), news=news)
+
+
+class _UnderWay:
+    """The calls that are under way."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        """By operator."""
+        self.ended = 0
+        """How many have ended."""
+        self._rest = trio.CancelScope()
+
+    async def carry(self, call: OperatorCall, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        finally:
+            self.calls[call.operator] -= 1
+            self.ended += 1
+            self._rest.cancel()
+
+    @contextmanager
+    def rest(self, ended: int) -> Iterator[None]:
+        """Rest until a call ends; not at all if one has ended since there were so many."""
+        self._rest = trio.CancelScope()
+        if self.ended != ended:
+            self._rest.cancel()
+        with self._rest:
+            yield
+
+
+def _claim(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> list[OperatorCall]:
+    return claim(db, clock(), busy)
 
 
 class _Found(NamedTuple):
@@ -82,9 +121,9 @@ class _Found(NamedTuple):
     members."""
 
 
-def _look(db: Db, now: float) -> _Found:
-    soonest = min(next_due(db), ring_alerts.next_due(db))
-    return _Found(is_due(db, now), ring_alerts.is_due(db, now), soonest)
+def _look(db: Db, now: float, busy: Mapping[str, int]) -> _Found:
+    soonest = min(next_due(db, busy), ring_alerts.next_due(db))
+    return _Found(is_due(db, now, busy), ring_alerts.is_due(db, now), soonest)
 
 
 async def carry_out(

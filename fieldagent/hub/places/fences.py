@@ -233,7 +233,7 @@ def _tell(
 ) -> int:
     """Raise an alarm about the crossing, or add it to the open alarm. Return the alarm's id."""
     said = Message(in_words(fence.name, seen, crossed, now))
-    posting = Posting(seen.workspace, seen.member, said, int(now), SOS_PRIORITY, sos=True)
+    posting = Posting(seen.workspace, seen.member, said, int(now), SOS_PRIORITY, alarm=True)
     incident = None if alarm is None else sos.named(db, seen.workspace, alarm, locked=True)
     if incident is not None and incident.state != SosState.CLOSED:
         ledger.say_more(db, posting, seen.device, incident.id, now)

@@ -199,7 +199,7 @@ def look(db: Db, now: float) -> list[str]:
             f" {moment_in_words(due + margin, now)}: no position within it has come."
             f" {_newest(place, now)}"
         )
-        posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
+        posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, alarm=True)
         alarm = ledger.raise_alarm(db, posting, device, now, ALARM)
         db.execute("UPDATE route SET alarm = ? WHERE id = ?", alarm, id_)
         lines.append(f"{text} Alarm {alarm}; `fieldagent hub sos show {alarm}`")

@@ -26,6 +26,8 @@ NEWS = "alarm messages"
 """Topic that is announced when a message may be due."""
 PUSH = "push"
 """Kind of a contact that is a dispatcher's browser."""
+ITEM = 2
+"""The value of `item.sos` of an alarm; 1 is an SOS."""
 SOON = 2.0
 """Seconds before the first message, because the text and the position of an SOS arrive one after
 the other."""

@@ -1,9 +1,7 @@
 """Items of the hub and their deliveries, each entered once, in one transaction.
 
-The hub addresses an item when it enters it: one delivery for each addressed device and each
-webhook. After that, each channel works on its own. A kit's item to everyone is entered in its
-workspace's log, and addressed when devices fetch it (`workspace_log`).
-"""
+An item gets one delivery for each addressed device and each webhook. A kit's item to everyone is
+in its workspace's log, and addressed when devices fetch it (`workspace_log`)."""
 
 from __future__ import annotations
 
@@ -42,6 +40,8 @@ class Posting:
     """Unix seconds."""
     priority: int
     sos: bool = False
+    alarm: bool = False
+    """The hub's own alarm, as urgent as an SOS, and no SOS: of a fence, a check-in, a watch."""
     unauthenticated: bool = False
     """True for an SOS whose sender is not authenticated."""
     back: int = 0
@@ -264,7 +264,7 @@ def post_again(db: Db, now: float) -> int:
     """Send restored items to webhooks, and return the number of posts."""
     posts = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
-        " SELECT webhook.id, item.id, CASE WHEN item.sos = 1 THEN -item.id ELSE item.sender END,"
+        " SELECT webhook.id, item.id, CASE WHEN item.sos > 0 THEN -item.id ELSE item.sender END,"
         " 'waiting', ? FROM item JOIN webhook ON webhook.workspace = item.workspace"
         " WHERE item.restored IS NOT NULL AND item.source_device IS NOT NULL"
         " AND webhook.disabled IS NULL AND webhook.after = 0"
@@ -309,7 +309,7 @@ def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -
             posting.sender,
             posting.target,
             encode([_entry_of(posting)]),
-            int(posting.sos),
+            alarm.ITEM if posting.alarm else int(posting.sos),
             posting.priority,
             posting.collapse_key,
             now,
@@ -434,8 +434,7 @@ def _is_for(posting: Posting, member: int, device: int) -> bool:
 
 def _satellite_from(posting: Posting, asks: int, now: float, grace: float) -> float | None:
     """Return the time from which a satellite message may be paid for, or None if never. An SOS is
-    paid for at once. An item from an agent to everyone is paid for if its addressee has asked
-    for that.
+    paid for at once, and an item from an agent to everyone if its addressee has asked for that.
     """
     if posting.sos:
         return now
@@ -465,13 +464,18 @@ def _deliver_to_webhooks(
     ):
         webhooks.setdefault(workspace, []).append((id_, after))
     rows = [
-        (id_, item, -item if posting.sos else posting.sender, "waiting", after * 60 + now)
+        (id_, item, _lane_of(posting, item), "waiting", after * 60 + now)
         for posting, item in zip(postings, items, strict=True)
         for id_, after in webhooks.get(posting.workspace, ())
     ]
     if rows:
         insert(db, "webhook_delivery", _WEBHOOK_DELIVERY, rows)
         db.announce("webhooks")
+
+
+def _lane_of(posting: Posting, item: int) -> int:
+    """Return the `sender` of a post: an SOS or an alarm waits for no other."""
+    return -item if posting.sos or posting.alarm else posting.sender
 
 
 _WANTED = (
@@ -490,7 +494,7 @@ def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
     is_handed = "webhook_delivery.state = 'handed'"
     rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, steps, told)"
-        " SELECT webhook.id, item.id, CASE WHEN item.sos = 1 THEN -item.id ELSE item.sender END,"
+        " SELECT webhook.id, item.id, CASE WHEN item.sos > 0 THEN -item.id ELSE item.sender END,"
         " 'waiting', 1, 0 FROM item JOIN webhook ON webhook.workspace = item.workspace"
         f" WHERE item.id {among} AND webhook.steps = 1 AND webhook.disabled IS NULL"
         " ON CONFLICT (webhook, item) DO UPDATE SET steps = webhook_delivery.steps + 1,"
@@ -654,9 +658,8 @@ def next_expiry(db: Db) -> float:
 
 
 def forget(db: Db, *, before: float, now: float) -> int:
-    """Delete some items older than `before` and return their number. Call it again while it is not
-    0. An item stays while a delivery waits, or while its SOS is open or was closed after
-    `before`.
+    """Delete some items older than `before` and return their number; call it again until it is 0.
+    An item stays while a delivery waits, or while its SOS is open or closed after `before`.
     """
     return len(
         db.execute(

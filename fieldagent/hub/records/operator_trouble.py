@@ -73,7 +73,7 @@ def _raise_once(db: Db, trouble: str, device: int, text: str, now: float) -> str
         workspace,
     ):
         return ""
-    posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
+    posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, alarm=True)
     alarm = ledger.raise_alarm(db, posting, device, now, ALARM)
     db.execute(
         "UPDATE operator_trouble SET alarm = ? WHERE operator = ? AND workspace = ?",

@@ -250,5 +250,5 @@ def _raise(db: Db, workspace: int, text: str, now: float) -> int | None:
     if not first:
         return None
     device, member = first[0]
-    posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
+    posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, alarm=True)
     return ledger.raise_alarm(db, posting, device, now, ALARM)

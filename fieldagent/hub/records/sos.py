@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from enum import StrEnum
 from math import floor
 
+from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.package import Said
+from fieldagent.package.package import Location, Said, dated
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENTS = "events"
 """Topic that is announced when something happens to an incident, or an item arrives."""
+FRESH = 120.0
+"""Seconds for which a position of the device is that of an SOS that it raises."""
 NAMED_ALONE = "named by its kit; nothing that it said is here yet"
 
 
@@ -108,6 +111,13 @@ def _raise(
         number,
     )
     for (sos,) in rows:
+        fresh = db.execute(
+            "SELECT latitude, longitude, position_at FROM contact WHERE device = ?"
+            " AND position_at >= ?",
+            *(device, now - FRESH),
+        )
+        for place in fresh:
+            _note_position(db, sos, *place)
         note_event(db, sos, "raised", now, detail="" if item else NAMED_ALONE)
         belongs(db, item, sos)
         return int(sos)
@@ -158,8 +168,45 @@ def raised_by(db: Db, item: int, sos: int) -> None:
 
 
 def belongs(db: Db, item: int | None, sos: int) -> None:
-    """Assign an item to an incident."""
-    db.execute("UPDATE item SET incident = ? WHERE id = ?", sos, item)
+    """Let an item be of that incident, which keeps a copy of the newest position."""
+    rows = db.execute(
+        "UPDATE item SET incident = ? WHERE id = ? RETURNING kind, body, accepted", sos, item
+    )
+    for kind, body, accepted in rows:
+        entry = stored_entry(body) if kind == "location" else None
+        if entry is not None and isinstance(place := entry.content, Location):
+            at = min(dated(place, entry.time).timestamp(), accepted)
+            _note_position(db, sos, place.latitude, place.longitude, at)
+
+
+def _note_position(db: Db, sos: int, latitude: float, longitude: float, at: float) -> None:
+    db.execute(
+        "UPDATE sos SET latitude = ?, longitude = ?, position_at = ? WHERE id = ?"
+        " AND (position_at IS NULL OR position_at <= ?)",
+        *(latitude, longitude, at, sos, at),
+    )
+
+
+class IncidentPlace(NamedTuple):
+    latitude: float
+    longitude: float
+    at: float
+    """Unix time."""
+
+
+def place_of(db: Db, id_: int) -> IncidentPlace | None:
+    """Return where an incident is: its own newest position, or its device's if that is newer and
+    the incident is not closed; None if neither is known."""
+    ((state, *own, latitude, longitude, at),) = db.execute(
+        "SELECT state, sos.latitude, sos.longitude, sos.position_at, contact.latitude,"
+        " contact.longitude, contact.position_at FROM sos LEFT JOIN contact"
+        " ON contact.device = sos.device WHERE sos.id = ?",
+        id_,
+    )
+    places = [IncidentPlace(*own)] if own[-1] is not None else []
+    if at is not None and state != SosState.CLOSED:
+        places.append(IncidentPlace(latitude, longitude, float(at)))
+    return max(places, key=lambda place: place.at, default=None)
 
 
 def of_kit(db: Db, device: int, number: int, *, locked: bool = False) -> Sos | None:
@@ -355,5 +402,8 @@ def set_asked(db: Db, sos: int, member: int) -> None:
 
 
 def set_closed(db: Db, sos: int, now: float) -> None:
-    """Close an SOS at that Unix time, which ends a request to take it over."""
+    """Close an SOS at that Unix time; a request to take it over ends. Its position stays as it is
+    known now, wherever the device goes."""
+    if (place := place_of(db, sos)) is not None:
+        _note_position(db, sos, *place)
     db.execute("UPDATE sos SET state = 'closed', asked = NULL, closed = ? WHERE id = ?", now, sos)

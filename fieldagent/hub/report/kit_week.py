@@ -116,11 +116,11 @@ def find(db: Db, workspace: int, device: int, week: Week, prices: Prices, now: f
         moment = dated(content, entry.time)
         if not week.begins <= moment.timestamp() < week.ends:
             continue
-        sent.append(SentItem(kind, moment.timestamp(), float(accepted), bool(is_sos)))
+        sent.append(SentItem(kind, moment.timestamp(), float(accepted), is_sos == 1))
         if isinstance(content, Location):
             unproved += bool(unauthenticated)
             if not unauthenticated:
-                track.append(Placed(request_id, whose, name, moment, content, bool(is_sos)))
+                track.append(Placed(request_id, whose, name, moment, content, is_sos == 1))
     track.sort(key=lambda each: each.moment)
     deliveries = _given(db, workspace, device, week, now)
     days = usage.usage(db, workspace, *week.days, device)

@@ -14,7 +14,10 @@ CREATE TABLE sos ( -- an SOS of a device, or the alarm that one has not been hea
     number {int}, -- by which its kit names it; NULL of an alarm
     seen_as TEXT NOT NULL DEFAULT '', -- of a contact, who is no member
     unreached {real}, -- since when nobody was there to be told
-    asked {int} REFERENCES member ON DELETE SET NULL -- to take it over
+    asked {int} REFERENCES member ON DELETE SET NULL, -- to take it over
+    latitude {real}, -- where it was: its own copy, which does not move once it is closed
+    longitude {real},
+    position_at {real} -- null: it has no position of its own yet
 );
 CREATE INDEX sos_of_workspace ON sos (workspace, id);
 CREATE INDEX sos_by_state ON sos (workspace, state, id);

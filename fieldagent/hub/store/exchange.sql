@@ -7,7 +7,7 @@ CREATE TABLE item (
     sender {int} NOT NULL REFERENCES member ON DELETE CASCADE,
     target {int},
     body {blob} NOT NULL, -- an envelope with one entry
-    sos {int} NOT NULL DEFAULT 0,
+    sos {int} NOT NULL DEFAULT 0, -- 1: an SOS; 2: an alarm of the hub's own
     priority {int} NOT NULL,
     collapse_key {int},
     accepted {real} NOT NULL,

@@ -18,6 +18,7 @@ from fieldagent.hub.api.sos_desk import for_a_pager, note_posted
 from fieldagent.hub.api.standing import reached
 from fieldagent.hub.escalation import alarm_link
 from fieldagent.hub.field.envelope_packing import identity_of
+from fieldagent.hub.records import alarm
 from fieldagent.hub.records.audit import HUB, note
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.store.contract import Db, marks, one_of
@@ -283,6 +284,8 @@ class _Writer:
             extra["receipt"] = "read"
         if raises and raises != "sos":
             extra[raises] = True
+        if incident is not None and not entry.sos and (kind := _alarm_kind(db, item, incident)):
+            extra["alarm"] = kind
         if incident is not None:
             extra["incident"] = for_a_pager(db, incident, self._desk, link)
         who = self._identity(sender, workspace)
@@ -368,10 +371,19 @@ def _note_handed(db: Db, webhook: int, claimed_until: float, ends: Sequence[End]
         db.announce("webhooks")
 
 
+def _alarm_kind(db: Db, item: int, incident: int) -> str:
+    """Return the kind of the hub's own alarm that an item is, such as `fence`; "" for another."""
+    rows = db.execute(
+        "SELECT sos.kind FROM item JOIN sos ON sos.id = ? WHERE item.id = ? AND item.sos = ?",
+        *(incident, item, alarm.ITEM),
+    )
+    return str(rows[0][0]) if rows else ""
+
+
 def _note_failed(db: Db, end: End) -> str:
     post, result, now = end.post, end.result, end.now
     webhook, attempts = post.webhook.id, post.delivery.attempts + 1
-    schedule = SOS_SCHEDULE if post.delivery.sos else SCHEDULE
+    schedule = SOS_SCHEDULE if post.delivery.urgent else SCHEDULE
     asked = min(result.retry_after, RETRY_AFTER_MAX)
     wait = delay(attempts, schedule=schedule, retry_after=asked, chance=random.random())
     gone = result.outcome is HandoverOutcome.GONE

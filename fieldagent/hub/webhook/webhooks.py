@@ -117,7 +117,7 @@ class _Posts:
 
     def count(self, post: WebhookPost, runs: int) -> None:
         flow = self.flows.to(post.webhook.id)
-        if post.delivery.sos:
+        if post.delivery.urgent:
             flow.sos_under_way += runs
         else:
             flow.under_way += runs

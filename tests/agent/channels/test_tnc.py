@@ -39,11 +39,13 @@ class ScriptedTnc:
     waits: Callable[[int], int | None]
     frames: list[ax25.Frame | None] = field(default_factory=list)
     asked: int = 0
+    got: bytearray = field(default_factory=bytearray)
 
     async def run(self) -> None:
         deframer = kiss.KissDeframer()
         with suppress(trio.ClosedResourceError):
             while data := await self.stream.receive_some(4096):
+                self.got += data
                 for command, content in deframer.receive_data(bytes(data)):
                     await self.take(command, content)
 
@@ -198,6 +200,29 @@ async def test_a_tnc_that_takes_nothing_any_more_is_gone(clock: Any) -> None:
     air = TncModem(stuck, stuck, ax25.Callsign("N0CALL", 1), ChannelLink())
     with pytest.raises(RadioLost, match="takes nothing any more"):
         await air.transmit(b"x", urgent=False)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+async def test_a_tnc_that_fell_out_of_kiss_is_brought_back(
+    tmp_path: Path, clock: Any, piece: int
+) -> None:
+    raw = (Path(__file__).parent / "tnc_in_command_mode.bin").read_bytes()
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(RadioLost, match="command mode"), flatten_subgroups=True
+    ):
+        async with tnc("tcp", tmp_path) as (scripted, air, _):
+            got = scripted.got
+            for at in range(0, len(raw), piece):
+                await scripted.stream.send_all(raw[at : at + piece])
+            await air.receive()
+    assert b"\rKISS ON\rRESTART\r" in got
+
+
+async def test_words_in_a_packet_are_no_prompt(tmp_path: Path, clock: Any) -> None:
+    text = b"\rcmd:EH?\r\ncmd:"
+    async with tnc("tcp", tmp_path) as (scripted, air, _):
+        await scripted.hears(ui(text), piece=1)
+        assert (await air.receive()).body == text
 
 
 async def test_frames_of_another_port_are_not_ours(tmp_path: Path, clock: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fieldagent.agent.inbound.incident_news import IncidentNews
+from fieldagent.agent.inbound.reception import Taken
 from fieldagent.agent.journal import incident
 from fieldagent.agent.journal.incident import AGE_SHOWN_S, OWN
 from fieldagent.agent.outbound.incident_status import heard_json
@@ -204,3 +205,24 @@ async def test_an_sos_that_is_open_is_listed_before_later_ones_that_are_over(
                 )
             )
         assert [each.number for each in incident.heard(k.journal, 3)] == [74, 73, 70]
+
+
+@pytest.mark.parametrize(
+    ("proof", "proved", "goes"),
+    [(b"12345678", False, True), (b"", True, True), (b"", False, False)],
+    ids=["the other kit's own proof", "this kit's tag", "neither"],
+)
+async def test_an_answer_to_another_kit_goes_on_to_it(
+    tmp_path: Path, proof: bytes, proved: bool, goes: bool
+) -> None:
+    """Its addressee checks the proof. A satellite message need not bear this kit's tag."""
+    news = IncidentNews(7)
+    async with kit(tmp_path, incidents=news) as k:
+        word = IncidentWord(70, Said.SEEN, 9, "Olga", "we come", proof)
+        taken = Taken(k.journal.clock.now(), proved=proved)
+        entry = Entry(0, word, int(now(k)))
+        await k.journal.commit(
+            lambda db: news.note(db, 0, entry, None, k.journal.clock, taken) and None
+        )
+        assert [each.content for each in taken.down] == [word] * goes
+        assert [each.proved for each in incident.words(k.journal, 70, 9)] == [proved]

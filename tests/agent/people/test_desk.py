@@ -31,7 +31,7 @@ from fieldagent.agent.people.contract import (
     Powered,
     Spoken,
 )
-from fieldagent.agent.people.desk import Desk
+from fieldagent.agent.people.desk import IS_EMERGENCY, Desk
 from fieldagent.agent.people.service import PeopleService
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people_settings import PeopleSettings
@@ -653,3 +653,30 @@ async def test_what_no_package_may_hold_costs_no_package(tmp_path: Path, odd: An
         places = [each for each in items if isinstance(each, Location | Waypoint)]
         assert len(places) == (2 if isinstance(odd, Located) else 1)
         assert all((each.latitude, each.longitude) == (46.5, 7.9) for each in places)
+
+
+@pytest.mark.parametrize(
+    "text", ["СОС", "S.O.S. leg", "🆘", "*SOS*", "SOS cancel my hike, leg broken"]
+)
+async def test_an_sos_in_other_letters_is_one(tmp_path: Path, text: str) -> None:
+    async with bench(tmp_path) as b:
+        await b.say(text)
+        assert incident.open_one(b.kit.journal) is not None
+
+
+async def test_small_letters_on_a_channel_are_asked_about(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        for _ in range(2):
+            await b.say("sos la mejor", EVE, direct=False)
+        assert incident.all_open(b.kit.journal) == []
+        assert b.answers() == [IS_EMERGENCY]
+        await b.say("SOS roto", EVE, direct=False)
+        assert len(incident.all_open(b.kit.journal)) == 1
+
+
+async def test_who_writes_help_is_asked_and_their_words_go(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.say("Hilfe am Grat")
+        assert b.answers() == [IS_EMERGENCY]
+        (item,) = b.items()
+        assert "Hilfe am Grat" in item.content

@@ -17,7 +17,7 @@ from fieldagent.agent.channels.radio_modem import RadioLost, TransmitResult
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.radios import meshtastic
 from fieldagent.agent.radios.contract import RadioPlace
-from fieldagent.agent.radios.meshtastic_host import MeshtasticHost
+from fieldagent.agent.radios.meshtastic_host import HEARD_MAX, HostHeard, MeshtasticHost
 from fieldagent.extensions.lab.simulator.lora import LoraAir
 from fieldagent.extensions.lab.simulator.meshtastic import GROUP, SimulatedMeshtastic, acquaint
 from fieldagent.extensions.lab.simulator.nodes import Nodes
@@ -30,6 +30,7 @@ from fieldagent.wire.meshtastic import (
     FromRadio,
     MeshData,
     MeshPacket,
+    NodeInfo,
     Port,
     ToRadio,
     from_radio,
@@ -243,3 +244,34 @@ async def test_what_a_radio_said_before_its_line_broke_off_is_taken() -> None:
             nursery.start_soon(take)
             nursery.start_soon(host.listen)
     assert taken == [1, 2, 3]
+
+
+async def test_a_mesh_of_many_nodes_drops_no_text() -> None:
+    """The radio tells of all nodes that it knows as it is greeted, and may do so again."""
+    nodes = [FromRadio(node_info=NodeInfo(number)) for number in range(1, 401)]
+    texts = [
+        FromRadio(packet=MeshPacket(5, id=number, decoded=MeshData(Port.TEXT, b"SOS")))
+        for number in range(1, 301)
+    ]
+    others = [
+        FromRadio(packet=MeshPacket(5, id=number, decoded=MeshData(Port.TELEMETRY, b"")))
+        for number in range(1, 2 * HEARD_MAX)
+    ]
+    line = CutOff()
+    line._said = b"".join(map(from_radio, [*nodes, *others, *texts, *nodes, *nodes]))
+    host = MeshtasticHost(line, wants_nodes=True)
+    with pytest.raises(PortLost):
+        await host.listen()
+    heard = []
+    with trio.move_on_after(0):
+        while True:
+            heard.append(await host.receive())
+    said = [each.packet.id for each in heard if each.packet and _port(each) == Port.TEXT]
+    assert said == [*range(1, 301)]
+    assert len([each for each in heard if each.packet and _port(each) != Port.TEXT]) == HEARD_MAX
+    assert len([each for each in heard if each.node]) == 400
+
+
+def _port(heard: HostHeard) -> int:
+    assert heard.packet is not None and heard.packet.decoded is not None
+    return heard.packet.decoded.port

@@ -463,6 +463,31 @@ async def test_an_sos_is_shown_until_it_is_answered_and_its_end_is_told(store: S
         assert await alps.store.read(find) == []
 
 
+async def test_an_alert_shows_the_place_of_the_sos(store: Store) -> None:
+    async with mountain(store) as alps:
+
+        async def place() -> tuple[float, float] | None:
+            (alert,) = await alps.store.read(partial(records.alerts, workspace=1))
+            point = outward.alert_of(alert, TakUnit("FA-1-1", "Ada"), alps.now).point
+            return (point.latitude, point.longitude) if point.is_known else None
+
+        await alps.sends(1, Entry(1, Location(46.5, 8.1), int(alps.now) - 3_600))
+        await alps.sends(1, Entry(2, Message("help"), int(alps.now), sos=True))
+        assert await place() is None, "the place of an hour before is not that of the SOS"
+        await alps.sends(1, Entry(3, Location(46.6, 8.2), int(alps.now), sos=True, back=1))
+        assert await place() == (46.6, 8.2)
+
+
+async def test_an_sos_without_a_place_shows_the_last_known_one(store: Store) -> None:
+    async with mountain(store) as alps:
+        await alps.sends(1, Entry(1, Location(46.5, 8.1), int(alps.now) - 3_600))
+        await alps.sends(1, Entry(2, Message("help"), int(alps.now), sos=True))
+        alps.now += outward.AWAITED
+        (alert,) = await alps.store.read(partial(records.alerts, workspace=1))
+        point = outward.alert_of(alert, TakUnit("FA-1-1", "Ada"), alps.now).point
+        assert (point.latitude, point.longitude) == (46.5, 8.1)
+
+
 async def test_who_is_on_the_map_and_where(store: Store) -> None:
     async with mountain(store) as alps:
         for number, latitude in ((1, 46.5), (2, 46.6)):

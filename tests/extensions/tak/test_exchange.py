@@ -120,7 +120,8 @@ RECEIPT = tak.receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
         (marker(BEN, "spot", dest(callsign="Ada")), {ADA.uid: ["b-m-p-s-m"]}),
         (marker(BEN, "spot", dest(uid=DOT.uid)), {DOT.uid: ["b-m-p-s-m"]}),
         (marker(BEN, "spot", dest(callsign="nobody")), {}),
-        (tak.alert(BEN, SPOT, NOW), {CID.uid: ["b-a-o-tbl"], DOT.uid: ["b-a-o-tbl"]}),
+        # The hub hears an alert by the users' sessions.
+        (tak.alert(BEN, SPOT, NOW), {each.uid: ["b-a-o-tbl"] for each in (ADA, CID, DOT)}),
         (tak.alert(ADA, SPOT, NOW, cancels=True), {ADA.uid: ["b-a-o-can"]}),
         # In another's name.
         (chat(CID, DOT), {}),

@@ -17,8 +17,15 @@ from xml.etree import ElementTree as ET
 import pytest
 import trio
 
-from fieldagent.extensions.tak.cot import CotEvent
+from fieldagent.agent.journal import incident
+from fieldagent.agent.outbound.incident_status import heard_json
+from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak.cot import CotEvent, CotPoint
+from fieldagent.extensions.tak.cot import encode as encode_event
+from fieldagent.extensions.tak.events import TakUnit
 from fieldagent.extensions.tak.lan import service
+from fieldagent.extensions.tak.lan.distress import OPEN_MAX
 from fieldagent.extensions.tak.lan.door import LanDoor
 from fieldagent.extensions.tak.lan.service import TakLan
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
@@ -28,6 +35,7 @@ from tests.breaking import Put, environment
 from tests.kit import START, kit
 from tests.processes import MODULE, PATIENCE, Agent, Running, agent, sky, until
 
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 GROUP, PORT, DIRECT = "239.2.3.1", 6969, 4242
 LO = "127.0.0.1"
 ROOM = "All Chat Rooms"
@@ -281,6 +289,35 @@ async def test_what_came_as_the_network_broke_off_is_said_once_it_is_back(
         with trio.move_on_after(30):
             await lan._tell(cast(trio.socket.SocketType, None))
         assert [each.type for each in said].count("b-t-f") == 1
+
+
+def alert(uid: str = "ANDROID-1", *, cancels: bool = False) -> bytes:
+    event = tak.alert(TakUnit(uid, "BRAVO"), CotPoint(46.5, 8.1), NOW, cancels=cancels)
+    return encode_event(event).replace(b"_flow-tags_", b"x")
+
+
+async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> None:
+    async with kit(tmp_path) as k:
+        outboxes = {k.outbox.channel: k.outbox}
+        purse = DayPurse(k.journal, service.PAYER, 0)
+        settings = TakLanSettings(LO)
+        door = LanDoor(settings, k.journal, k.intake, outboxes, purse, has_sms=False)
+        assert (await door.take(alert())).became == "taken"
+        assert (await door.take(alert())).became == "repeated"
+        (own,) = heard_json(k.journal)
+        assert (own["state"], own["name"]) == ("open", "BRAVO")
+        assert own["text"] == "SOS from BRAVO (TAK phone), at 46.50000 8.10000"
+        assert incident.open_one(k.journal) is None, "it is not the kit's own"
+        # A uid proves nobody: the cancel is words, and ends nothing.
+        assert (await door.take(alert(cancels=True))).became == "taken"
+        (own,) = heard_json(k.journal)
+        assert own["state"] == "open"
+        # An alert without a time that can be read, and in another's place, rings too.
+        odd = alert("ANDROID-2").replace(b'time="2026', b'time="soon').replace(b"46.5", b"north")
+        assert (await door.take(odd)).became == "taken"
+        for number in range(3, 60):
+            await door.take(alert(f"ANDROID-{number}"))
+        assert len(incident.all_open(k.journal)) == OPEN_MAX + 1
 
 
 async def test_what_fits_no_datagram_takes_no_network_away(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import trio
 
 from fieldagent.hub.access import people
 from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import check_in
 from fieldagent.hub.places import fences, shape
@@ -46,7 +47,7 @@ async def fence(alps: Field, tells: str = "both", *kits: str, group: str = "") -
 
 async def told(alps: Field) -> list[str]:
     """The words of all alarms, in their order."""
-    rows = await alps.rows("SELECT body FROM item WHERE sos = 1 ORDER BY id")
+    rows = await alps.rows("SELECT body FROM item WHERE sos = 2 ORDER BY id")
     said = [stored_entry(body).content for (body,) in rows]
     return [each.content for each in said if isinstance(each, Message)]
 
@@ -90,7 +91,12 @@ async def test_an_alarm_says_what_is_known(store: Store) -> None:
         )
         (post,) = await store.commit(lambda db: claim(db, alps.now))
         ((event,),) = [each["events"] for each in json.loads(post.delivery.body)["payloads"]]
-        assert event["fence"] and event["sos"] and event["incident"]["id"] == 1
+        assert event["fence"] and event["alarm"] == "fence" and event["incident"]["id"] == 1
+        assert "sos" not in event and not post.delivery.sos and post.delivery.urgent
+        assert post.delivery.alarm == "fence"
+        numbers = [number for (number,) in await alps.rows("SELECT id FROM item WHERE sos = 2")]
+        (shown,) = await store.read(lambda db: reading.items(db, numbers))
+        assert (shown.as_json()["sos"], shown.as_json()["alarm"]) == (False, True)
         # Over satellite it is the same, and joins what nobody has closed.
         alps.now += 7200
         await alps.sends(1, Entry(3, IN, TIME + 1300), bearer=Bearer.SATELLITE)

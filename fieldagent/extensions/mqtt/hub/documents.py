@@ -16,7 +16,7 @@ from fieldagent.extensions.mqtt.hub.topics import HubTopics
 from fieldagent.package.writing import write_timestamp
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
-EVENT_TYPES = ("message", "location", "waypoint", "data", "sos", "incident")
+EVENT_TYPES = ("message", "location", "waypoint", "data", "sos", "alarm", "incident")
 """Event types of items from kits."""
 _SHARE_OF = {
     "message": "messages",
@@ -38,6 +38,8 @@ class KitItem(NamedTuple):
     private: bool
     """True if it is for one person or a group."""
     request_id: str
+    alarm: bool = False
+    """It is an alarm of the hub's own."""
 
     @property
     def has_way(self) -> bool:
@@ -58,14 +60,14 @@ def is_shared(item: KitItem, shares: Collection[str]) -> bool:
     """Return True if the settings allow an item to be published. An item for one person or a group
     also needs "private"; an SOS needs only "incidents".
     """
-    if item.sos:
+    if item.sos or item.alarm:
         return "incidents" in shares
     return _SHARE_OF.get(item.kind) in shares and (not item.private or "private" in shares)
 
 
 def event_type(item: KitItem) -> str:
     """Return the Home Assistant event type that an item fires."""
-    return "sos" if item.sos else item.kind
+    return "sos" if item.sos else "alarm" if item.alarm else item.kind
 
 
 def clock(moment: float | None) -> str | None:

@@ -18,7 +18,7 @@ from fieldagent.hub.api import reading, sos_desk
 from fieldagent.hub.api.standing import reached
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.escalation import words_down
-from fieldagent.hub.records import sos
+from fieldagent.hub.records import alarm, sos
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -60,7 +60,10 @@ def fresh_items(
         *(workspace, after, limit),
     )
     items = [
-        KitItem(id_, float(accepted), kit, kind, bool(urgent), bool(private), request_id)
+        KitItem(
+            *(id_, float(accepted), kit, kind, urgent == 1, bool(private), request_id),
+            alarm=urgent == alarm.ITEM,
+        )
         for id_, accepted, kit, kind, urgent, private, request_id in rows
     ]
     bodies = {

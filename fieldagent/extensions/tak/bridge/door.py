@@ -34,6 +34,8 @@ PHONES_MAX = 2_000
 """Largest number of phones whose last contact is remembered."""
 SEEN_AGAIN = 30.0
 """Seconds within which a phone that was seen is not checked again."""
+ALERT_AGAIN = 30.0
+"""Seconds in which an alert that a phone repeats is not stored again."""
 AWAY = 300.0
 """Seconds of silence after which a phone counts as away."""
 REPLY_EVERY = 600.0
@@ -62,6 +64,7 @@ class TakDoor:
         self._seen: OrderedDict[bytes, float] = OrderedDict()
         self._replied: OrderedDict[str, float] = OrderedDict()
         self._dropped = Seldom(clock)
+        self._alerts: OrderedDict[str, float] = OrderedDict()
 
     def admit(self, kind: str, raw: bytes, uid: str, now: float) -> CotEvent | None:
         """Return the decoded event if it must be stored, else None. `uid` belongs to the connection
@@ -94,6 +97,23 @@ class TakDoor:
         if author is None or (said is not None and said.to.uid != uid):
             return self.drop(Became.OTHER)
         return event if self._admit_from(author.uid, now) else self.drop(Became.LIMITED)
+
+    def admit_alert(self, raw: bytes, now: float) -> CotEvent | None:
+        """Return an alert of a phone, or its cancel, that is to be stored. A phone repeats an alert
+        every few seconds: the door takes it again after ALERT_AGAIN."""
+        try:
+            event = cot.decode(raw)
+        except RemoteProtocolError as error:
+            log.warning("an alert at the TAK server cannot be read: %s", error)
+            return self.drop(Became.UNREADABLE)
+        alert = tak.read_alert(event)
+        if alert is None or tak.is_of(event, records.PREFIX):
+            return self.drop(Became.OWN)
+        key = f"{alert.cancels} {alert.sender.uid}"
+        if now - self._alerts.get(key, -ALERT_AGAIN) < ALERT_AGAIN:
+            return self.drop(Became.REPEATED)
+        _keep(self._alerts, key, now)
+        return event
 
     def _admit_from(self, uid: str, now: float) -> bool:
         mine, wait = OF_ONE.admit(self._rates.get(uid, 0.0), now)

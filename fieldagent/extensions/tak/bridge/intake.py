@@ -11,12 +11,12 @@ import trio
 
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
-from fieldagent.extensions.tak.bridge import inward, records
+from fieldagent.extensions.tak.bridge import alert_intake, inward, records
 from fieldagent.extensions.tak.bridge.door import Came, TakDoor
 from fieldagent.extensions.tak.bridge.inward import TakInbox, TakOutcome
 from fieldagent.extensions.tak.bridge.users import UserLink
 from fieldagent.extensions.tak.cot import CotEvent
-from fieldagent.extensions.tak.events import GeoChat, TakUnit
+from fieldagent.extensions.tak.events import GeoChat, PhoneAlert, TakUnit
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge.connecting import Lost
 from fieldagent.hub.bridge.contract import Became, BridgeHost
@@ -78,10 +78,13 @@ class TakIntake:
             unit = tak.read_unit(event)
             assert unit is not None, "the door has read it"
             await persist(store, lambda db: self._note_unit(db, unit, now))
-        elif came.kind == tak.CANCEL:
+        elif came.kind == tak.CANCEL and event.uid.startswith(records.PREFIX):
             await self._take_cancel(event, now)
         elif came.kind in (tak.ON_PHONE, tak.READ):
             await self._take_tick(event, now)
+        elif (alert := tak.read_alert(event)) is not None:
+            became = await persist(store, lambda db: self._take_alert(db, alert, now))
+            self._host.note_events(became)
         else:
             await self._take_item(came, now)
 
@@ -89,6 +92,15 @@ class TakIntake:
         if unit.callsign in self._inbox.rules.allow:
             records.note_person(db, self._inbox.workspace, unit.callsign, unit.uid, now)
         records.note_there(db, self._inbox.workspace, unit.uid, now)
+
+    def _take_alert(self, db: Db, alert: PhoneAlert, now: float) -> Became:
+        inbox, sender = self._inbox, alert.sender
+        person = inbox.person_of(db, inbox.workspace, sender.callsign, sender.uid, now)
+        member = None if person is None else person.member
+        became = alert_intake.take_in(db, inbox.workspace, member, alert, now)
+        if became is Became.TAKEN and not alert.cancels:
+            log.warning("a 911 alert of %s at the TAK server is an SOS", sender.callsign)
+        return became
 
     async def _take_cancel(self, event: CotEvent, now: float) -> None:
         """Record a cancelled alert, and send the alert again at once."""

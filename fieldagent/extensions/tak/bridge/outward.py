@@ -19,6 +19,7 @@ from fieldagent.extensions.tak.bridge.records import FreshItem, KitUser, OpenAle
 from fieldagent.extensions.tak.cot import NOWHERE, CotEvent, CotPoint
 from fieldagent.extensions.tak.events import GeoChat, PlacedMarker, TakUnit
 from fieldagent.extensions.tak.map_events import ShownBy, ToldPosition
+from fieldagent.hub.records.sos import FRESH
 from fieldagent.package.package import Message, Waypoint
 
 WAYS = {
@@ -73,8 +74,14 @@ def event_of(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
     return None
 
 
-def alert_of(alert: OpenAlert, unit: TakUnit, user: KitUser, now: float) -> CotEvent:
-    """Return the 911 alert of an incident, or its cancellation."""
-    known = user.latitude is not None and user.longitude is not None
-    point = CotPoint(user.latitude or 0.0, user.longitude or 0.0) if known else NOWHERE
+AWAITED = 10.0
+"""Seconds after an SOS in which its own position may follow it. Until then its alert does not show
+where the device was before."""
+
+
+def alert_of(alert: OpenAlert, unit: TakUnit, now: float) -> CotEvent:
+    """Return the 911 alert of an incident, or its cancel, at the place of the SOS."""
+    point, place = NOWHERE, alert.place
+    if place is not None and (place.at >= alert.raised - FRESH or now >= alert.raised + AWAITED):
+        point = CotPoint(place.latitude, place.longitude)
     return tak.alert(unit, point, tak_map.at(now), cancels=alert.ends)

@@ -390,6 +390,10 @@ class OpenAlert(NamedTuple):
     member: int
     ends: bool
     """True if it is closed, and people at the server may have seen the alert."""
+    raised: float = 0.0
+    """Unix time."""
+    place: sos.IncidentPlace | None = None
+    """Where it is."""
 
 
 CANCELS = 3
@@ -399,14 +403,17 @@ CANCELS = 3
 def alerts(db: Db, workspace: int) -> list[OpenAlert]:
     """Return the unanswered incidents, and the ends that must be sent."""
     rows = db.execute(
-        "SELECT sos.id, device.member, 0 FROM sos JOIN device ON device.id = sos.device"
+        "SELECT sos.id, device.member, 0, sos.raised FROM sos JOIN device ON device.id = sos.device"
         " WHERE sos.workspace = ? AND sos.state = 'open' AND sos.kind = 'sos' UNION ALL"
-        " SELECT sos.id, device.member, 1 FROM tak_alert JOIN sos ON sos.id = tak_alert.sos"
-        " JOIN device ON device.id = sos.device WHERE sos.workspace = ? AND sos.state = 'closed'"
-        " AND cancels < ? ORDER BY 1",
+        " SELECT sos.id, device.member, 1, sos.raised FROM tak_alert"
+        " JOIN sos ON sos.id = tak_alert.sos JOIN device ON device.id = sos.device"
+        " WHERE sos.workspace = ? AND sos.state = 'closed' AND cancels < ? ORDER BY 1",
         *(workspace, workspace, CANCELS),
     )
-    return [OpenAlert(id_, member, bool(ends)) for id_, member, ends in rows]
+    return [
+        OpenAlert(id_, member, bool(ends), raised, sos.place_of(db, id_))
+        for id_, member, ends, raised in rows
+    ]
 
 
 def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:

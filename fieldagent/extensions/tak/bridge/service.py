@@ -266,7 +266,7 @@ class _Bridge:
             if alarm is None or alarm.ends != alert.ends:
                 alarm = self._alarms[alert.sos] = Alarm(alert.ends)
             if alarm.due <= now:
-                event = outward.alert_of(alert, unit, user, now)
+                event = outward.alert_of(alert, unit, now)
                 said.append(Saying([event], partial(_note_alerted, alert=alert), alarm.note))
             else:
                 soonest = min(soonest, alarm.due)
@@ -339,6 +339,11 @@ class _Bridge:
         """Filter an event before any of it is stored."""
         if kind.startswith("a-"):
             event = self._door.look_at(raw, self._host.clock()) if member == self._ear else None
+        elif kind.startswith(tak.ALERTS) and not (
+            kind == tak.CANCEL and records.PREFIX.encode() in raw
+        ):
+            # Each connection brings it: one of them counts.
+            event = self._door.admit_alert(raw, self._host.clock()) if member == self._ear else None
         else:
             event = self._door.admit(kind, raw, link.unit.uid, self._host.clock())
         if event is None:

@@ -1,17 +1,17 @@
-"""Admits messages of phones on the kit's network, and stores them.
+"""Decides what becomes of what a phone on the kit's network says, and puts it on disk.
 
-| sent to                         | becomes                                      |
+| said to                         | becomes                                      |
 |---------------------------------|----------------------------------------------|
-| the kit's own unit              | a message to everyone                        |
+| the kit's own unit              | a message to everybody                       |
 | the unit of a user              | a message to that user                       |
-| a chat room named like a group  | a message to that group                      |
-| others, and all chat rooms      | nothing: phones hear each other directly     |
+| a chat room called as a group   | a message to that group                      |
+| anybody else, all chat rooms    | nothing: phones hear each other by themselves |
+| everybody, as a 911 alert       | an SOS of its own (`distress`)               |
 
-A message that begins with `?` asks for the cost of the rest: it is answered but not queued.
+What begins with `?` asks what the rest would cost: that is answered, and nothing is queued.
 
-A callsign is not authenticated: any phone in the network may use any callsign. So a message begins
-with the callsign, and only those in `tak-lan-allow` use channels that cost. All of them together
-have one budget.
+A callsign proves nobody: whoever is in the network may take any. So a message begins with it, and
+only those of `tak-lan-allow` use what costs. All of them together have one budget.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.events import GeoChat, TakUnit
 from fieldagent.extensions.tak.lan import outward
+from fieldagent.extensions.tak.lan.distress import LanDistress
 from fieldagent.extensions.tak.lan.dry_run import in_words
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
 from fieldagent.extensions.tak.map_events import PREFIX
@@ -83,6 +84,7 @@ class LanDoor:
         self._has_sms = has_sms
         per_hour = settings.messages_per_hour
         self._rate = Rate(per_hour / 60, min(BURST, per_hour))
+        self._distress = LanDistress(journal, intake, outboxes)
         self._next = 0.0
         self._replied: OrderedDict[str, float] = OrderedDict()
         self.purse = purse
@@ -97,9 +99,12 @@ class LanDoor:
     async def _take(self, raw: bytes) -> LanOutcome:
         try:
             # Nearly all events from phones are positions, so only possible chat is decoded.
-            said = tak.read_chat(event) if (event := _chat_in(raw)) is not None else None
+            said = tak.read_chat(event) if (event := _wanted_in(raw)) is not None else None
         except RemoteProtocolError:
             return LanOutcome("unreadable")
+        alert = None if event is None or tak.is_of(event, PREFIX) else tak.read_alert(event)
+        if alert is not None:
+            return LanOutcome(await self._distress.take(alert))
         if event is None:
             return LanOutcome("own" if _OURS in cot.start_tag(raw) else "other")
         if tak.is_of(event, PREFIX):
@@ -167,11 +172,12 @@ class LanDoor:
         return True
 
 
-def _chat_in(raw: bytes) -> cot.CotEvent | None:
-    """Return the decoded event if it may be chat, otherwise None. Raises RemoteProtocolError."""
+def _wanted_in(raw: bytes) -> cot.CotEvent | None:
+    """Return an event that is chat or an alert, read. Raises RemoteProtocolError."""
     if raw[:1] == b"\xbf":
         raise RemoteProtocolError("it is in protobuf, and not in XML")
-    return cot.decode(raw) if b'"b-t-f"' in raw or b"'b-t-f'" in raw else None
+    kind = cot.type_of(raw)
+    return cot.decode(raw) if kind == tak.CHAT or kind.startswith(tak.ALERTS) else None
 
 
 def _line(text: str) -> str:

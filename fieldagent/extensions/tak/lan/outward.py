@@ -116,12 +116,16 @@ class LanAlert(NamedTuple):
     """An unanswered SOS of a unit that may be on the map."""
 
     unit: TakUnit
+    place: CotPoint | None = None
+    """The position in the SOS itself."""
 
 
 def alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
     """Return the active alerts. `status` is the answer to `GET /api/sos`."""
     mine = status["incident"]
-    ringing = [LanAlert(own)] if mine is not None and mine["state"] == "open" else []
+    ringing = []
+    if mine is not None and mine["state"] == "open":
+        ringing.append(LanAlert(own, _place_in(mine["items"])))
     for each in status["heard"]:
         if each["state"] == "open":
             # Station 0 is this kit: unknown handhelds are distinguished only by numbers.
@@ -131,6 +135,14 @@ def alerts(own: TakUnit, status: dict[str, Any]) -> list[LanAlert]:
     return ringing
 
 
+def _place_in(items: Sequence[dict[str, Any]]) -> CotPoint | None:
+    """Return the newest position among the items of an SOS."""
+    for each in reversed(items):
+        if (place := each.get("position")) is not None:
+            return CotPoint(float(place["latitude"]), float(place["longitude"]))
+    return None
+
+
 def alert_of(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: bool) -> CotEvent:
     """Return the 911 alert, or its cancellation if it is `over`."""
     point = NOWHERE
@@ -138,4 +150,6 @@ def alert_of(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: boo
         is_theirs = alert.unit.uid == user.unit.uid or alert.unit.callsign == user.name
         if is_theirs and user.latitude is not None and user.longitude is not None:
             point = CotPoint(user.latitude, user.longitude)
+    # What the SOS says is newer than the last that the kit posted before it.
+    point = alert.place or point
     return tak.alert(alert.unit, point, tak_map.at(now), cancels=over)

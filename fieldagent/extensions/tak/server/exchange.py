@@ -202,6 +202,9 @@ class Exchange:
         else:
             to = others
             self._keep(event, raw, unit, now)
+            if guest.key and event.type.startswith(tak.ALERTS):
+                # The hub raises an SOS for a phone's alert: users' sessions bring it there.
+                self._tell_users(event.type, raw, others)
         phones = [each for each in to if each.key]
         for each in phones:
             self._tell(each, event.type, raw, unit)

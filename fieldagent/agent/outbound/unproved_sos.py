@@ -1,0 +1,32 @@
+"""Accepts an SOS of somebody whom nobody has proved: a stranger's radio or TAK phone.
+
+It has an incident of its own, takes every channel that costs nothing, and of the others what the
+small budget of `others_sos` pays for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound import others_sos
+from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.package.package import Channel, Package
+
+LIMIT = "an SOS of unproved radios and of neighbours may cost"
+
+
+def plan_of(
+    package: Package, journal: Journal, outboxes: Mapping[Channel, ChannelOutbox]
+) -> Affordable:
+    """Return the SOS on the channels that it may take today."""
+    limits = SpendingLimits("", others_sos.left(journal), others_sos.CREDITS_PER_DAY, LIMIT, False)
+    return affordable(package, outboxes, journal.clock.date(journal.clock.now()), limits)
+
+
+async def pay(journal: Journal, price: int) -> None:
+    """Book what such an SOS costs before it is accepted."""
+    if price:
+        clock = journal.clock
+        await journal.persist(others_sos.spend(price, clock.now(), clock))

@@ -1,0 +1,82 @@
+"""Reads a call for help in what a person writes: `SOS`, as people and keyboards write it.
+
+| text                                              | call                             |
+|---------------------------------------------------|----------------------------------|
+| `SOS`, `MAYDAY` first, with any signs around them | SOS                              |
+| `СОС`, `S.O.S.`, `S O S`, fullwidth, 🆘, Morse    | SOS                              |
+| `SOS CANCEL` and nothing else                     | CANCEL                           |
+| `help`, `Hilfe`, `au secours`; `sos` further on   | MAYBE: ask whether it is one     |
+| `sos …` in small letters, on a channel            | MAYBE: in Spanish, "you are"     |
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from unicodedata import category, normalize
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+TEXT_MAX = 1_000
+"""Characters that are looked at."""
+_S = "[s\N{CYRILLIC SMALL LETTER ES}\N{GREEK SMALL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}]"
+_O = "[o0\N{CYRILLIC SMALL LETTER O}\N{GREEK SMALL LETTER OMICRON}]"
+"""Letters as keyboards of three alphabets have them."""
+_SOS = rf"{_S}+{_O}+{_S}+(?:{_O}+{_S}+)*|{_S}([. *_-]{{1,2}}){_O}\2{_S}|mayday|ме[ий]дей|мэйдэй"
+_CALL = re.compile(rf"[\W_]*({_SOS})(?![^\W\d_])[\W_]*")
+_CANCEL = re.compile(r"[\W_]*sos[\W_]+cancel[\W_]*")
+_WORD = re.compile(r"[^\W\d_]+")
+_MORSE = re.compile(r"\s*(?:\.\.\.|…)\s*(?:---|—-|-—|—)\s*(?:\.\.\.|…)")
+HELP = frozenset(
+    {
+        *("help", "emergency", "hilfe", "notfall", "notruf", "secours", "urgence", "aide"),
+        *("ayuda", "socorro", "auxilio", "emergencia", "допоможіть", "допомога", "рятуйте"),
+        *("помогите", "спасите"),
+    }
+)
+"""Words for help in the languages of the page."""
+
+
+class Call(Enum):
+    NONE = 0
+    MAYBE = 1
+    CANCEL = 2
+    SOS = 3
+
+
+class Reading(NamedTuple):
+    call: Call
+    rest: str
+    """The words behind `SOS`; of another call, all of them."""
+
+
+def read(text: str, *, direct: bool = True) -> Reading:
+    """Read a text. One that is not `direct` stands on a channel, where an SOS has capitals."""
+    visible = "".join(each for each in text if category(each) != "Cf" and each != "\ufe0f")
+    wide = normalize("NFKC", visible[:TEXT_MAX].replace("🆘", " SOS "))
+    if (morse := _MORSE.match(wide)) is not None:
+        return Reading(Call.SOS, wide[morse.end() :].strip())
+    small = _folded(wide)
+    if _CANCEL.fullmatch(small):
+        return Reading(Call.CANCEL, text)
+    call = _CALL.match(small)
+    if call is not None:
+        if direct or wide[call.start(1) : call.end(1)].isupper():
+            return Reading(Call.SOS, wide[call.end() :].strip())
+        return Reading(Call.MAYBE, text)
+    words = _WORD.findall(_plain(small))
+    is_asked = "sos" in words or "mayday" in words or (direct and not _HELP.isdisjoint(words))
+    return Reading(Call.MAYBE if is_asked else Call.NONE, text)
+
+
+def _folded(text: str) -> str:
+    """Return small letters, one for each character."""
+    return "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
+
+
+def _plain(text: str) -> str:
+    """Return the text without accents."""
+    return "".join(each for each in normalize("NFD", text) if category(each) != "Mn")
+
+
+_HELP = frozenset(map(_plain, HELP))

@@ -1,0 +1,77 @@
+"""Raises an SOS for the 911 alert of a TAK phone, which the hub's TAK bridge has heard.
+
+The phone becomes a tracker, called by its callsign. So its SOS has the rules of trackers: it rings
+once until a person has closed it, goes to kits by their links alone, and takes no credits. Its own
+cancel closes nothing, because a uid proves nobody: the incident's timeline shows it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from hashlib import sha256
+
+from fieldagent.extensions.tak.events import PhoneAlert, TakUnit
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.bridge.contract import Became
+from fieldagent.hub.escalation import words_down
+from fieldagent.hub.records import sos
+from fieldagent.hub.store.contract import Db
+from fieldagent.hub.tracker import intake, records
+from fieldagent.hub.tracker.contract import TrackerReport
+from fieldagent.package.coordinates import is_nowhere
+
+WAY = "TAK"
+"""How a device was heard of."""
+PHONES_MAX = 200
+"""Phones of a workspace with a device of their own. Others share one."""
+OTHERS = "other phones (TAK)"
+SHARED = "tak:"
+"""The tracker of the others."""
+
+
+def take_in(db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: float) -> Became:
+    """Take in an alert, or its cancel. `member` is whose phone it is, if the hub knows that."""
+    ident = f"tak:{alert.sender.uid}"
+    if records.find(db, workspace, ident) is None:
+        ((many,),) = db.execute(
+            "SELECT count(*) FROM tracker WHERE workspace = ? AND ident LIKE 'tak:%'", workspace
+        )
+        if many >= PHONES_MAX:
+            ident = SHARED
+        if records.find(db, workspace, ident) is None:
+            whose = member
+            if whose is None or ident == SHARED:
+                whose = _voice(db, workspace, now)
+            _add(db, workspace, whose, alert.sender, ident, now)
+    tracker = records.find(db, workspace, ident)
+    if tracker is None:
+        return Became.REFUSED
+    incident = records.open_incident(db, tracker.device)
+    if alert.cancels and tracker.alarm and incident is not None:
+        detail = f"{alert.sender.callsign} has cancelled the 911 alert on the phone"
+        sos.note_event(db, incident, "note", now, name=alert.sender.callsign, detail=detail)
+    point = alert.point
+    place = None
+    if point.is_known and not is_nowhere(point.latitude, point.longitude):
+        place = {"latitude": point.latitude, "longitude": point.longitude}
+    alarm = "" if alert.cancels else "sos"
+    return intake.take_in(db, workspace, TrackerReport(ident, None, place, alarm), now, way=WAY)
+
+
+def _add(db: Db, workspace: int, member: int, phone: TakUnit, ident: str, now: float) -> None:
+    """Add the phone as a tracker. Another device may have its callsign."""
+    by_uid = f"{phone.callsign} {sha256(phone.uid.encode()).hexdigest()[:8]}"
+    for name in (OTHERS,) if ident == SHARED else (phone.callsign, by_uid):
+        with suppress(Refused):
+            records.add(db, workspace, member, name, ident, now=now)
+            return
+
+
+def _voice(db: Db, workspace: int, now: float) -> int:
+    """Return the member to whom phones of unknown people belong."""
+    known = db.execute(
+        "SELECT member.id FROM member JOIN membership ON membership.member = member.id"
+        " WHERE workspace = ? AND type = 'Integration' AND name = ? ORDER BY member.id LIMIT 1",
+        *(workspace, OTHERS),
+    )
+    return int(known[0][0]) if known else words_down.add_voice(db, workspace, OTHERS, now)

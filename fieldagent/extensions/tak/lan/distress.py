@@ -1,0 +1,100 @@
+"""Raises an SOS for the 911 alert of a TAK phone on the kit's network.
+
+A uid proves nobody. So the alert has the rules of other people's radios: an incident of its own,
+and the budget of `unproved_sos`. A phone repeats its alert every few seconds. That raises no other
+incident. Its cancel ends nothing: people at the hub read it in the incident.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from fieldagent.agent.journal import handhelds, incident
+from fieldagent.agent.journal.incident import IncidentOver
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound import unproved_sos
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.extensions.tak.events import PhoneAlert
+from fieldagent.package.coordinates import is_nowhere
+from fieldagent.package.package import SOS_PRIORITY, Channel, Message, Package
+
+log = logging.getLogger(__name__)
+
+SILENCE = 600.0
+"""Seconds without the alert after which it counts as another one."""
+OPEN_MAX = 20
+"""Phones with an open incident of their own. Others share one."""
+REMEMBERED_MAX = 200
+"""Phones whose alert is remembered once its incident is over."""
+
+
+class LanDistress:
+    """The alerts of phones in the kit's network."""
+
+    def __init__(
+        self, journal: Journal, intake: Intake, outboxes: Mapping[Channel, ChannelOutbox]
+    ) -> None:
+        self._journal = journal
+        self._intake = intake
+        self._outboxes = outboxes
+        self._heard: OrderedDict[str, float] = OrderedDict()
+        """When the alert of a phone was heard last, by its uid."""
+
+    async def take(self, alert: PhoneAlert) -> str:
+        """Take in an alert or its cancel, and return what became of it: taken or repeated."""
+        handle = self._handle(alert)
+        open_incident = incident.open_of(self._journal, handle)
+        if alert.cancels:
+            self._heard.pop(alert.sender.uid, None)
+            return await self._cancel(alert, handle)
+        now = self._journal.clock.now()
+        before = self._heard.get(alert.sender.uid)
+        self._remember(alert.sender.uid, now)
+        if open_incident is not None or (before is not None and now - before < SILENCE):
+            return "repeated"
+        await self._journal.persist(handhelds.note(handle, name=alert.sender.callsign))
+        point, place = alert.point, ""
+        if point.is_known and not is_nowhere(point.latitude, point.longitude):
+            place = f", at {point.latitude:.5f} {point.longitude:.5f}"
+        await self._accept(f"SOS from {alert.sender.callsign} (TAK phone){place}", handle)
+        log.warning("a 911 alert of the TAK phone %s is an SOS%s", alert.sender.callsign, place)
+        return "taken"
+
+    async def _cancel(self, alert: PhoneAlert, handle: str) -> str:
+        open_incident = incident.open_of(self._journal, handle)
+        if open_incident is None:
+            return "repeated"
+        words = f"{alert.sender.callsign} has cancelled the 911 alert on the phone"
+        number = open_incident.number
+        try:
+            await self._accept(words, handle, number)
+        except IncidentOver:
+            return "repeated"
+        return "taken"
+
+    async def _accept(self, words: str, handle: str, joins: int | None = None) -> None:
+        package = Package(Message(words), priority=SOS_PRIORITY)
+        plan = unproved_sos.plan_of(package, self._journal, self._outboxes)
+        await unproved_sos.pay(self._journal, plan.price)
+        key = None if joins is None else f"{handle} cancels {joins}"
+        await self._intake.accept(plan.package, key, joins=joins, unproved=handle)
+        if plan.why:
+            log.warning("the SOS of %s goes by other channels alone: %s", handle, plan.why)
+
+    def _handle(self, alert: PhoneAlert) -> str:
+        """Return the name under which the journal keeps the phone's incident."""
+        handle = "tak:" + "".join(alert.sender.uid.split())
+        if incident.open_of(self._journal, handle) is not None:
+            return handle
+        others = incident.unproved(self._journal, OPEN_MAX)
+        is_open = [each for each, whose in others if each.ended is None and whose[:4] == "tak:"]
+        return "tak:" if len(is_open) >= OPEN_MAX else handle
+
+    def _remember(self, uid: str, now: float) -> None:
+        self._heard[uid] = now
+        self._heard.move_to_end(uid)
+        if len(self._heard) > REMEMBERED_MAX:
+            self._heard.popitem(last=False)
