@@ -83,7 +83,7 @@ async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
         return owe(*what)
 
     monkeypatch.setattr("fieldagent.agent.journal.journal.FULL_PAUSE", 0.0)
-    monkeypatch.setattr(inbound, "owe_rung", owe_once_there_is_room)
+    monkeypatch.setattr(inbound, "owe_stage", owe_once_there_is_room)
     async with kits.kit(tmp_path) as kit:
         await kit.hear(encode([Entry(7, Message("to Ada"), int(kits.START))]), tagged=True)
         ((request,),) = kit.journal.read("SELECT request_id FROM inbound")
@@ -128,7 +128,7 @@ async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
         ((request,),) = kit.journal.read("SELECT request_id FROM inbound")
         await kit.journal.persist(handhelds.post(ADA, request, "hello", 0.0, 1e12))
         with monkeypatch.context() as broken:
-            broken.setattr(inbound, "owe_rung", cut)
+            broken.setattr(inbound, "owe_stage", cut)
             with pytest.raises((RuntimeError, BaseExceptionGroup)):
                 await once_more(kit)
         async with trio.open_nursery() as nursery:

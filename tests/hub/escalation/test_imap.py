@@ -165,7 +165,7 @@ def test_a_server_that_is_away_stops_nothing(tmp_path: Path) -> None:
         "smtp-host": "127.0.0.1",
     }
     with hub(tmp_path, {"database": database, **settings}) as running:
-        running.expect("answers by mail: 127.0.0.1: connection refused")
+        running.expect("mailbox for answers: 127.0.0.1: connection refused")
         with urlopen(f"{running.address}/healthz", timeout=PATIENCE) as answer:
             assert answer.status == 200
 
