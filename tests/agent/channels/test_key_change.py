@@ -22,7 +22,7 @@ from tests.kit import RATES
 OLD, NEW = (derive_key(bytes([number] * 32), "AIR") for number in (1, 2))
 BEFORE = (KeyStep.NONE, (OLD,))
 STEPS = [(KeyStep.SENDS_OLD, (OLD, NEW)), (KeyStep.SENDS_NEW, (NEW, OLD)), (KeyStep.NONE, (NEW,))]
-"""The steps from docs/how-to/radio.md."""
+"""As docs/how-to/radio-key.md tells them."""
 KITS = (1, 2, 3)
 
 

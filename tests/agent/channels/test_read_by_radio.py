@@ -422,7 +422,7 @@ async def test_a_name_is_cut_to_what_a_packet_holds(
 
 
 async def test_a_word_is_short(tmp_path: Path, clock: Any) -> None:
-    """The size beside an item, as in docs/explain/team-radio.md."""
+    """Beside an item: the figures of docs/reference/radio-protocol.md."""
     at = int(START)
     item = Entry(2**30, Message("camp reached"), at)
     word = Entry(2**30 + 9, Receipt(7, b"abcd", Stage.READ, "Ben"), at + 60)
