@@ -90,8 +90,9 @@ root_doc = "index"
 HEAD = """\
 # fieldagent
 
-Links people and assets in the field with systems elsewhere, over satellite, radio and cellular.
-Begin with [what it is, and two commands](README.md).
+fieldagent sends messages, positions and SOS calls from places without a network, by satellite,
+radio or cellular. Start with the [overview](README.md), or find your task in the [list of all
+pages](docs/README.md).
 """
 
 

@@ -42,6 +42,27 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in headings(there), link
 
 
+SORTED = [page for page in PAGES if page.parent.parent.name == "docs"]
+"""The pages by kind: start, how-to, reference, explain and the handbook."""
+
+
+@pytest.mark.parametrize("page", SORTED, ids=ids)
+def test_every_page_is_in_the_list_and_names_its_reader_first(page: Path) -> None:
+    """Only the first handbook is listed; the kit shows the others."""
+    if page.parent.name != "handbook":
+        assert f"({page.relative_to(ROOT / 'docs')})" in (ROOT / "docs/README.md").read_text()
+        assert page.read_text().partition("\n\n")[2].startswith("For ")
+
+
+def test_every_old_path_leads_to_a_page() -> None:
+    """The site has a redirect page for each."""
+    source = (ROOT / "build/web_site.py").read_text()
+    (moved,) = re.findall(r"^MOVED = (\{.*?^\})", source, re.MULTILINE | re.DOTALL)
+    for old, new in ast.literal_eval(moved).items():
+        assert not (ROOT / f"docs/{old}.md").exists()
+        assert (ROOT / f"docs/{new}.md").is_file(), old
+
+
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_path_of_the_tree_is_there(page: Path) -> None:
     """Paths that begin with a slash are those of an installed kit and are left out."""

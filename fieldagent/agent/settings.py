@@ -423,8 +423,8 @@ KEYS = (
         _keys,
         (),
         "64 hex digits that all kits of a group share: others are not heard. While it is changed,"
-        " the new and the old, with a space (docs/how-to/radio-key.md). Check that your licence allows"
-        " authentication",
+        " the new and the old, with a space (docs/how-to/radio-key.md). Check that your licence"
+        " allows authentication",
     ),
     Key(
         "radio-key-next",

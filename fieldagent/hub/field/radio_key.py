@@ -1,6 +1,6 @@
 """Change of the radio key for all kits of a workspace, in the three steps of a manual change
-(docs/how-to/radio-key.md). A kit first receives with both keys, then sends with the new one, then uses
-only the new one.
+(docs/how-to/radio-key.md). A kit first receives with both keys, then sends with the new one, then
+uses only the new one.
 
 1. The hub asks all kits in use for a step before it asks any kit for the next one. It does not
    wait for kits that were left out by name. So all kits hear each other throughout.
