@@ -1,4 +1,4 @@
-"""A hub's first workspace, with one kit: what most tests of a hub and an agent begin with."""
+"""A hub's first workspace with one kit, the start of most tests of a hub and an agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.processes import Agent, administer, agent
 
 
 class Alps:
-    """A workspace with a kit, in that database."""
+    """A workspace with a kit in that database."""
 
     def __init__(self, database: str) -> None:
         first = administer(database, "init", "Alps")

@@ -1,4 +1,4 @@
-"""What a process of the hub claims for webhooks, as if it had just come up."""
+"""The webhook claims of a hub process, as if it had just started."""
 
 from __future__ import annotations
 

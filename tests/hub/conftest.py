@@ -24,7 +24,7 @@ BOTH = {
         *("postgres", "rebuilding", "repeats", "rollback", "store"),
     )
 }
-"""The files whose PostgreSQL half runs in each `tests/run`."""
+"""Files whose PostgreSQL half runs in each `tests/run`."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,7 +47,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def template(postgres: str) -> str:
-    """The name of a database that has the hub's tables: a copy costs a third of making them."""
+    """Return the name of a database with the hub's tables: a copy costs a third of making them."""
     address = new_database(postgres)
     open_store(address).close()
     return urlsplit(address).path.removeprefix("/")
@@ -55,7 +55,7 @@ def template(postgres: str) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database, for `open_store`."""
+    """Return the address of an empty database, for `open_store`."""
     if request.param == "sqlite":
         return str(tmp_path / "hub.sqlite3")
     postgres, template = (request.getfixturevalue(each) for each in ("postgres", "template"))

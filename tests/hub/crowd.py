@@ -1,4 +1,4 @@
-"""Very many people with a kit each, as a hub has them after a year: some of them in trouble."""
+"""A large number of people with a kit each, as in a hub after a year, some of them in trouble."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from fieldagent.wire.kit_note import KitReport, ModemReport, UpdateReport
 SAID = 4
 """Items of each kit."""
 ROUND = {"battery": 3, "silent": 5, "never": 6, "update": 7, "clock": 9}
-"""Which of each ten kits are in which trouble."""
+"""Last digit of the kits with each trouble."""
 WORKSPACE, DISPATCHER = 1, 2
 
 
 def settle(database: str, kits: int) -> None:
-    """Into a workspace with nobody but a dispatcher. Kit 1 is in distress, and each whose number
-    ends as `ROUND` has it is in that trouble."""
+    """Fill a workspace that has only a dispatcher. Kit 1 is in distress, and each kit whose number
+    ends as in `ROUND` has that trouble.
+    """
     now = time.time()
     store = open_store(database)
     for first in range(1, kits + 1, 200):

@@ -1,4 +1,4 @@
-"""A small workspace in a store of its own: members with devices, and what they send each other."""
+"""A small workspace in a separate store: members with devices, and their items."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MASTER = bytes(range(32))
 
 @dataclass
 class Sky:
-    """The satellite operator as the hub calls it: it takes what comes, or answers as told."""
+    """The satellite operator: it accepts all messages, or answers as the test wants."""
 
     verdicts: list[Verdict] = field(default_factory=list)
     taken: list[tuple[str, bytes]] = field(default_factory=list)
     calls: list[bytes] = field(default_factory=list)
     rings: list[str] = field(default_factory=list)
     keeps: int = 0
-    """How many messages it tells to keep for the modem, once it took one."""
+    """Number of messages that it reports as kept for the modem, after it accepted one."""
 
     async def send(
         self, imei: str, body: bytes, *, number: int, priority: bool, modem: FarModem = NO_MODEM
@@ -56,7 +56,7 @@ class Sky:
 
 @dataclass
 class Field:
-    """Workspace 1 with three members: 1 Ada, 2 Ben, 3 Cleo, whose devices have their numbers."""
+    """Workspace 1 with three members: 1 Ada, 2 Ben, 3 Cleo. Their devices have the same numbers."""
 
     store: Store
     sky: Sky = field(default_factory=Sky)
@@ -99,13 +99,13 @@ class Field:
         await self.mobile_originated().take_in(self.device(number), body, bearer)
 
     async def push(self, item: Item, **how: Any) -> None:
-        """As the push API enters it: from Ada, unless told otherwise."""
+        """Push an item as the push API does, by default from Ada."""
         how = {"sender": 1, "priority": 12, "time": int(self.now), **how}
         posting = Posting(workspace=1, item=item, **how)
         await self.store.commit(lambda db: enter(db, posting, now=self.now, grace=GRACE))
 
     async def satellite(self) -> None:
-        """One round of what the satellite's task does for ever."""
+        """Run one round of the satellite task."""
         store = self.store
         await store.commit(lambda db: mobile_terminated.pack(db, self.now))
         for call in await store.commit(lambda db: calling_in.claim(db, self.now)):
@@ -118,7 +118,7 @@ class Field:
 
 
 async def collect(mailbox: IpMailbox, capacity: int = 65_536) -> list[Envelope]:
-    """Take and confirm all that waits, as a link does."""
+    """Fetch and confirm all waiting mail, like a link."""
     envelopes = []
     while (outgoing := await mailbox.load(capacity)) is not None:
         envelopes.append(read(outgoing))
@@ -131,7 +131,7 @@ def read(outgoing: OutgoingMessage) -> Envelope:
 
 
 def said(envelopes: list[Envelope]) -> list[tuple[int, str]]:
-    """Sender and text of each message, in order."""
+    """Return sender and text of each message in order."""
     return [
         (envelope.origin, entry.content.content)
         for envelope in envelopes
@@ -175,5 +175,5 @@ def _settle_in(db: Db) -> None:
             MASTER if number == 3 else None,
             secret.lookup(f"token {number}"),
         )
-    if db.for_update():  # PostgreSQL counts on from what it has given itself
+    if db.for_update():  # PostgreSQL continues after the last number that it assigned itself
         db.execute("SELECT setval(pg_get_serial_sequence('device', 'id'), 3)")

@@ -1,4 +1,4 @@
-"""Mail for devices in memory, as a hub keeps it: what came in counts once, by its own numbers."""
+"""Mail for devices in memory. Like a hub, it counts each incoming item once, by its number."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class MemoryMailbox:
     """Numbers of the agent's journals, by link."""
     reasons: list[str] = field(default_factory=list)
     copies: list[bytes] = field(default_factory=list)
-    """Every envelope that came in, duplicates too."""
+    """All envelopes that arrived, including duplicates."""
     contents: list[Any] = field(default_factory=list)
-    """What came in, each once."""
+    """Contents of items that arrived, each once."""
     to_tell: list[bytes] = field(default_factory=list)
-    """Notes to the agent, before it links."""
+    """Notes for the agent, before it connects."""
     notes: list[bytes] = field(default_factory=list)
-    """What agents have told."""
+    """Notes from agents."""
     before_disk: Callable[[], Any] | None = None
-    """Awaited before anything that came in counts."""
+    """Awaited before an incoming message counts."""
     _seen: set[tuple[int, int, bytes]] = field(default_factory=set)
     _slices: dict[tuple[int, int], dict[int, bytes]] = field(default_factory=dict)
     _news: trio.Event = field(default_factory=trio.Event)
@@ -123,15 +123,15 @@ class MemoryMailbox:
 
 @dataclass
 class MemoryHub:
-    """What `hub.ip_link.Links` asks for."""
+    """The parts of a hub that `hub.ip_link.Links` needs."""
 
     mailbox: MemoryMailbox = field(default_factory=MemoryMailbox)
     tokens: dict[str, Device] = field(default_factory=lambda: {TOKEN: DEVICE})
     asked: list[str] = field(default_factory=list)
-    """Tokens that were shown."""
+    """Tokens that were used."""
     links: int = 0
     linked: list[Lease] = field(default_factory=list)
-    """Of the links that are open."""
+    """Leases of open links."""
 
     async def authenticate(self, token: str) -> Device:
         await trio.lowlevel.checkpoint()

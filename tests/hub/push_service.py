@@ -1,4 +1,4 @@
-"""A push service of the tests' own: it keeps what is posted, and others' libraries judge it."""
+"""A push service for tests. It keeps all posts, and third-party libraries check them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Pushed(NamedTuple):
 
 
 class Browser:
-    """A subscription, as the browser holds it: the keys of nobody else."""
+    """A browser's subscription with its private keys."""
 
     def __init__(self, endpoint: str) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -42,7 +42,7 @@ class Browser:
         }
 
     def read(self, pushed: Pushed) -> Any:
-        """Decrypt it by Mozilla's http_ece (RFC 8188)."""
+        """Decrypt it with Mozilla's http_ece (RFC 8188)."""
         http_ece = pytest.importorskip("http_ece", reason="needs extra `test`")
         text = http_ece.decrypt(
             pushed.body, private_key=self.key, auth_secret=self.secret, version="aes128gcm"
@@ -55,19 +55,19 @@ class PushService:
         self.address = address
         self.got: list[Pushed] = []
         self.answers: list[int] = []
-        """To the next posts, in turn; then 201."""
+        """Answers to the next posts in order, then 201."""
 
     def browser(self, name: str) -> Browser:
         return Browser(f"{self.address}/push/{name}")
 
     def pushed(self, number: int) -> Pushed:
-        """Wait for so many, and return the last."""
+        """Wait for that many posts, and return the last."""
         until(lambda: len(self.got) >= number)
         return self.got[number - 1]
 
 
 def vapid_claims(pushed: Pushed) -> tuple[dict[str, Any], str]:
-    """Return what its token says, and by which key: py_vapid has checked it (RFC 8292)."""
+    """Return the claims of its token and the key. py_vapid has checked it (RFC 8292)."""
     py_vapid = pytest.importorskip("py_vapid", reason="needs extra `test`")
     authorization = pushed.headers["Authorization"].replace(", ", ",")
     assert py_vapid.Vapid02.verify(authorization)

@@ -1,4 +1,4 @@
-"""A mail relay of the tests' own, by aiosmtpd: what it took, and what it is told to answer."""
+"""A mail relay for tests, made with aiosmtpd: it keeps mails and answers as the test wants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Relay:
     def __init__(self) -> None:
         self.port = 0
         self.answers: list[str] = []
-        """To the next mails, in turn; then it takes them."""
+        """Answers to the next mails in order. Afterwards it accepts them."""
         self.taken: list[EmailMessage] = []
         self.logins: list[tuple[str, str]] = []
 
@@ -37,7 +37,7 @@ class Relay:
         return AuthResult(success=True)
 
     def mail(self, number: int = 1) -> EmailMessage:
-        """Wait for so many, and return the last."""
+        """Wait for that many mails, and return the last."""
         until(lambda: len(self.taken) >= number)
         return self.taken[number - 1]
 
@@ -53,7 +53,7 @@ class Relay:
 
 @contextmanager
 def mail_relay(tls: ssl.SSLContext | None = None) -> Iterator[Relay]:
-    """`tls`: it wants STARTTLS and a password."""
+    """Yield a relay. With `tls`, it requires STARTTLS and a password."""
     controller = pytest.importorskip("aiosmtpd.controller", reason="needs extra `test`")
     relay = Relay()
     relay.port = free_port()

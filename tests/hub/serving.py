@@ -1,4 +1,4 @@
-"""The hub's end of the link on real sockets in TLS, and a wire to it that can fail."""
+"""The hub's end of the link on real sockets with TLS, and a wire to it that can fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.hub.memory_mailbox import MemoryHub
 
 CA = trustme.CA()
 STRANGER = trustme.CA()
-"""An authority that nobody was told to trust."""
+"""An authority that is not trusted."""
 
 
 def server_tls(authority: trustme.CA = CA, *names: str) -> ssl.SSLContext:
@@ -37,7 +37,7 @@ TLS = server_tls()
 async def hub_end(
     hub: MemoryHub, *, port: int = 0, tls: ssl.SSLContext | None = TLS
 ) -> AsyncIterator[int]:
-    """Serve `GET /link` until the block ends: the port."""
+    """Serve `GET /link` until the block ends, and yield the port."""
     links = Links(hub.authenticate, lambda device, version: hub.mailbox, hub.connected)
     listeners = open_listeners(port, ["127.0.0.1"])
     stopping = trio.Event()
@@ -57,20 +57,20 @@ async def hub_end(
 
 @dataclass
 class Wire:
-    """A relay of bytes. What it is told holds for connections to come, and those that are open."""
+    """A relay of bytes. Its settings apply to open and to later connections."""
 
     to: int
     cut_up: float = inf
-    """The connection ends after so many bytes towards the hub."""
+    """The connection ends after that many bytes towards the hub."""
     cut_down: float = inf
     next_cuts: Callable[[], tuple[float, float]] = lambda: (inf, inf)
-    """Where the connection after a cut is cut, up and down."""
+    """Returns the limits, up and down, of the connection after a cut."""
     held: bool = False
-    """Bytes are swallowed, both ways, and nobody is told: half-open."""
+    """Bytes are lost in both directions without an error: half-open."""
     idle_max: float = inf
     """Seconds of silence after which the connection ends, as at a proxy."""
     deaf: bool = False
-    """Bytes from the hub are swallowed; those towards it pass."""
+    """Bytes from the hub are lost, and those towards it pass."""
     connections: int = 0
     up: int = 0
     down: int = 0
@@ -78,7 +78,7 @@ class Wire:
     _open: list[trio.CancelScope] = field(default_factory=list)
 
     def cut(self) -> None:
-        """End every connection, in the middle of whatever it is."""
+        """End all connections immediately."""
         for scope in self._open:
             scope.cancel()
 
@@ -121,7 +121,7 @@ class Wire:
         await trio.aclose_forcefully(to)
 
     def _count(self, data: bytes, up: bool) -> bytes:
-        """How much of it passes before the cut."""
+        """Return the bytes that pass before the cut."""
         if up:
             data = data[: None if self.cut_up == inf else int(self.cut_up)]
             self.up += len(data)
@@ -135,7 +135,7 @@ class Wire:
 
 @asynccontextmanager
 async def wired(hub: MemoryHub, tls: ssl.SSLContext | None = TLS) -> AsyncIterator[Wire]:
-    """A hub's end and a wire to it."""
+    """Yield a wire to a hub's end."""
     async with hub_end(hub, tls=tls) as port, trio.open_nursery() as nursery:
         wire = Wire(port)
         await nursery.start(wire.run)

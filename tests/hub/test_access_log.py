@@ -1,4 +1,4 @@
-"""What the hub writes down of calls, links and webhooks, and what its figures say of them."""
+"""The hub's records of calls, links and webhooks, and the related metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RULES = Path(__file__).parents[2] / "examples/hub-alerts.yml"
 
 class Seen(NamedTuple):
     lines: list[dict[str, Any]]
-    """Of the access log."""
+    """Lines of the access log."""
     figures: str
     all_output: str
     secrets: list[str]
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    """A hub with a kit and a webhook; a push, a refused one, and strangers at the link."""
+    """Run a hub with a kit and a webhook: a push, a refused push, and strangers at the link."""
     home = tmp_path_factory.mktemp("hub")
     database = str(home / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -63,7 +63,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             stranger = {"Authorization": "Bearer link_wrong-secret"}
             answered = [call(running, "GET", "/link", stranger)[0] for _ in range(14)]
             assert answered == [401] * 12 + [429] * 2
-            # Whose token is right is not kept out by them.
+            # They do not block a caller with a correct token.
             assert call(running, "GET", "/link", {"Authorization": f"Bearer {token}"})[0] == 426
             assert kit.post("from the kit").body["status"] == "Delivered"
             until(lambda: hooked.got)
@@ -148,7 +148,7 @@ ONLY_LOOKED_AT = {
         "rebuild_items_back",
     ),
 }
-"""No figure of these is bad by itself, or another rings for the same."""
+"""Metrics that are never bad by themselves, or for whose cause another alert exists."""
 
 
 def test_each_figure_is_explained_and_what_rings_is_there(seen: Seen) -> None:

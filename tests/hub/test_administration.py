@@ -1,4 +1,4 @@
-"""The administration API: who may do what in which workspace, and what is written down of it."""
+"""The administration API: the permitted acts in each workspace, and the audit log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ from tests.hub.test_webhooks import receiver
 @dataclass
 class Office:
     """Workspace 1 is Alps: Ben administers it, Cleo is a dispatcher, Ada a member. Workspace 2 is
-    Andes: Dora administers it, and has a device there."""
+    Andes: Dora administers it and has a device there.
+    """
 
     alps: Field
     keys: dict[str, str]
@@ -83,7 +84,7 @@ class Office:
         return answer.status, answer.body.decode()
 
     async def acted(self, who: str = "ben") -> list[tuple[str, str, str]]:
-        """Of the audit, the oldest first: by whom, what, and its detail."""
+        """Return user, action and detail of each audit line, the oldest first."""
         listed = (await self.done("GET", "/api/audit", who=who))["audit"]
         return [
             (each["by"].get("name", each["by"]["kind"]), each["action"], each["detail"])
@@ -98,7 +99,7 @@ async def office(store: Store) -> AsyncIterator[Office]:
         def settle_in(db: Db) -> tuple[dict[str, str], dict[str, str]]:
             now = alps.now
             if store.shared:
-                # Those of the field came with their numbers, which PostgreSQL would give again.
+                # The field's rows have fixed numbers, which PostgreSQL would assign again.
                 for table in ("workspace", "member", "device"):
                     db.execute("SELECT setval(pg_get_serial_sequence(?, 'id'), 100)", table)
             andes = directory.add_workspace(db, "Andes", now=now)
@@ -312,7 +313,7 @@ async def test_users_are_added_and_changed_but_never_by_themselves(store: Store)
         assert again["password"] != made["password"]
         await hub.done("PATCH", path, {"disabled": True})
         await hub.done("PATCH", path, {"disabled": False})
-        # Ben is the one who calls: he stays an administrator who can.
+        # Ben is the caller: he must remain an active administrator.
         for method, mine, body in (
             ("PATCH", "/api/users/2", {"role": "member"}),
             ("PATCH", "/api/users/2", {"disabled": True}),
@@ -352,7 +353,7 @@ async def test_of_two_who_take_each_others_role_one_stays(store: Store) -> None:
 
 
 async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
-    """What is of Andes, from Alps; each way there is."""
+    """A caller from Alps tries each route with the ids of Andes."""
     async with office(store) as hub:
         andes = await hub.alps.rows(
             "SELECT device.id, member, workspace FROM device WHERE name = 'kit dora'"
@@ -404,7 +405,7 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
         (mine,) = (await hub.done("GET", "/api/dead-letters", who="dora"))["deadLetters"]
         assert base64.b64decode(mine["payload"]) == b"of Andes"
         assert (await hub.acted(), await hub.acted("dora")) == before
-        # Who is in both has one account, which neither alone may change.
+        # A user of both workspaces has one account, which neither workspace may change alone.
         await store.commit(
             lambda db: directory.join(db, workspace, 3, over_satellite=False, now=START)
         )
@@ -463,7 +464,9 @@ async def test_acts_count_as_calls_of_their_key(store: Store) -> None:
 
 
 async def test_a_chain_that_is_tried_is_one_call_however_many_are_told(store: Store) -> None:
-    """Or the key has been used too often in the middle, and the rest is told nothing."""
+    """Otherwise the key could reach its limit in the middle, and the later contacts would get
+    nothing.
+    """
     async with office(store) as hub:
         for name in ("Ada", "Bea", "Cy"):
             new = contacts.NewContact(name, "duty@example.org")
@@ -524,7 +527,7 @@ async def test_a_webhook_gets_another_secret_which_is_shown_once(store: Store) -
         assert renewed["id"] == made["id"] and renewed["secret"] != made["secret"]
         stored = "SELECT secrets FROM webhook"
         assert await hub.alps.rows(stored) == [(f"{renewed['secret']} {made['secret']}",)]
-        # The answer is lost: who has the first secret would else be left out.
+        # If the answer is lost, a receiver that has the first secret would be left out.
         another, again = [await hub.ask("POST", path, {}, key="one") for _ in range(2)]
         assert another.body == again.body
         newest = json.loads(another.body)["secret"]
@@ -580,8 +583,9 @@ async def test_webhooks_are_tried_before_they_are_added(store: Store) -> None:
 async def test_an_administrator_who_names_an_imei_gets_what_comes_after(
     store: Store, alone: bool
 ) -> None:
-    """What came from it before may be another's, also where there is one workspace: the operator
-    alone sees it, assigns it and removes it."""
+    """Earlier messages from it may belong to another workspace, even if there is only one. Only the
+    operator sees, assigns and removes them.
+    """
     async with office(store) as hub:
         if alone:
             await store.commit(lambda db: db.execute("DELETE FROM workspace WHERE id <> 1"))
@@ -606,7 +610,7 @@ async def test_an_administrator_who_names_an_imei_gets_what_comes_after(
 
 
 async def test_dead_letters_of_its_devices_are_a_workspaces(store: Store) -> None:
-    """It pages through them, has them taken in once they can be, and removes what cannot."""
+    """The workspace pages through them, imports the usable ones, and removes the others."""
     async with office(store) as hub:
 
         def come(db: Db) -> None:
@@ -637,7 +641,7 @@ async def test_what_hangs_on_an_sos_is_not_deleted(store: Store) -> None:
 
 
 async def test_an_imei_of_another_workspace_is_contested_and_both_are_told(store: Store) -> None:
-    """Nothing changes hands before the operator decides; then all of it does."""
+    """Everything stays the same until the operator decides. Then all of it moves."""
     theirs = "300000000000001"
     async with office(store) as hub:
 

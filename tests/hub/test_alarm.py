@@ -1,4 +1,4 @@
-"""Whether a dispatcher is there to be told of an SOS, and what follows where nobody is."""
+"""The check if a dispatcher can be reached for an SOS, and the consequences if not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def events(alps: Field) -> list[str]:
 
 
 async def due(alps: Field) -> int:
-    """How many are told by now."""
+    """Return the number of messages that are due."""
     now = alps.now + MOMENT
     return len(await alps.store.commit(lambda db: telling.claim(db, now, 9, "")))
 
@@ -53,7 +53,7 @@ async def test_who_leaves_before_anybody_has_answered_is_nobody_any_more(store: 
         leases = Leases(store, "here", clock=alps.clock)
         async with leases.console(1, 2):
             await alps.sends(1, HELP)
-        # A page that is loaded again is back within that time.
+        # A page that reloads returns within that time.
         assert await store.read(alarm.next_look) == alps.now + BACK
         await store.commit(lambda db: alarm.look(db, alps.now))
         assert await events(alps) == ["raised"]
@@ -103,5 +103,5 @@ async def test_a_browser_that_rings_is_somebody_as_long_as_it_works_and_may(
             await store.commit(change)
         await alps.sends(1, HELP)
         assert ("nobody reached" in await events(alps)) == (change is not None)
-        # One that failed is tried all the same.
+        # A failed one is tried in any case.
         assert await due(alps) == int(change in (None, fails))

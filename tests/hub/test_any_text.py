@@ -1,4 +1,4 @@
-"""What kits and those around them say holds any character, and both databases take it."""
+"""Texts from kits and their neighbours contain any character, and both databases accept it."""
 
 from __future__ import annotations
 

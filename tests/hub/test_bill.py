@@ -1,4 +1,4 @@
-"""What a caller makes the database's threads do is on their account too."""
+"""The work of the database's threads counts on the account of the caller who caused it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from tests.running import running
 
 
 def work(db: Db) -> float:
-    """Return the seconds that it took of this thread's processor."""
+    """Return the seconds of this thread's processor time that it took."""
     begun = time.thread_time()
     sum(range(1_000_000))
     return time.thread_time() - begun
 
 
 async def test_who_asks_pays_for_what_the_databases_threads_take(store: Store) -> None:
-    """Those of one transaction share it; what is read on the loop is in no thread."""
+    """The callers of one transaction share it. Reads on the loop use no thread."""
     async with running(store):
-        # What the store itself writes as it begins would have a share, too.
+        # The store's own writes at its start would get a share too.
         await store.commit(lambda db: None)
         paid: dict[str, list[float]] = {"ada": [], "ben": []}
         took: list[float] = []
@@ -94,7 +94,7 @@ async def test_who_does_not_wait_for_what_they_read_pays_for_it_all_the_same(pos
 async def test_a_right_key_pays_for_the_database_on_every_route_that_it_opens(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Walked over the hub's routes, so that a new one is in it; strangers pay nothing of that."""
+    """This covers all routes of the hub, including new ones. Strangers pay nothing of it."""
     store = open_store(new_database(postgres))
     program = Hub(parse("", Path("hub.properties")), store)
     judged = [route for route in program.routes if route.judge is not None]
@@ -127,7 +127,7 @@ async def test_a_right_key_pays_for_the_database_on_every_route_that_it_opens(
 
 
 def _administrator(db: Db) -> dict[str, str]:
-    """Return what the program of one proves itself by."""
+    """Return the credentials of an administrator's program."""
     now = time.time()
     alps = directory.add_workspace(db, "Alps", now=now)
     ada = directory.add_user(db, alps, "Ada", now=now)

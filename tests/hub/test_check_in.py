@@ -1,4 +1,4 @@
-"""A device from which nothing comes raises the alarm at the hub."""
+"""A silent device causes an alarm at the hub."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_when_it_is_due(rule: Rule, first: float, after: float) -> None:
 
 
 async def look(alps: Field) -> list[str]:
-    """As the hub does every few seconds, where there is something to see."""
+    """Check as the hub does every few seconds, if there is a due time."""
     if await alps.store.read(check_in.next_late) > alps.now:
         return []
     return await alps.store.commit(lambda db: check_in.look(db, alps.now))
@@ -100,12 +100,12 @@ async def test_silence_warns_and_then_raises_the_alarm_once(store: Store) -> Non
             partial(sos.listing, workspace=1, state="open", before=99, limit=9)
         )
         assert (incident.kind, incident.device) == ("overdue", 1)
-        # It is for people: no kit pays to hear of it, and nobody takes it for pushed.
+        # The alarm is for people: kits do not pay for it, and it does not count as a push.
         (row,) = await alps.rows(
             "SELECT count(*) FROM delivery JOIN item ON item.id = item WHERE sos > 0"
         )
         assert row == (0,)
-        # The position went before it.
+        # The position was sent before it.
         await store.commit(
             lambda db: db.execute("UPDATE webhook_delivery SET state = 'handed' WHERE item = 1")
         )
@@ -150,7 +150,7 @@ async def test_any_item_is_a_check_in_also_a_late_one(store: Store) -> None:
         assert len(await look(alps)) == 1
         alps.now += PATIENCE
         assert len(await look(alps)) == 1
-        # What came before says nothing new.
+        # An earlier item is not a new sign of life.
         await alps.sends(1, Entry(1, Message("all well"), TIME))
         assert (await standing(alps))["state"] == "overdue"
         await alps.sends(1, Entry(2, Message("battery was flat"), TIME))
@@ -215,13 +215,13 @@ async def test_a_kit_asks_for_it_over_satellite_and_is_told_that_the_hub_has_it(
         await alps.sends(3, beginning, asked, bearer=Bearer.SATELLITE, key=key)
         status = await standing(alps, 3)
         assert (status["rule"], status["due"]) == ("every 4 h, as the kit asks", START + 4 * 3600)
-        # It is for the hub: nobody else gets it.
+        # It is for the hub, and no other kit gets it.
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
         await alps.satellite()
         ((_, body),) = alps.sky.taken
         (answer,) = decode(body, keys=[derive_key(MASTER, "MT")]).entries
         assert answer.content == Receipt(digest=digest_of(asked))
-        # Brought again, it begins nothing anew, and the answer that was lost goes again.
+        # A repetition starts nothing new, and the lost answer is sent again.
         alps.now += 3600
         await alps.sends(3, asked, bearer=Bearer.SATELLITE, key=key)
         assert (await standing(alps, 3))["due"] == START + 4 * 3600
@@ -245,7 +245,7 @@ async def test_what_the_kit_asks_stands_beside_an_administrators_rule(store: Sto
         await alps.sends(1, Entry(4, CheckIn(), TIME))
         status = await standing(alps)
         assert (status["rule"], status["due"]) == ("every 12 h", START + 1800 + 12 * 3600)
-        # What was asked before the end, and comes after it over a slower way, begins nothing.
+        # A request from before the end that arrives later over a slower route starts nothing.
         await alps.sends(1, Entry(3, CheckIn(600), TIME))
         assert (await standing(alps))["rule"] == "every 12 h"
         # A new journal has other numbers.

@@ -1,4 +1,4 @@
-"""A hub dies while it tells people of an SOS: whoever is left, or comes next, tells them."""
+"""A hub dies while it informs people of an SOS: a remaining or later hub informs them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from tests.processes import PATIENCE, administer, agent, hub, until
 from tests.running import running
 
 BOUND = 5.0
-"""Seconds from the end of a hub until another has told of an SOS."""
+"""Seconds from the end of a hub until another one has sent the news of an SOS."""
 START = 1.0
-"""Seconds in which a hub has started on a machine that has nothing else to do, twice over."""
+"""Twice the seconds of a hub's start on an idle machine."""
 
 
 def test_an_sos_is_told_of_within_seconds_of_its_hubs_death(database: str, tmp_path: Path) -> None:
-    """The one that dies waits for the receiver of a webhook, and for a mail relay."""
+    """The dying hub waits for the receiver of a webhook and for a mail relay."""
     token = settle_in(database)
     administer(database, "contact", "add", "Bergwacht", "bw@example.org")
     came, over = threading.Event(), threading.Event()
@@ -58,7 +58,7 @@ def test_an_sos_is_told_of_within_seconds_of_its_hubs_death(database: str, tmp_p
         settings = {"database": database, "webhook-allow": "127.0.0.0/8", **relay.settings}
         at_silent = {**settings, "smtp-port": str(silent.getsockname()[1])}
         began = time.monotonic()
-        # Cold, as what is bounded here is a start, too.
+        # A cold start, because the limit includes a start.
         dies = stack.enter_context(hub(folder(tmp_path / "dies"), at_silent, COLD))
         start = time.monotonic() - began
         kit = stack.enter_context(agent(tmp_path, kit_of(dies, token)))
@@ -78,7 +78,7 @@ def test_an_sos_is_told_of_within_seconds_of_its_hubs_death(database: str, tmp_p
         ids = [each["webhook-id"] for each in pager.headers if "fieldagent-sos" in each]
         until(lambda: [each["webhook-id"] for each in pager.headers].count(ids[0]) == 2)
         relay.mail()
-        # Where much else runs a start takes longer, and so does all that is bounded here.
+        # On a busy machine a start takes longer, and so does everything else here.
         assert time.monotonic() - began < BOUND * max(1.0, start / START)
 
 
@@ -108,8 +108,9 @@ def _claimed(db: Db) -> list[int]:
 async def test_what_the_living_have_claimed_stays_theirs(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On PostgreSQL, of a process that nobody knows to be dead too: its claim runs out by itself.
-    In a file there is nobody else."""
+    """On PostgreSQL this also holds for a process that is not known to be dead: its claim expires.
+    A file has only one process.
+    """
     monkeypatch.setattr(claims, "LOOK", 0.01)
     async with running(store), trio.open_nursery() as nursery:
         await store.prove()
@@ -123,8 +124,7 @@ async def test_what_the_living_have_claimed_stays_theirs(
 
 
 def _make_due(db: Db) -> None:
-    """A kit posts to a workspace with a webhook, and something waits of each kind that is claimed
-    by itself."""
+    """Make one row of each claimed kind due: a kit posts to a workspace with a webhook."""
     db.execute("INSERT INTO workspace (id, name, created) VALUES (1, 'Alps', 0)")
     db.execute("INSERT INTO member (id, type, name, created) VALUES (1, 'User', 'Ada', 0)")
     db.execute("INSERT INTO webhook (id, workspace, url, created) VALUES (1, 1, 'http://x', 0)")
@@ -148,7 +148,7 @@ DUE: dict[str, tuple[Callable[[Db], Any], Callable[[Db, Any], None]]] = {
 
 
 class _Silent:
-    """A store that goes away in its first commit, which is on its disk."""
+    """A store that disappears in its first commit, which is on its disk."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -164,7 +164,7 @@ class _Silent:
 
 @pytest.mark.parametrize("table", DUE)
 async def test_a_claim_whose_commit_nobody_knows_of_is_given_back(table: str, store: Store) -> None:
-    """It is not left until it runs out, after a minute or two."""
+    """The claim does not have to expire, which would take a minute or two."""
     claim, give_back = DUE[table]
     claimed = f"SELECT count(*) FROM {table} WHERE claimed_until > 0"
     async with running(store):
@@ -180,7 +180,7 @@ async def test_a_claim_whose_commit_nobody_knows_of_is_given_back(table: str, st
 
 
 async def test_through_a_pooler_nobody_is_known_to_be_dead(postgres: str) -> None:
-    """No lock stays with a process there: claims run out by themselves."""
+    """There, locks do not belong to a process, so claims expire by themselves."""
     store = open_store(new_database(postgres), DatabaseOptions(pooled=True))
     async with running(store):
         await store.prove()

@@ -49,7 +49,7 @@ def lingo(body: bytes = b"Hello", **members: Any) -> dict[str, Any]:
 
 
 class Shelf:
-    """What the hub remembers: `contract.Book` in memory."""
+    """The hub's memory for an operator: `contract.Book` in memory."""
 
     def __init__(self) -> None:
         self.known: dict[str, tuple[str, str]] = {}
@@ -139,7 +139,7 @@ async def bring(url: str, document: object, secret: str = SECRET) -> Reply:
 
 @pytest.mark.parametrize("secret", [SECRET, OTHER])
 async def test_a_message_is_stored_and_answered_with_200(tmp_path: Path, secret: str) -> None:
-    """Two secrets are valid while they are rotated."""
+    """During a rotation, two secrets are valid."""
     async with webhook(tmp_path) as (hub, url):
         assert (await bring(url, lingo(), secret)).status == 200
         assert hub.taken == [(IMEI, b"Hello", "")]
@@ -237,7 +237,7 @@ async def test_a_mailbox_check_brings_nothing(tmp_path: Path) -> None:
 
 
 class Service:
-    """Answers each call by its name, and keeps what was asked."""
+    """Answers each call by its name, and keeps the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -370,7 +370,9 @@ async def test_what_the_history_has_not_goes_again(tmp_path: Path, answer: Respo
 async def test_a_doubt_is_settled_by_a_history_of_any_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: float
 ) -> None:
-    """A large fleet's, of which one answer holds but some minutes; or less than is needed."""
+    """The history of a large fleet, of which one answer contains only some minutes, or less than
+    necessary.
+    """
     monkeypatch.setattr(cloudloop, "ANSWER_BYTES", 4_096)
     since = time.time() - 3_600
 
@@ -401,7 +403,7 @@ async def test_a_doubt_is_settled_by_a_history_of_any_length(
 
 
 async def fetch(tmp_path: Path, url: str, hub: Hub) -> None:
-    """One look of what asks again and again."""
+    """Run one round of the polling task."""
     api = cloudloop.Cloudloop(url, tmp_path / "token", "RAW")
     await cloudloop._Fetch(api, hub.lent(), 60.0, 0)._catch_up()
 
@@ -539,7 +541,7 @@ async def test_little_left_is_an_alarm_once_until_enough_is(store: Store) -> Non
             assert await alps.rows(raised) == [(alarms,)]
             balances = await store.read(operator_trouble.balances)
             assert balances == [("cloudloop", "OTHER", 7000.0), ("cloudloop", "POOL", left)]
-            # What an operator takes or refuses meanwhile is another trouble.
+            # A later acceptance or refusal by an operator is another trouble.
             await store.commit(
                 lambda db: operator_trouble.note_account_works(db, "cloudloop", alps.now)
             )

@@ -1,5 +1,6 @@
-"""Real processes from end to end: an agent, a 9704 and Cloudloop of other make
-(tests/peers/cloudloop.py), the hub, a webhook. What fails in between, fails in between."""
+"""Real processes from end to end: an agent, an independent 9704 and Cloudloop
+(tests/peers/cloudloop.py), the hub, a webhook, and the failures between them.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class Journey:
         push(running.port, proof, message_to(self.user, self.first, text))
 
     def arrived(self) -> list[Any]:
-        """Return the contents that the webhook has got, each time that it has."""
+        """Return the contents of all posts to the webhook."""
         return [
             event.get("content", event.get("payload"))
             for entry in self.hooked.got
@@ -133,7 +134,7 @@ def test_the_modem_loses_power_and_the_hub_is_down(tmp_path: Path) -> None:
 
 
 def test_what_came_while_the_hub_was_down_for_too_long_is_fetched(tmp_path: Path) -> None:
-    """Cloudloop has given up: only its history has it."""
+    """Cloudloop has stopped trying, so only its history contains the message."""
     with journey(tmp_path, **{"cloudloop-poll": "1"}) as trip:
         running, kit = trip.hub(), trip.kit()
         assert kit.post("first").body["status"] == "Delivered"

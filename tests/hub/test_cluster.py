@@ -1,4 +1,4 @@
-"""Three hub processes on one PostgreSQL, one of which is killed in the middle of a load."""
+"""Three hub processes on one PostgreSQL. One of them is killed during a load."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KITS = 3
 
 
 class Balancer:
-    """What stands before several hubs: each connection goes to one that answers, by turns."""
+    """A load balancer: each connection goes to the next hub that answers."""
 
     def __init__(self, ports: list[int]) -> None:
         self.ports = ports
@@ -59,7 +59,7 @@ class Balancer:
             self._peers.discard(peer)
 
     def cut(self) -> None:
-        """End every connection, as a mast does that goes down."""
+        """End all connections, like a mast that fails."""
         for peer in [*self._peers]:
             with suppress(OSError):
                 peer.shutdown(socket.SHUT_RDWR)
@@ -95,7 +95,7 @@ def balancer(ports: list[int]) -> Iterator[Balancer]:
 
 
 def push(port: int, proof: dict[str, str], body: dict[str, Any]) -> None:
-    """As the client does it: again under the same key until it was accepted."""
+    """Push like the client: repeat with the same key until it is accepted."""
     headers = {**proof, "Content-Type": "application/json", "Idempotency-Key": str(uuid.uuid4())}
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -167,7 +167,7 @@ def test_killing_one_of_three_loses_and_doubles_nothing(postgres: str, tmp_path:
         ]
         until(lambda: sum(len(contents(kit)) for kit in kits) >= PUSHES)
         assert [sorted(contents(kit)) for kit in kits] == expected
-        # Receipts travel too, whichever process took the item and whichever holds the link.
+        # Receipts arrive too, independent of the processes of the item and of the link.
         sent = kits[0].call("POST", "/api/package", {"message": {"content": "from kit 0"}}).body
         until(
             lambda: (
@@ -178,7 +178,7 @@ def test_killing_one_of_three_loses_and_doubles_nothing(postgres: str, tmp_path:
 
 
 def test_the_hub_outlives_a_restart_of_the_database(postgres: str, tmp_path: Path) -> None:
-    """What was accepted before is delivered after; what came meanwhile was refused with 503."""
+    """Items that were accepted before are delivered later. Pushes during the restart get 503."""
     database = new_database(postgres)
     first = administer(database, "init", "Alps")
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
@@ -209,7 +209,7 @@ def test_the_hub_outlives_a_restart_of_the_database(postgres: str, tmp_path: Pat
 
 
 def cut_off(database: str) -> None:
-    """End every other connection to the database, as a restart of the server does."""
+    """End all other connections to the database, as a restart of the server does."""
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

@@ -1,5 +1,4 @@
-"""A command from the hub's shell to a kit and its answer back: real hub, real agent, real modem's
-simulator."""
+"""A command from the hub's shell to a kit and its answer: real hub, real agent, simulated modem."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ from tests.signer import Signer
 from tests.wire.test_command import example
 
 EVERYTHING = " ".join(BY_NAME)
-"""As remote-commands."""
+"""Value of remote-commands."""
 
 
 def asked(database: str, words: str, *how: str) -> dict[str, Any]:
-    """Give it, and wait for the answer."""
+    """Give the command and wait for the answer."""
     number = administer(database, "command", "kit", *words.split(), *how)[0]["number"]
     answers: list[dict[str, Any]] = []
 
@@ -51,8 +50,8 @@ OVER_IP = {
     "resume": ("refused", "no satellite modem is configured"),
     "restart": ("refused", "systemd has not started this agent"),
 }
-"""Of a kit with a link alone, which nobody would start again. Of
-`reboot` below, of `set` where root's unit is (`tests/agent/test_remote_commands.py`)."""
+"""Answers of a kit that has only a link and no unit to start it again. `reboot` is tested below,
+and `set`, which needs root's unit, in `tests/agent/test_remote_commands.py`."""
 
 
 def test_each_verb_is_answered_over_ip_and_is_in_history_and_audit(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_each_verb_is_answered_over_ip_and_is_in_history_and_audit(tmp_path: Pat
             here = kit.call("GET", "/api/commands").body
             assert len(here["commands"]) == len(OVER_IP)
             assert {each["state"] for each in here["commands"]} == {"answered"}
-            # What cuts the agent off is answered by the one that begins anew.
+            # A command that ends the agent is answered by the next one.
             numbers = {each["number"] for each in here["commands"]}
             administer(database, "command", "kit", "reboot", "--by", "ip")
             left = home / "state" / "reboot.ask"
@@ -89,7 +88,7 @@ def test_each_verb_is_answered_over_ip_and_is_in_history_and_audit(tmp_path: Pat
         with agent(home, {**settings, "remote-commands": "none"}) as kit:
             until(lambda: _answered(database, "reboot") == ("done", "the machine has started anew"))
             assert not left.exists()
-            # What is not allowed any more is refused, and nothing is done.
+            # A command that is no longer allowed is refused and has no effect.
             row = asked(database, "status", "--by", "ip")
             assert row["outcome"] == "refused" and "remote-commands" in row["answer"]
             packages = kit.call("GET", "/api/packages?kind=commandAnswer").body["packages"]
@@ -171,7 +170,7 @@ def test_over_satellite_the_price_of_both_is_agreed_to_first(tmp_path: Path, tag
         keys = read_keys(signer.public)
         verify(offer.text.encode(), read_signature(offer.signature), keys)
         assert read_change(offer.text).pairs == (("sos-repeat", "900"),)
-        # As root's unit tells it.
+        # As root's unit reports it.
         result = outcomes.folder_of(state) / outcomes.SETTINGS
         result.parent.mkdir()
         outcomes.leave(result, number, "taken")

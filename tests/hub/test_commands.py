@@ -1,4 +1,4 @@
-"""`fieldagent hub …` and `fieldagent push` as people type them."""
+"""`fieldagent hub …` and `fieldagent push` at the command line."""
 
 from __future__ import annotations
 
@@ -190,7 +190,9 @@ def test_a_port_that_is_taken_has_a_code_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("secret", ["", "\n", "\r\n"])
 def test_a_password_that_nobody_gave_is_none(database: str, secret: str) -> None:
-    """As where a script's variable is not set: with an empty one everybody would be Olga."""
+    """For example if a script's variable is not set: with an empty password, any person could sign
+    in as Olga.
+    """
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Olga")
     for words in (("user", "password", "Olga"), ("user", "add", "Ben", "--password")):

@@ -1,4 +1,4 @@
-"""What a confirmation may end at the hub: the item that has the number, and no other."""
+"""A confirmation at the hub ends only the item with that number and content."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DAY = 86_400.0
 
 
 async def over_satellite(alps: Field) -> Entry:
-    """What the hub has sent to Cleo's kit last."""
+    """Return the hub's last entry to Cleo's kit."""
     await alps.satellite()
     (entry,) = [
         entry
@@ -43,7 +43,7 @@ async def states(alps: Field) -> list[str]:
 
 
 async def test_a_receipt_from_before_a_backup_was_restored_confirms_nothing(store: Store) -> None:
-    """The numbers that the database gives again are those that kits have confirmed already."""
+    """The restored database assigns numbers that kits have already confirmed."""
     async with field(store) as alps:
         await alps.push(Message("lost with the database"), target=3)
         alps.now += 60

@@ -1,4 +1,4 @@
-"""The hub's console: who may sign in, and what Chromium shows a dispatcher."""
+"""The hub's console: the sign-in, and a dispatcher's view in Chromium."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECRET = "correct horse\n"
 
 
 def settle_in(database: str) -> str:
-    """Olga is a dispatcher, Ada has a kit, whose token comes back."""
+    """Add the dispatcher Olga, and Ada with a kit. Return the kit's token."""
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Ada")
     for name in ("Olga", "Mia"):
@@ -39,7 +39,7 @@ def settle_in(database: str) -> str:
 
 
 def call(running: Hub, method: str, path: str, body: Any = None, **headers: str) -> Any:
-    """Status, headers and body."""
+    """Return status, headers and body."""
     connection = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
     content = None if body is None else json.dumps(body)
     if content is not None:
@@ -58,7 +58,7 @@ def sign_in(running: Hub, user: str, password: str = SECRET.strip(), **headers: 
 
 
 def foreign(running: Hub) -> list[str]:
-    """Origins that no page of the hub has, and no browser sends."""
+    """Return origins that no page of the hub has and no browser sends."""
     host = running.address.partition("://")[2]
     near = [f"//{host}", host, f"ftp://{host}", f"{running.address}/", f"http://a@{host}"]
     return [*near, f"{running.address}, {running.address}", "null", "http://[", "//[", "http://a]b"]
@@ -84,7 +84,7 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         assert json.loads(call(running, "GET", "/console/session", **mine)[2])["name"] == "Olga"
         assert call(running, "GET", "/api/items", **mine)[0] == 200
         assert call(running, "GET", "/api/items", Cookie=f"{cookie}x")[0] == 401
-        # A cookie alone changes nothing.
+        # The cookie alone gives no permission to change anything.
         answer = "/api/sos/1/acknowledge"
         assert call(running, "POST", answer, {}, **mine)[0] == 403
         assert call(running, "POST", answer, {}, **mine, Origin="https://evil.example")[0] == 403
@@ -92,7 +92,7 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
             assert call(running, "POST", answer, {}, **mine, Origin=origin)[0] == 403, origin
             assert call(running, "DELETE", "/console/session", Origin=origin)[0] == 204, origin
         assert call(running, "POST", answer, {}, **mine, Origin=running.address)[0] == 404
-        # What other servers of that host have set beside it is no hindrance.
+        # Cookies of other servers of that host do not disturb it.
         for beside in ("a b=c d", '{"a":[1]}', "=", "", 'a="\\', f"{cookie.partition('=')[0]}x=1"):
             for both in (f"{beside}; {cookie}", f"{cookie};{beside}", f"{cookie}, {beside}"):
                 assert call(running, "GET", "/api/items", Cookie=both)[0] == 200, both
@@ -103,7 +103,7 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
             assert (
                 call(running, "POST", path, push, **mine, Origin="https://evil.example")[0] == 403
             )
-        # With its own origin it pushes, in its user's name, once under one Idempotency-Key.
+        # With the page's origin, it pushes in its user's name, once per Idempotency-Key.
         mine["Origin"] = running.address
         assert call(running, "POST", "/api/package", push, **mine)[0] == 403, "Ada is no Olga"
         push["sourceUserId"] = "3"
@@ -123,12 +123,12 @@ def test_a_session_is_its_users_and_no_other_sites(tmp_path: Path, database: str
         assert [each["state"] for each in progress["devices"]] == ["waiting"]
         (item,) = json.loads(call(running, "GET", "/api/pushes", **mine)[2])["pushes"]
         assert item["event"]["content"] == "come down"
-        # A member may read and not answer.
+        # A member may read but not answer.
         _, headers, _ = sign_in(running, "mia@example.org")
         mia = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
         assert call(running, "GET", "/api/sos", **mia)[0] == 200
         assert call(running, "POST", answer, {}, **mia)[0] == 403
-        # Whoever signs out, or gets another password, is out.
+        # A sign-out or a new password ends the session.
         assert call(running, "DELETE", "/console/session", **mia)[0] == 204
         assert call(running, "GET", "/api/sos", **mia)[0] == 401
         administer(database, "user", "password", "Olga", secret="another horse\n")
@@ -156,7 +156,7 @@ def test_an_administrator_signs_in_and_lets_others_in(tmp_path: Path) -> None:
         assert call(running, "POST", "/api/users", eve, **elsewhere)[0] == 403
         olga["Origin"] = running.address
         made = json.loads(call(running, "POST", "/api/users", eve, **olga)[2])
-        # What was made for her is for one sign-in, and there she chooses her own.
+        # Her new password is valid for one sign-in, in which she chooses her own.
         key = json.loads(call(running, "POST", "/api/keys", {"name": "x"}, **olga)[2])["apiKey"]
 
         def pushes(password: str) -> int:
@@ -198,7 +198,7 @@ def test_an_administrator_signs_in_and_lets_others_in(tmp_path: Path) -> None:
 
 
 def test_who_is_not_let_in_keeps_the_password_that_they_have(tmp_path: Path) -> None:
-    """Olga is in two workspaces, and chooses a new one before she says into which she goes."""
+    """Olga is in two workspaces. She chooses a new password before she selects a workspace."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     administer(database, "workspace", "add", "Andes")
@@ -222,8 +222,9 @@ def test_who_is_not_let_in_keeps_the_password_that_they_have(tmp_path: Path) -> 
 
 @contextmanager
 def console(opened: Any, running: Hub, screen: str, **how: Any) -> Iterator[Any]:
-    """The page, before anybody has signed in. Nothing that goes wrong in it passes unseen. `how`
-    else the browser is set up is Playwright's."""
+    """Yield the page before the sign-in. An error in it fails the test. `how` contains further
+    options of Playwright's context.
+    """
     context = opened.new_context(**browser.SCREENS[screen], permissions=["notifications"], **how)
     context.set_default_timeout(PATIENCE * 1000)
     shown = context.new_page()
@@ -246,7 +247,7 @@ def console(opened: Any, running: Hub, screen: str, **how: Any) -> Iterator[Any]
 
 
 def press(shown: Any, name: str) -> None:
-    """Put a finger on a button, and leave it there; again where it moved before that."""
+    """Put a finger on a button and leave it there. Try again if the button moved before."""
     button = shown.get_by_role("button", name=name, exact=True)
     for _ in range(9):
         button.hover()
@@ -265,7 +266,8 @@ window.Notification = class {
   constructor(title, { body }) { window.noted.push(`${title} ${body}`); }
 };
 """
-"""Stands for the desktop, which Chromium without a window has not: what it is given to show."""
+"""Replaces the desktop, which is missing in Chromium without a window, and keeps its
+notifications."""
 
 
 def sign_in_as_olga(shown: Any) -> None:
@@ -378,7 +380,7 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         browser.keep(shown, f"console-print-{screen}")
         shown.emulate_media(media="screen", color_scheme=screen.partition("-")[2])
         shown.get_by_label("Reason to close 1").fill("in hospital")
-        # What somebody else does takes away nothing that is being written.
+        # Another user's act does not remove text that is being written.
         administer(database, "sos", "note", "1", "seen from the air", "--by", "Olga")
         story.filter(has_text="seen from the air").wait_for()
         assert shown.get_by_label("Note on 1").input_value() == "not yet"
@@ -395,8 +397,9 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
 
 @pytest.mark.full
 def test_an_sos_that_was_closed_while_the_hub_was_away_rings_no_more(tmp_path: Path) -> None:
-    """A proxy before a hub that is away answers in its place, and the browser then gives up the
-    stream of events: the console begins a new one, in which nothing of before is told."""
+    """If a hub is away, a proxy answers instead, and the browser closes the stream of events. The
+    console opens a new one, which does not contain earlier events.
+    """
     database, port = str(tmp_path / "hub.sqlite3"), free_port()
     token = settle_in(database)
     settings = {"database": database, "port": str(port)}
@@ -449,7 +452,7 @@ def test_an_sos_that_another_has_is_taken_over(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_what_comes_before_the_stream_has_begun_rings(tmp_path: Path) -> None:
-    """The desk was looked at, and nothing tells yet what comes after that."""
+    """The desk has loaded, and the stream with later events has not started yet."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
@@ -468,7 +471,7 @@ def test_what_comes_before_the_stream_has_begun_rings(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Path) -> None:
-    """No connection ends, as where a network is gone between the two: no sign of life comes."""
+    """No connection ends, as after a network failure. The signs of life are missing."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
@@ -485,7 +488,7 @@ def test_a_hub_that_hangs_is_noticed_and_what_came_meanwhile_rings(tmp_path: Pat
 
 
 class Held:
-    """Requests of a page that are kept back from the hub for a while."""
+    """Requests of a page that a test delays."""
 
     def __init__(self, shown: Any, which: str) -> None:
         self._shown, self._which = shown, which
@@ -503,19 +506,20 @@ class Held:
             route.continue_()
 
     def wait(self, many: int = 1) -> None:
-        """Until there are as many."""
+        """Wait for that many requests."""
         until(lambda: self._shown.evaluate("true") and len(self._kept) >= many)
 
     def lose(self) -> None:
-        """Nobody answers any of them."""
+        """Fail all of them."""
         self._holds = False
         for route in self._kept:
             route.abort()
         self._shown.unroute(self._which)
 
     def release(self) -> None:
-        """Let each go, once the one before it is answered, or given up by the page, which does that
-        with one that is kept for too long and asks anew."""
+        """Send each request after the previous one is answered or aborted. The page aborts a
+        request that takes too long, and tries again.
+        """
         self._holds = False
         for route in self._kept:
             route.continue_()
@@ -531,8 +535,9 @@ STREAM = "**/api/events?*"
 
 @pytest.mark.full
 def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None:
-    """Whatever the page had looked at before would be without it, and the stream tells what comes
-    after its beginning alone: also where the browser comes back before any event told its place."""
+    """An earlier load would not contain it, and the stream contains only events after its start.
+    This also holds if the browser reconnects before any event had an id.
+    """
     database, port = str(tmp_path / "hub.sqlite3"), free_port()
     token = settle_in(database)
     settings = {"database": database, "port": str(port)}
@@ -557,7 +562,7 @@ def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None
         assert shown.title() == "1 SOS · fieldagent console"
         administer(database, "sos", "close", "1", "found", "--by", "Olga")
         shown.get_by_text("No SOS is open.").wait_for()
-        # A new page, whose stream breaks before anything has happened.
+        # A new page whose stream breaks before the first event.
         shown.reload()
         shown.get_by_text("No SOS is open.").wait_for()
         held = Held(shown, STREAM)
@@ -571,7 +576,7 @@ def test_an_sos_before_the_stream_of_events_begins_rings(tmp_path: Path) -> None
 
 @pytest.mark.full
 def test_two_looks_at_all_sos_lose_none_that_comes_between(tmp_path: Path) -> None:
-    """The first comes to its end last, and was asked before there was an SOS."""
+    """The first load ends last, and started before the SOS."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with browser.browser() as opened, hub(tmp_path, {"database": database}) as running:
@@ -586,14 +591,14 @@ def test_two_looks_at_all_sos_lose_none_that_comes_between(tmp_path: Path) -> No
             ada.call("POST", "/api/sos", {"text": "leg broken"})
             shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
             held.release()
-            # What was drawn of both stands before the next thing is asked.
+            # The drawing of both is finished before the next question.
             shown.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
             assert shown.locator("#sos li.open .words", has_text="leg broken").is_visible()
 
 
 @contextmanager
 def tile_server(settings: dict[str, str]) -> Iterator[list[str | None]]:
-    """Somebody else's, with the same picture everywhere: what it was told of who asks."""
+    """Run a foreign tile server with one picture. Yield the referrers that it got."""
     asked: list[str | None] = []
 
     class Tiles(BaseHTTPRequestHandler):
@@ -654,14 +659,14 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         shown.get_by_role("button", name="Send").click()
         shown.get_by_text("Sent to Ada, Ben.").wait_for()
         until(lambda: "Storm at noon" in json.dumps(kit.call("GET", "/api/inbound").body))
-        # What became of each.
+        # The result of each message.
         mine = shown.locator("#items > li", has_text="Storm at noon")
         mine.nth(1).wait_for()
         mine.first.locator("summary").click()
         mine.last.locator("summary").click()
         shown.locator("#items").get_by_text("on the disk of kit-ada over ip").wait_for()
         shown.locator("#items").get_by_text("waits for kit-ben").wait_for()
-        # The hub's own words for what is wrong, and one item for everybody.
+        # The hub's own error texts, and one item for all receivers.
         shown.get_by_role("radio", name="Waypoint").check()
         shown.get_by_label("Name").fill("Hut")
         shown.get_by_label("Latitude").fill("95")
@@ -673,7 +678,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         shown.get_by_role("button", name="Send").click()
         shown.get_by_text("Sent to everybody.").wait_for()
         shown.locator("#items").get_by_text("Hut, 45.9, 7.6").wait_for()
-        # Who sends what turns lines round is shown so, and is on the map.
+        # Characters that reverse lines are shown as codes, and the sender is on the map.
         kit.post("all\u202ewell")
         shown.locator("#items").get_by_text("all\\x202ewell").wait_for()
         kit.call("POST", "/api/package", {"location": {"latitude": 45.91, "longitude": 7.61}})
@@ -684,7 +689,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
             assert set(asked) == {f"{running.address}/"}
             shown.locator("#map-source").get_by_text("© the mapmakers").wait_for()
         kit.post("leg broken", priority=100)
-        # Words to her stand in the thread, with how far they have come.
+        # Messages to her appear in the thread with their state.
         shown.get_by_label("Words to Ada, about 1").fill("<i>Stay</i> where you are")
         shown.locator("#sos").get_by_role("button", name="Write to Ada").click()
         until(lambda: "where you are" in json.dumps(kit.call("GET", "/api/inbound").body))
@@ -694,20 +699,20 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         ).wait_for()
         said = [text for text in thread.all_inner_texts() if "raised" not in text]
         assert "Ada: leg broken" in said[0] and "Olga: " in said[-1]
-        # What is said often is chosen, and can be changed before it goes.
+        # A canned text is selected and can be changed before it is sent.
         often = shown.get_by_label("Often said to Ada, about 1")
         often.select_option("help is on its way")
         assert shown.get_by_label("Words to Ada, about 1").input_value() == "help is on its way"
         shown.locator("#sos").get_by_role("button", name="Write to Ada").click()
         until(lambda: "help is on its way" in json.dumps(kit.call("GET", "/api/inbound").body))
-        # A position in the thread says where it is from.
+        # A position in the thread shows its source.
         place = {"latitude": 46.5, "longitude": 7.25, "source": "gps"}
         kit.call("POST", "/api/sos", {"position": place})
         thread.filter(has_text="46.5, 7.25, by the kit's GPS").wait_for()
         shown.get_by_label("Ada", exact=True).check()
         shown.get_by_role("radio", name="Message").check()
         shown.get_by_label("Text").fill("We are coming")
-        # A hub that is away loses nothing of it, and nobody gets it twice.
+        # With the hub away nothing is lost, and no receiver gets it twice.
         ends_of = running.kill()
         assert ends_of != 0
         shown.get_by_role("button", name="Send").click()
@@ -731,14 +736,14 @@ def device_of(database: str, name: str) -> Any:
 
 
 def ladder(kit: Any) -> list[dict[str, Any]]:
-    """The steps of its SOS."""
+    """Return the steps of its SOS."""
     incident = kit.call("GET", "/api/sos").body["incident"]
     return list(incident["steps"]) if incident else []
 
 
 @contextmanager
 def authenticator(shown: Any) -> Iterator[None]:
-    """A phone or security key of Chromium's own making, which unlocks at once."""
+    """Add Chromium's virtual phone or security key, which unlocks immediately."""
     pytest.importorskip("webauthn", reason="needs the extra `passkeys`")
     session = shown.context.new_cdp_session(shown)
     session.send("WebAuthn.enable")
@@ -757,7 +762,9 @@ def authenticator(shown: Any) -> Iterator[None]:
 
 @pytest.mark.full
 def test_a_passkey_signs_in_once_it_was_added(tmp_path: Path) -> None:
-    """In Chromium, at a hub with TLS and a name; removed, or with a new password, it is nothing."""
+    """In Chromium, at a hub with TLS and a name. After its removal or a new password, it is
+    invalid.
+    """
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     authority, port = trustme.CA(), free_port()

@@ -1,4 +1,4 @@
-"""The console's administration, as its administrator uses it in Chromium: every control."""
+"""The console's administration in Chromium, with each of its controls."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def settle_in_as_administrator(database: str) -> None:
 
 
 def cost_something(database: str) -> None:
-    """One session of kit-ada is counted here, and two by its operator."""
+    """Record one session of kit-ada here, and two by its operator."""
 
     def cost(db: Db) -> None:
         today, imei = usage.day_of(time.time()), "3" * 15
@@ -84,7 +84,7 @@ def sign_in(shown: Any, user: str, password: str) -> None:
 
 
 class Office:
-    """What is done in it, by what is to be seen."""
+    """Acts on the page by its visible content."""
 
     def __init__(self, shown: Any) -> None:
         self.shown = shown
@@ -103,7 +103,7 @@ class Office:
         self.shown.get_by_label(label, exact=True).fill(text)
 
     def kept(self) -> str:
-        """What is shown once; then it is nowhere in the page."""
+        """Return the secret, which is shown once and then disappears from the page."""
         secret = str(self.shown.locator("#once-text").input_value())
         self.secrets += re.findall(r"(?:link|key|token|whsec)_\S+|[0-9a-f]{64}", secret) or [secret]
         self.press("I have kept it")
@@ -112,7 +112,7 @@ class Office:
         return secret
 
     def open(self, subject: str) -> None:
-        """By the keyboard."""
+        """Open a subject with the keyboard."""
         administration = self.shown.locator("header").get_by_role("link", name="Administration")
         for link in (administration, self.shown.locator("#subjects").get_by_text(subject)):
             link.focus()
@@ -120,7 +120,7 @@ class Office:
         self.shown.get_by_role("heading", name=f"Administration: {subject}").wait_for()
 
     def unfold(self, title: str) -> str:
-        """Something in a list; the selector of it."""
+        """Open an entry of a list and return its selector."""
         entry = self.shown.locator("#subject li > details", has_text=title).first
         entry.wait_for()
         if entry.get_attribute("open") is None:
@@ -323,12 +323,12 @@ class Office:
             assert ("no quiet hours" in listed) is bool(shown)
 
     def letters(self, database: str) -> None:
-        """First: what is taken in here is posted to the webhooks."""
+        """This is first, because imported messages are posted to the webhooks."""
         self.open("Messages that could not be used")
         self.shown.locator("#admin-letters li").wait_for()
         assert IMEI not in self.shown.content()
         self.shown.get_by_text("fieldagent hub dead-letter list").wait_for()
-        # What came from a modem that nobody had is the operator's to give.
+        # Messages from an unknown modem belong to the operator, who assigns them.
         assert administer(database, "device", "imei", "kit-ada", IMEI)["deadLettersTaken"] == 1
         self.press("Take in what can be used by now")
         self.done("0 were taken in")
@@ -366,7 +366,7 @@ def test_an_administrator_uses_every_control(tmp_path: Path) -> None:
         office.contacts(relay)
         office.audit()
         assert shown.url == f"{running.address}/console/administration/audit"
-        # What was made for Mia is for one sign-in; she administers nothing.
+        # Mia's new password is valid for one sign-in. She administers nothing.
         shown.get_by_role("button", name="Sign out").click()
         sign_in(shown, "mia@example.org", password)
         shown.get_by_text("this password is for one sign-in").wait_for()
@@ -412,7 +412,7 @@ def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: st
                 office.unfold(title)
             fits()
         shown.get_by_text("of long ago").first.wait_for()
-        # The back button leads to the list and the subject before it, and a reload stays.
+        # The back button leads to the list and the previous subject, and a reload stays.
         for _ in range(2):
             shown.go_back()
         shown.get_by_role("heading", name="Messages that could not be used").wait_for()

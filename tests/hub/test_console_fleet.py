@@ -1,4 +1,6 @@
-"""The fleet in Chromium: a real kit on a machine of its own, a real hub, and what is unlike."""
+"""The fleet in Chromium: a real kit on its own machine, a real hub, and differences
+between kits.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ machine.ROOT = Path(sys.argv.pop(1))
 from fieldagent.__main__ import main
 sys.exit(main())
 """
-"""An agent to which Linux tells of another machine."""
+"""A program that runs an agent with the facts of another machine."""
 
 
 def machine(home: Path) -> list[str]:
@@ -51,7 +53,7 @@ def machine(home: Path) -> list[str]:
 
 
 def tell_of_others(database: str) -> None:
-    """Three that are well, one of which has told nothing for a while."""
+    """Add three healthy kits, one of which has not reported for a while."""
     heard: dict[str, Any] = {"satellite": [None, *range(6), *[4] * 17]}
     well = KitCondition(STATUS, "Debian 13.1", POWER, 1, 0, 0, heard)
     ids = [administer(database, "device", "add", name, "--user", "Ada")["id"] for name in OTHERS]
@@ -124,7 +126,7 @@ def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: st
         assert width <= 0, "the page itself never scrolls sideways"
         browser.keep(shown, f"console-fleet-{screen}")
         assert browser.faults(shown) == []
-        # Its place is its own: reload keeps it, and a kit's name leads to the kit.
+        # The fleet has its own address: a reload keeps it, and a kit's name leads to the kit.
         shown.reload()
         first.get_by_text("its supply is too weak").wait_for()
         first.get_by_role("link").press("Enter")

@@ -1,4 +1,4 @@
-"""An administrator asks a kit at the console how it is: the price first, then the answer."""
+"""An administrator queries a kit at the console: first the price, then the answer."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def test_a_kit_is_asked_for_a_price_that_is_said_first(tmp_path: Path) -> None:
                 "each => each.map(one => one.value)"
             )
             verbs = {verb_of(read_words(words.split())).name for words in offered}
-            # A radio-key is given to all kits, by the administration; who updates has a file.
+            # A radio-key goes to all kits, in the administration. An update needs a file.
             assert verbs == {verb.name for verb in VERBS} - {"set", "show", "radio-key", "update"}
-            # Over the link nothing is to be agreed to.
+            # Over the link there is no cost to accept.
             shown.get_by_role("button", name="Tell it").click()
             answer = shown.locator("#hands-told li", has_text="done, answered at")
             answer.wait_for()
             assert "version 0.1.0" in answer.inner_text()
-            # Over satellite the first press tells the price, the second sends it.
+            # Over satellite the first press shows the price, and the second press sends it.
             shown.get_by_role("link", name="far").first.click()
             shown.get_by_text("Ask or tell this kit").wait_for()
             assert shown.locator("#hands-told li").count() == 0, "it was told nothing yet"
@@ -73,14 +73,14 @@ def test_a_kit_is_asked_for_a_price_that_is_said_first(tmp_path: Path) -> None:
             shown.locator("#hands-told li", has_text="status").wait_for()
 
             def is_answered() -> bool:
-                # A word of its own fetches what waits at the gateway.
+                # Its own message also fetches the waiting one from the gateway.
                 far.post("still here")
                 text = shown.locator("#hands-told li").first.inner_text()
                 return "over satellite" in text and "version 0.1.0" in text
 
             until(is_answered)
         with console(opened, running, "390-dark") as shown:
-            # A dispatcher answers an SOS, and tells no kit what to do.
+            # A dispatcher answers an SOS but cannot send commands to a kit.
             sign_in(shown, ids["Ben"], SECRET.strip())
             shown.get_by_role("link", name="far").first.click()
             shown.get_by_text("About this kit").wait_for()

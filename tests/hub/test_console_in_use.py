@@ -1,5 +1,4 @@
-"""The console while somebody is at it: what comes meanwhile, and a second press, undo and double
-nothing."""
+"""The console during its use: new events and a second press neither undo nor double anything."""
 
 from __future__ import annotations
 
@@ -19,11 +18,11 @@ from tests.processes import Agent, Hub, administer, agent, hub, until
 pytestmark = pytest.mark.full
 
 DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
-"""Until what an answer has changed is drawn."""
+"""Waits until the effects of an answer are drawn."""
 
 
 class World(NamedTuple):
-    """Olga is a dispatcher, Ben an administrator, and Ada has a kit that is linked."""
+    """Olga is a dispatcher, Ben an administrator, and Ada has a linked kit."""
 
     opened: Any
     hub: Hub
@@ -34,7 +33,7 @@ class World(NamedTuple):
 
 @contextmanager
 def settled(home: Path) -> Iterator[World]:
-    """A hub with these people, and a browser that nobody has signed in with."""
+    """Yield a hub with these people, and a browser without a session."""
     database = str(home / "hub.sqlite3")
     token = settle_in(database)
     ben = str(administer(database, "user", "add", "Ben")["id"])
@@ -56,7 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @contextmanager
 def inside(world: World, name: str) -> Iterator[Any]:
-    """Who has signed in, and says yes to whatever is asked."""
+    """Yield a signed-in page that accepts each question."""
     with console(world.opened, world.hub, "1280-light") as shown:
         shown.on("dialog", lambda dialog: dialog.accept())
         sign_in(shown, name, SECRET.strip())
@@ -85,19 +84,19 @@ def anew(shown: Any, running: Hub) -> Any:
 
 @pytest.fixture
 def desk(world: World, olgas: Any) -> Any:
-    """Olga's console."""
+    """Return Olga's console."""
     return anew(olgas, world.hub)
 
 
 @pytest.fixture
 def office(world: World, bens: Any) -> Any:
-    """Ben's console."""
+    """Return Ben's console."""
     return anew(bens, world.hub)
 
 
 @pytest.fixture
 def incident(world: World) -> Iterator[str]:
-    """The number of an SOS of Ada's kit, closed in the end."""
+    """Yield the number of an SOS of Ada's kit, and close it at the end."""
     world.kit.call("POST", "/api/sos", {"text": "constructor"})
     until(lambda: administer(world.database, "sos", "list", "--state", "open"))
     (row,) = administer(world.database, "sos", "list", "--state", "open")
@@ -107,7 +106,7 @@ def incident(world: World) -> Iterator[str]:
 
 
 def go_on(world: World, shown: Any, at: int) -> None:
-    """A word of the kit comes, and its card is drawn anew."""
+    """Let a message of the kit arrive, so that its card is redrawn."""
     place = {"latitude": 46.5, "longitude": at}
     world.kit.call("POST", "/api/sos", {"position": place})
     shown.locator("#sos .thread li", has_text=f"46.5, {at}").wait_for()
@@ -134,10 +133,10 @@ def test_what_is_written_at_the_desk_outlives_what_comes(
     go_on(world, desk, 8)
     assert words.input_value() == "heli at 14:00"
     assert desk.locator(f"#sos-heir-{incident} option:checked").inner_text() == "Ben"
-    # It is put away again, and what else there is to press was there all the time.
+    # A second press closes it. The other controls were there all the time.
     desk.get_by_role("button", name="Hand it over").click()
     words.wait_for(state="detached")
-    # A note is written once, also where its card is drawn anew meanwhile.
+    # A note is written once, even if its card is redrawn meanwhile.
     desk.get_by_text("What happened").click()
     note = desk.get_by_label(f"Note on {incident}")
     for ends in ("", "of three"):
@@ -168,7 +167,7 @@ def test_letters_in_the_search_keep_nothing_out_before_it_is_searched(
 
 
 def test_nothing_is_said_not_to_be_there_before_the_hub_has_told(world: World) -> None:
-    """Neither kits, nor words, nor positions."""
+    """This holds for kits, messages and positions."""
     with console(world.opened, world.hub, "1280-light") as shown:
         held = [Held(shown, f"**/api/{each}?*") for each in ("devices", "items", "positions")]
         shown.goto(f"{world.hub.address}/console/kit/1")
@@ -188,7 +187,7 @@ def test_nothing_is_said_not_to_be_there_before_the_hub_has_told(world: World) -
 def test_older_ones_come_once_however_often_they_are_asked_for(
     world: World, desk: Any, office: Any
 ) -> None:
-    """In the history, and of who did what: with two on a page."""
+    """In the history and in the audit log, with two entries per page."""
 
     def short(route: Any) -> None:
         route.continue_(url=route.request.url.replace("limit=50", "limit=2").replace("20&", "1&"))
@@ -255,7 +254,7 @@ def test_what_is_chosen_and_typed_outlives_a_deed(world: World, office: Any) -> 
     held.release()
     office.locator("#act-done").get_by_text("is revoked").wait_for()
     assert office.locator("#new-token-userId option:checked").inner_text() == "store"
-    # What is typed while one is made is the next one.
+    # Text that is typed during the first request belongs to the next token.
     name = office.get_by_label("Name of the new token")
     name.fill("first")
     held = Held(office, "**/api/tokens")
@@ -269,7 +268,7 @@ def test_what_is_chosen_and_typed_outlives_a_deed(world: World, office: Any) -> 
 def test_who_has_gone_on_is_told_no_falsehood_and_keeps_the_secret(
     world: World, office: Any
 ) -> None:
-    """The answer comes to a page on which another subject stands by then."""
+    """The answer arrives when the page already shows another subject."""
     subject(office, "Devices")
     office.locator("#new-device-userId").wait_for()
     held = Held(office, "**/api/devices?*")
@@ -295,7 +294,7 @@ def test_who_has_gone_on_is_told_no_falsehood_and_keeps_the_secret(
 def test_a_stream_that_is_refused_takes_nothing_from_who_is_at_it(
     world: World, office: Any
 ) -> None:
-    """The console begins anew with it, for the same person."""
+    """The console starts again for the same person."""
     office.route("**/api/events*", lambda route: route.fulfill(status=503, body=""))
     office.goto(f"{world.hub.address}/console/administration/users")
     office.get_by_label("Name of the new user").fill("Eve")
@@ -308,7 +307,7 @@ def test_a_stream_that_is_refused_takes_nothing_from_who_is_at_it(
 def test_a_list_of_troubles_that_is_open_stays_open(
     world: World, desk: Any, request: pytest.FixtureRequest
 ) -> None:
-    """Its numbers alone are other ones."""
+    """Only its numbers change."""
     option = desk.locator("#kit-show option", has_text="In trouble")
     desk.locator("#kit-show option", has_text="SOS (0)").wait_for(state="attached")
     option.evaluate("each => { window.mine = each; }")
@@ -338,13 +337,15 @@ def _key(request: Any) -> tuple[str, str, str]:
 
 
 class Twice:
-    """Presses what sends two times while the first is on its way, which is then lost."""
+    """Presses a sending control twice while the first request, whose answer is then lost, is in
+    transit.
+    """
 
     def __init__(self, shown: Any) -> None:
         self.shown = shown
         self._held: list[Any] = []
         self._lost: set[tuple[str, str, str]] = set()
-        """Requests that were aborted: the page tries some of them again by itself."""
+        """Aborted requests, some of which the page repeats by itself."""
         for path in ("api", "console"):
             shown.route(f"**/{path}/**", self._meet)
 
@@ -380,7 +381,7 @@ SUBJECTS = {
     "Devices": 6, "Users": 5, "API keys": 3, "Tokens of programs": 2, "Webhooks": 1,
     "Contacts for an SOS": 4,
 }  # fmt: skip
-"""How many controls of each subject send, at the least."""
+"""Minimum number of sending controls of each subject."""
 
 
 def test_two_presses_send_once_in_the_administration(world: World, office: Any) -> None:
@@ -430,7 +431,7 @@ def test_two_presses_send_once_at_the_desk(world: World, desk: Any, incident: st
 def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
     world: World, incident: str
 ) -> None:
-    """In a language of long words, and where somebody has written one."""
+    """In a language with long words, and with a long word by a person."""
     world.kit.call("POST", "/api/sos", {"text": "Donaudampfschifffahrtsgesellschaft"})
 
     def with_hours(route: Any) -> None:
@@ -456,7 +457,7 @@ def test_on_the_narrowest_screen_with_large_text_nothing_is_scrolled_sideways(
                 shown.evaluate(f"document.documentElement.style.fontSize = '{size}'")
                 wide = "document.documentElement.scrollWidth"
                 assert shown.evaluate(wide) == 320, (place, size)
-        # Nor is there anything to press on paper.
+        # On paper there are no controls.
         shown.goto(f"{world.hub.address}/console")
         shown.locator("#sos li.open").wait_for()
         shown.emulate_media(media="print")

@@ -1,4 +1,4 @@
-"""An incident at the desk, in Chromium: its trail on the map, its end, and the history."""
+"""An incident at the desk in Chromium: its trail on the map, its end, and the history."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None
             shown.get_by_label("Find in the history").press("Enter")
             entries.first.get_by_text(left).wait_for()
             until(partial(has, entries, many))
-        # An answer that comes late is of what is searched for no more.
+        # A late answer belongs to an earlier search.
         held: list[Any] = []
         shown.route("**/api/sos?*text=fog", lambda route: held.append(route), times=1)
         for search in ("fog", "hospital"):
@@ -197,7 +197,7 @@ def lose_the_next_answer(shown: Any, path: str) -> None:
 
 
 def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
-    """Each word of the kit draws its card anew, while somebody writes in it."""
+    """Each message of the kit redraws its card while a person types in it."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with (
@@ -220,8 +220,8 @@ def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
                 shown.locator("#sos .thread li", has_text=f"{latitude}, {longitude}").wait_for()
                 shown.keyboard.type("at ")
                 assert field.input_value() == "wait at the hut"
-            # Two quick presses are one word to the kit, and one line of the log; a third is, too,
-            # where the hub did it and its answer was lost.
+            # Two quick presses make one message to the kit and one line in the log. So does a third
+            # press after the hub's answer was lost.
             lose_the_next_answer(shown, "**/api/sos/1/answer")
             write = shown.get_by_role("button", name="Write to Ada")
             write.dblclick()

@@ -1,4 +1,4 @@
-"""The console, and what contacts are told, in the language of who reads it, in a real browser."""
+"""The console and the messages to contacts in the reader's language, in a real browser."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def test_an_sos_rings_and_is_answered_in_ones_own_language(
         with agent(tmp_path, kit_of(running, token)) as kit:
             assert kit.call("POST", "/api/sos", {"text": "injury"}).status == 201
             card = shown.locator("#sos > li.open")
-            # What travels as a number each reads in their own words, and the time of their place.
+            # Texts that are sent as numbers appear in each reader's language, and times also in
+            # local time.
             card.locator(".thread").get_by_text(words).wait_for()
             here = texts["{utc} UTC ({local} here)"].rpartition("}")[2]
             assert here in card.locator("strong").inner_text()
@@ -80,9 +81,9 @@ def test_an_sos_rings_and_is_answered_in_ones_own_language(
             answered(opened, running, link, language, words)
             seen = texts["Seen by {who}, {time}"].partition("{time}")[0].replace("{who}", "Duty")
             shown.locator("#sos > li.seen").get_by_text(seen).wait_for()
-            # What the contact wrote in their language reaches the kit as what it stands for.
+            # The contact's answer in their language reaches the kit with its meaning.
             until(lambda: "help is on its way" in json.dumps(kit.call("GET", "/api/sos").body))
-            # What was chosen is kept.
+            # The choice is kept.
             choose(shown, "es")
             shown.locator("#sos").get_by_text("Visto por Duty,").wait_for()
             shown.reload()
@@ -92,7 +93,7 @@ def test_an_sos_rings_and_is_answered_in_ones_own_language(
 
 
 def answered(opened: Any, running: Hub, link: str, language: str, words: str) -> None:
-    """By somebody who has that language in their browser, before another."""
+    """Answer as a person whose browser prefers that language."""
     context = opened.new_context(
         locale=language,
         timezone_id="Europe/Kyiv",
@@ -115,7 +116,7 @@ def answered(opened: Any, running: Hub, link: str, language: str, words: str) ->
 
 
 def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> None:
-    """By the language that was chosen, not the browser's; each fault by the name of its field."""
+    """In the chosen language instead of the browser's. Each fault has the name of its field."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     texts = catalogue("de")["texts"]
@@ -166,7 +167,7 @@ def test_why_nobody_was_told_is_said_at_the_desk_in_ones_own_language(tmp_path: 
         shown.get_by_role("button", name=texts["Sign in"]).click()
         assert kit.call("POST", "/api/sos", {"text": "no signal"}).status == 201
         card = shown.locator("#sos > li.open")
-        # What people say stays as they said it.
+        # Texts by people stay unchanged.
         card.locator(".thread").get_by_text("no signal").wait_for()
         card.locator("summary").click()
         entry = card.locator("details li").filter(has_text="der Mail-Server")

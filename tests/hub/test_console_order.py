@@ -1,4 +1,4 @@
-"""The console, whatever the order in which answers and events come to it."""
+"""The console with answers and events in any order."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def desk(world: World) -> Iterator[Any]:
-    """Olga's console."""
+    """Yield Olga's console."""
     with inside(world, "olga@example.org") as shown:
         yield shown
 
 
 @pytest.fixture
 def office(world: World) -> Iterator[Any]:
-    """Ben's console."""
+    """Yield Ben's console."""
     with inside(world, world.ben) as shown:
         yield shown
 
 
 class Late:
-    """Answers of the hub that are kept back from a page: what they say is of before. `many` at the
-    most; those that come after them pass."""
+    """Outdated answers of the hub that are delayed, `many` at most. Later ones pass."""
 
     def __init__(self, shown: Any, which: str, many: int = 1) -> None:
         self._shown, self._which, self._many = shown, which, many
@@ -62,7 +61,7 @@ class Late:
 
 
 def raise_sos(world: World, text: str) -> str:
-    """Its number."""
+    """Raise an SOS and return its number."""
     world.kit.call("POST", "/api/sos", {"text": text})
     until(lambda: administer(world.database, "sos", "list", "--state", "open"))
     (row,) = administer(world.database, "sos", "list", "--state", "open")
@@ -87,7 +86,7 @@ window.Notification = class {
   constructor() { throw new TypeError("Illegal constructor"); }
 };
 """
-"""As in Chrome for Android, where service workers alone may notify."""
+"""As in Chrome for Android, where only service workers may show notifications."""
 
 
 def test_an_sos_shows_and_rings_where_no_page_may_notify(world: World) -> None:
@@ -96,7 +95,7 @@ def test_an_sos_shows_and_rings_where_no_page_may_notify(world: World) -> None:
         shown.reload()
         sign_in(shown, "olga@example.org", SECRET.strip())
         shown.get_by_text("No SOS is open.").wait_for()
-        # What is told is to be enough: no look at all of them.
+        # The event must be enough, without a load of all incidents.
         shown.route("**/api/sos?*", lambda route: route.abort())
         with sos(world, "on a phone"):
             shown.locator("#sos li.open", has_text="on a phone").wait_for()
@@ -115,7 +114,7 @@ def test_who_has_no_sound_signs_in_all_the_same(world: World) -> None:
 def test_an_sos_is_drawn_though_nobody_tells_that_a_finger_was_lifted(
     world: World, desk: Any
 ) -> None:
-    """As of a scroll bar that was dragged, or of the menu of the mouse's other button."""
+    """For example after dragging a scroll bar, or after the menu of the secondary mouse button."""
     desk.locator("h1").hover()
     desk.mouse.down()
     with sos(world, "while a finger is down"):
@@ -131,7 +130,7 @@ def test_what_waits_for_a_place_that_is_left_keeps_no_sos_from_being_drawn(
     office.evaluate("import('/console/file/devices.js').then(each => { window.mine = each; })")
     office.locator("#subjects").get_by_text("Radio key", exact=True).hover()
     office.mouse.down()
-    # Both are told while the finger is down, the list first.
+    # Both events arrive while the finger is down, the list first.
     office.evaluate("window.mine.loadDevices()")
     with sos(world, "beside a list"):
         until(lambda: office.title().startswith("1 SOS"))
@@ -145,7 +144,7 @@ LOOK = "import('/console/file/desk.js').then(desk => { desk.loadDesk(); })"
 
 
 def test_an_sos_stays_where_an_answer_of_before_it_comes_after(world: World) -> None:
-    """Nothing tells of it but the look at all of them: the stream has not begun."""
+    """Only the load of all incidents contains it, because the stream has not started."""
     with console(world.opened, world.hub, "1280-light") as shown:
         held = Held(shown, STREAM)
         sign_in(shown, "olga@example.org", SECRET.strip())
@@ -163,7 +162,7 @@ def test_an_sos_stays_where_an_answer_of_before_it_comes_after(world: World) -> 
 
 
 def test_a_card_that_was_closed_meanwhile_does_not_come_back(world: World, desk: Any) -> None:
-    """The answer to a press is of before that, and comes after it."""
+    """The answer to a press is older than the closing, and arrives later."""
     incident = raise_sos(world, "slow answer")
     late = Late(desk, f"**/api/sos/{incident}/acknowledge")
     desk.get_by_role("button", name="Acknowledge").click()
@@ -181,7 +180,7 @@ def test_a_card_that_was_closed_meanwhile_does_not_come_back(world: World, desk:
 def test_one_stream_is_listened_to_however_slowly_it_was_begun_anew(
     world: World, desk: Any
 ) -> None:
-    """Two would take two of the six connections that a browser makes, for weeks."""
+    """Two streams would use two of a browser's six connections for weeks."""
     session = Held(desk, "**/console/session")
     desk.route("**/api/events*", lambda route: route.fulfill(status=503, body=""))
     with desk.expect_response("**/api/events*"):
@@ -204,7 +203,9 @@ def test_one_stream_is_listened_to_however_slowly_it_was_begun_anew(
 def test_the_stream_comes_back_however_often_the_hub_was_away_before(
     world: World, desk: Any
 ) -> None:
-    """As of one that is started anew behind a proxy: neither streams nor sessions are answered."""
+    """For example a hub that restarts behind a proxy: neither streams nor sessions get an
+    answer.
+    """
     desk.route("**/api/events*", lambda route: route.fulfill(status=502, body=""))
     desk.reload()
     lost: list[Any] = []
@@ -227,7 +228,7 @@ def test_the_stream_comes_back_however_often_the_hub_was_away_before(
 
 
 def lose(shown: Any, which: str, method: str = "GET") -> Callable[[], None]:
-    """Nobody answers to it, until what comes back is called."""
+    """Fail such requests until the returned function is called."""
 
     def meet(route: Any) -> None:
         if route.request.method == method:
@@ -241,7 +242,7 @@ def lose(shown: Any, which: str, method: str = "GET") -> Callable[[], None]:
 
 @pytest.mark.full
 def test_a_hub_that_answers_again_is_no_longer_said_to_be_away(world: World, desk: Any) -> None:
-    """One look that failed, while the stream of events went on."""
+    """One load failed while the stream of events continued."""
     again = lose(desk, "**/api/devices?*")
     world.kit.post("a look fails")
     desk.locator("#away", has_text="does not answer").wait_for()
@@ -254,7 +255,7 @@ def test_a_hub_that_answers_again_is_no_longer_said_to_be_away(world: World, des
 def test_a_press_that_nobody_answered_is_not_said_to_be_tried_again(
     world: World, desk: Any
 ) -> None:
-    """It stays to be read, whatever is looked at meanwhile."""
+    """The message stays visible through later loads."""
     with sos(world, "unheard"):
         again = lose(desk, "**/acknowledge", "POST")
         desk.get_by_role("button", name="Acknowledge").click()
@@ -353,7 +354,7 @@ def test_who_comes_after_somebody_whose_session_ended_finds_nothing_of_theirs(
     desk.locator("#room").wait_for()
     assert desk.get_by_label("Text").input_value() == "for nobody else"
     desk.evaluate(EXPIRED)
-    # What was there for her is kept from her who comes.
+    # Content for her is hidden from the person who comes.
     held = Held(desk, "**/api/**")
     sign_in(desk, world.ben, SECRET.strip())
     desk.locator("#who", has_text="Ben").wait_for()
@@ -403,7 +404,7 @@ def test_a_secret_waits_until_it_is_kept_also_where_another_comes(office: Any) -
 
 
 def test_what_is_done_is_said_though_the_list_does_not_come(office: Any) -> None:
-    """Who reads that it failed does it twice."""
+    """A person who sees a failure would do it twice."""
     subject(office, "API keys")
     office.locator("#admin-keys li").first.wait_for()
     again = lose(office, "**/api/keys")
@@ -431,7 +432,7 @@ def test_a_list_of_before_a_deed_is_not_drawn_after_it(world: World, office: Any
     late.wait()
     with office.expect_response("**/api/keys/*"):
         revoke["right"].click()
-    # Whatever is asked for after that has been answered by then, where it is asked for at once.
+    # Requests that come after it have been answered by then, if they start immediately.
     office.evaluate(DRAWN)
     office.evaluate("fetch('/api/quiet').then(answer => answer.text())")
     office.evaluate(DRAWN)
@@ -451,7 +452,7 @@ VECTORS = {
 
 @pytest.mark.full
 def test_a_map_whose_library_did_not_load_says_so_and_no_more(world: World) -> None:
-    """Whoever was where is shown all the same, and what comes later fails at nothing."""
+    """Positions are shown in any case, and later content causes no error."""
     with console(world.opened, world.hub, "1280-light") as shown:
         shown.route("**/api/map", lambda route: route.fulfill(json=VECTORS))
         shown.route("**/protomaps-leaflet.js", lambda route: route.abort())

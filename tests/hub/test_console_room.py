@@ -1,4 +1,4 @@
-"""The operations room in Chromium: kits by what is wrong with them, the map, whose conversation."""
+"""The operations room in Chromium: kits by their troubles, the map, and the conversations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]
     ({"lastContact": None}, [], None, ["silent: never heard of"]),
     ({"lastContact": NOW - DAY - 1}, [], None, ["silent: not heard of for a day"]),
     ({"lastContact": NOW - DAY - 1, "linked": True}, [], None, []),
-    # Who has a check-in is silent by that.
+    # A kit with a check-in counts as silent by its check-in.
     ({"lastContact": NOW - DAY - 1, "checkIn": {**LATE, "state": "in time"}}, [], None, []),
     (
         {"modems": [{"channel": "satellite", "battery": each} for each in (None, 20, 19)]},
@@ -125,8 +125,9 @@ CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]
 
 @pytest.fixture
 def pure() -> Iterator[Callable[..., Any]]:
-    """The module of the page that says what is wrong, as a browser runs it: a call of one of its
-    functions by name and arguments."""
+    """Yield a function that calls the page's module for troubles as a browser runs it, by name and
+    arguments.
+    """
     root = Path(crowd.__file__).parents[2] / "fieldagent"
 
     def alone(text: str) -> str:
@@ -217,7 +218,7 @@ def settle(database: str, kits: int) -> None:
 
 PARTS = {"Map": "chart", "Conversation": "talk", "Kits": "fleet", "Send": "write", "SOS": "desk"}
 SCREENS_HIGH = 6
-"""What a phone's page may be, however many kits there are."""
+"""Maximum height of a phone's page in screens, for any number of kits."""
 
 
 @pytest.mark.parametrize(
@@ -237,7 +238,7 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
         hub(tmp_path, {"database": database}) as running,
         console(opened, running, screen) as shown,
     ):
-        # What is looked at each minute is asked for by nobody's press.
+        # Loads that happen each minute are not caused by a press.
         shown.add_init_script(NEVER_BY_ITSELF)
         shown.reload()
         enter(shown)
@@ -250,7 +251,7 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
         browser.keep(shown, f"console-room-{kits}-{screen}")
         assert browser.faults(shown) == []
         assert fits(shown, screen)
-        # Search and filter ask the hub nothing.
+        # Search and filter send no request to the hub.
         asked: list[str] = []
         shown.on("request", lambda request: asked.append(request.url.removeprefix(running.address)))
         shown.get_by_label("Show", exact=True).select_option("battery")
@@ -258,8 +259,8 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
         shown.get_by_label("Find a kit").fill(f"kit {kits - 7}")
         until(lambda: rows.count() == 1)
         assert not [each for each in asked if "?device=" in each or "device=" in each]
-        # Who is chosen: one look each at words, how far they came, and trail; the lists of all are
-        # not loaded again for that.
+        # A selection loads messages, their states, and the trail once each. The complete lists are
+        # not loaded again.
         del asked[:]
         rows.first.click()
         shown.get_by_role("heading", name=f"Conversation with kit {kits - 7}").wait_for()
@@ -278,7 +279,7 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
         assert "show=battery" in str(shown.url)
         assert browser.faults(shown) == []
         browser.keep(shown, f"console-kit-{kits}-{screen}")
-        # The receiver is whose kit it is; others are found by name, and those chosen are shown.
+        # The receiver is the kit's user. Others are found by name, and the chosen ones are shown.
         people = shown.locator("#people label")
         alone = [f"Person {kits - 7}"]
         until(lambda: [each.strip() for each in people.all_inner_texts()] == alone)
@@ -288,7 +289,7 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
         shown.get_by_label("Find people or groups").fill("")
         until(lambda: people.count() == 2)
         shown.get_by_text("2 receivers chosen").wait_for()
-        # A reload keeps the place, and the back button leads to the one before.
+        # A reload keeps the place, and the back button leads to the previous one.
         shown.reload()
         shown.get_by_role("heading", name=f"Conversation with kit {kits - 7}").wait_for()
         rows.first.wait_for()
@@ -303,7 +304,9 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
 
 
 def fits(shown: Any, screen: str) -> bool:
-    """Nothing is wider than the screen, and the whole no longer than some screens."""
+    """Return True if nothing is wider than the screen, and the page is at most a few
+    screens long.
+    """
     width, height = shown.evaluate(
         "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
     )
@@ -315,14 +318,14 @@ LENGTHS = "drawn => drawn.map(one => one.getAttribute('d').length)"
 
 
 def has_lines_farther_off(shown: Any) -> bool:
-    """Press once more where it can be, and say whether coasts and borders are in view now."""
+    """Press once more if possible. Return True if coasts and borders are visible now."""
     zoom_out = shown.get_by_role("button", name="Zoom out")
-    # A loaded machine draws after the last press: none can be pressed any more then.
+    # A busy machine draws after the last press, and then the button cannot be pressed.
     if zoom_out.is_enabled():
         zoom_out.click()
     drawn = [shown.locator(f"#map path.{lines}") for lines in ("coast", "border")]
-    # They are there only where they are right enough, and once for each turn of the earth. At once:
-    # while the map moves, what was there a moment ago may be gone.
+    # The lines appear only where they are exact enough, once for each turn of the earth. Check them
+    # at once: while the map moves, they may disappear.
     return all(any(length > 100 for length in each.evaluate_all(LENGTHS)) for each in drawn)
 
 
@@ -342,9 +345,9 @@ def test_an_address_of_an_sos_leads_to_its_card_also_once_it_is_closed(tmp_path:
         console(opened, running, "1280-light") as shown,
     ):
         enter(shown)
-        # Coasts and borders are there without any map of anybody's.
+        # Coasts and borders need no map file.
         until(partial(has_lines_farther_off, shown))
-        # By the keyboard alone: from the card to the kit's conversation, and back to the card.
+        # Only with the keyboard: from the card to the kit's conversation and back.
         shown.locator("#sos").get_by_role("link", name="conversation with kit 1").focus()
         shown.keyboard.press("Enter")
         shown.get_by_role("heading", name="Conversation with kit 1").wait_for()
@@ -409,7 +412,7 @@ def device(shown: Any, name: str) -> Any:
 
 
 def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> None:
-    """Also where somebody writes on, or chooses others, while the hub takes its time."""
+    """This also holds if a person types or selects others while the hub is slow."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     administer(database, "user", "add", "Ben")
@@ -434,7 +437,8 @@ def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> No
         held.pop().continue_()
         shown.get_by_text("Sent to Ada, Ben.").wait_for()
         assert text.input_value() == "Storm at noon. St"
-        # The hub has taken the first, and its answer is lost: another choice makes no second of it.
+        # The hub has accepted the first message, and its answer is lost. Another selection does not
+        # double it.
         shown.get_by_label("Everybody").check()
         shown.get_by_role("button", name="Send").click()
         until(lambda: shown.title() and len(held) == 1)
@@ -452,7 +456,7 @@ def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> No
 
 
 def test_a_map_that_was_not_told_what_it_shows_is_asked_for_again(tmp_path: Path) -> None:
-    """What failed once is not said for ever after, as of a hub that answers again."""
+    """A failure is not shown forever, for example after the hub answers again."""
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     with (
@@ -469,7 +473,7 @@ def test_a_map_that_was_not_told_what_it_shows_is_asked_for_again(tmp_path: Path
 
 
 AHEAD = "const right = Date.now; Date.now = () => right() + 25 * 3600_000;"
-"""A computer whose clock somebody has set to tomorrow."""
+"""A computer whose clock is set to tomorrow."""
 
 
 def test_how_long_ago_is_by_the_hubs_clock(tmp_path: Path) -> None:
@@ -502,7 +506,7 @@ def test_who_signs_out_leaves_nothing_to_who_comes_after(tmp_path: Path) -> None
         sign_in_as_olga(shown)
         shown.locator("#kits li", has_text="kit-ada").wait_for()
         shown.get_by_label("Text").fill("for nobody else")
-        # Where the hub did not hear it, they are still inside.
+        # If the hub did not get the request, they are still signed in.
         shown.route("**/console/session", lambda route: route.abort(), times=1)
         shown.get_by_role("button", name="Sign out").click()
         shown.locator("#away", has_text="does not answer").wait_for()

@@ -1,4 +1,4 @@
-"""Whether the desk is heard: Chromium's own rule plays nothing before a person has clicked."""
+"""The sound of the desk: Chromium plays nothing before a person has clicked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AudioContext.prototype.createOscillator = function () {
 
 
 def heard(shown: Any, more_than: int) -> int:
-    """Wait until more tones than that were played to their end, and return how many."""
+    """Wait until more than that number of tones were played, and return their number."""
     until(lambda: shown.evaluate("heard") > more_than)
     return int(shown.evaluate("heard"))
 
@@ -43,7 +43,7 @@ def test_after_a_reload_the_desk_says_that_it_is_silent_until_one_click(tmp_path
         shown.add_init_script(HEARD)
         shown.reload()
         silent = shown.get_by_role("alert").filter(has_text="Sound is off")
-        # Who signs in has clicked: the test is heard.
+        # The sign-in was a click, so the test is audible.
         sign_in_as_olga(shown)
         silent.wait_for(state="hidden")
         shown.get_by_role("button", name="Test the sound").click()
@@ -61,7 +61,7 @@ def test_after_a_reload_the_desk_says_that_it_is_silent_until_one_click(tmp_path
             assert shown.evaluate(red) == shown.evaluate(alarm)
             assert browser.faults(shown) == []
             browser.keep(shown, "console-silent")
-            # One button, and the SOS that waits is heard again and again.
+            # After one button, the waiting SOS sounds repeatedly.
             shown.get_by_role("button", name="Turn it on").click()
             silent.wait_for(state="hidden")
             first = heard(shown, 0)

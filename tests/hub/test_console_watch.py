@@ -1,4 +1,4 @@
-"""Two dispatchers at their consoles: the watch, and an SOS, go from one to the other."""
+"""Two dispatchers at their consoles: the watch and an SOS go from one to the other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
         olgas.get_by_role("button", name="Ask them").click()
         notice.get_by_text("who asks Ben to take it over: Ada is <b>late</b>").wait_for()
         assert browser.faults(olgas) == []
-        # Until he has taken it, it is hers.
+        # It stays with her until he has taken it.
         sign_in(bens, ben, SECRET.strip())
         bens.locator("#watch-told").get_by_text("On watch: Olga").wait_for()
         bens.get_by_role("button", name="Take the watch from Olga").click()
@@ -82,7 +82,7 @@ def test_an_sos_goes_from_one_to_the_next(tmp_path: Path) -> None:
         olgas.locator("#sos").get_by_text("who asks Ben to take it over").wait_for()
         assert not olgas.evaluate(rings)
         assert browser.faults(olgas) == []
-        # It is hers, and her kit reckons with her, until he has taken it.
+        # It stays with her, and her kit shows her name, until he has taken it.
         assert administer(database, "sos", "list")[0]["seen"]["by"]["name"] == "Olga"
         bens.get_by_role("button", name="Take it over").click()
         olgas.locator("#sos").get_by_text("Seen by Ben").wait_for()

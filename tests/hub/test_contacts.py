@@ -1,4 +1,4 @@
-"""Who is told of an SOS beside the console: by mail and apprise, and how they answer it."""
+"""Contacts for an SOS outside the console: by mail and apprise, with their answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tests.processes import (
 
 ADDRESS = "https://hub.example.org"
 BEHIND = {"console-address": ADDRESS, "trusted-proxies": "127.0.0.1/32"}
-"""As behind a proxy that does TLS: the tests come past it."""
+"""As behind a proxy with TLS, which the tests bypass."""
 BERGWACHT = contacts.NewContact("Bergwacht", "bw@example.org")
 LINK = re.compile(rf"{ADDRESS}(/answer/\S+)")
 HANDED = HandoverResult(HandoverOutcome.HANDED)
@@ -54,7 +54,7 @@ HERE = {"latitude": 46.5, "longitude": 7.25}
 
 
 def settle_in(database: str) -> str:
-    """Ada has a kit, whose token comes back; Olga is a dispatcher."""
+    """Add Ada with a kit and the dispatcher Olga. Return the kit's token."""
     administer(database, "init", "Alps")
     for name in ("Ada", "Olga"):
         administer(database, "user", "add", name)
@@ -67,7 +67,7 @@ def kit_of(running: Hub, token: str) -> dict[str, str | None]:
 
 
 def raise_sos(kit: Agent, database: str) -> None:
-    """Once the hub knows where the kit is."""
+    """Raise an SOS after the hub knows the kit's position."""
     kit.call("POST", "/api/package", {"location": HERE})
     until(lambda: changed(database, "SELECT 1 FROM contact WHERE position_at IS NOT NULL"))
     assert kit.call("POST", "/api/sos", {"text": "leg broken"}).status == 201
@@ -81,7 +81,7 @@ class Page(NamedTuple):
 
 
 def ask(running: Hub, method: str, path: str, **form: str) -> Page:
-    """As a browser without scripts."""
+    """Send a request like a browser without scripts."""
     line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
     body = urlencode(form) if method == "POST" else None
     headers = {"Content-Type": "application/x-www-form-urlencoded"} if body else {}
@@ -94,7 +94,7 @@ def ask(running: Hub, method: str, path: str, **form: str) -> Page:
 
 
 def timeline(database: str, id_: int = 1) -> list[tuple[str, str, str]]:
-    """Event, who, detail."""
+    """Return event, person and detail of each step."""
     events = administer(database, "sos", "show", str(id_))["timeline"]
     return [(e["event"], (e["by"] or {}).get("name", ""), e["detail"]) for e in events]
 
@@ -106,12 +106,12 @@ def state(database: str) -> str:
 def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
     tmp_path: Path, database: str
 ) -> None:
-    """Nobody has the console open: whoever would be told later is told at once."""
+    """The console is not open: contacts with a delay get the message immediately."""
     token = settle_in(database)
     with mail_relay() as relay, receiver() as pager, receiver() as service:
         administer(database, "contact", "add", "Bergwacht", "bw@example.org", "--after", "10m")
         apprise = service.url.replace("http:", "json:")
-        # In a process of its own: apprise loads what this Python warns of.
+        # In a separate process, because apprise loads modules about which Python warns.
         administer_from_shell(database, "contact", "add", "Duty", apprise, "--after", "30m")
         administer(database, "webhook", "add", pager.url, "--after", "20", "--untried")
         settings = {"database": database, "webhook-allow": "127.0.0.0/8", **BEHIND}
@@ -148,7 +148,7 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
             figures = urlopen(f"{running.address}/metrics", timeout=PATIENCE).read().decode()
             assert "fieldagent_hub_sos_unreached 1\n" in figures
 
-            # Mail scanners follow links: that changes nothing.
+            # Mail scanners follow links, which changes nothing.
             for method in ("GET", "HEAD", "GET"):
                 page = ask(running, method, own)
                 assert page.status == 200
@@ -208,7 +208,7 @@ def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Pa
             relay.mail()
             until(lambda: "told" in {event for event, _, _ in timeline(database)})
             events = [(event, detail) for event, _, detail in timeline(database)]
-            # Who looks at the kits now and then may find meanwhile that nobody is reached.
+            # A periodic check may find meanwhile that no person is reached.
             events = [each for each in events if each[0] not in ("item", "nobody reached")]
             assert events[0] == ("raised", "")
             assert events[1][0] == "not told"
@@ -220,7 +220,7 @@ def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Pa
 
 @pytest.mark.full
 def test_an_answer_ends_what_others_would_be_told(tmp_path: Path) -> None:
-    """Somebody is told at once, and so is reached: the others' wait stands."""
+    """One contact gets the message at once and is reached, so the others keep their delay."""
     database = str(tmp_path / "hub.sqlite3")
     token = settle_in(database)
     with mail_relay() as relay:
@@ -365,7 +365,7 @@ def test_the_relay_gets_a_password_over_tls_alone(tmp_path: Path) -> None:
 
 
 def tries(config: Path, id_: str, **environment: str) -> tuple[int, str]:
-    """How `fieldagent hub contact test` ends, and what it says."""
+    """Return exit code and output of `fieldagent hub contact test`."""
     done = subprocess.run(
         [*MODULE, "hub", "contact", "test", id_, "--config", str(config)],
         env={**os.environ, **environment},

@@ -1,4 +1,4 @@
-"""What a push is said to cost is what its messages then take, byte for byte."""
+"""The estimated cost of a push equals the size of its messages, byte for byte."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_what_it_is_said_to_cost_is_what_it_takes(store: Store, what: str)
         posting = Posting(workspace=1, item=item, **how)  # type: ignore[arg-type]
 
         def look(db: Db) -> dict[int, int]:
-            """Of a second one too: by then its sender is known."""
+            """The estimate also holds for a second push, when the kit already knows its sender."""
             prices = costs(db, posting, alps.now)
             assert all(not each["linked"] for each in prices)
             return {each["id"]: each["satellite"]["bytes"] for each in prices}

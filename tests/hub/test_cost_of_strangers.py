@@ -1,4 +1,4 @@
-"""What one stranger can make a hub spend, whatever they ask for and however often: the sum."""
+"""The total cost that one stranger can cause at a hub, with any requests at any rate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.postgres import new_database
 from tests.processes import PATIENCE, Hub, administer, free_port, hub
 
 CORES = 0.1
-"""That one stranger may cost in the long run."""
+"""Maximum processor cores for one stranger in the long run."""
 SHORT, LONG = 1.5, 30.0
 """Seconds."""
 
@@ -47,7 +47,7 @@ def all_routes() -> list[Route]:
 
 
 NAMES = {"/console/file/{name}": "leaflet.js"}
-"""The dearest that a name in a path may be."""
+"""The most expensive names in a path."""
 HEAD = "Host: hub\r\nSec-Fetch-Site: same-origin\r\nAccept-Encoding: gzip\r\n"
 ROCKBLOCK = b"imei=300234010753370&momsn=1&data=00&JWT=" + b"eyJhbGciOiJSUzI1NiJ9.e30." + b"A" * 342
 BODIES = {
@@ -57,7 +57,7 @@ BODIES = {
 
 
 def requests_of(route: Route) -> Iterator[bytes]:
-    """The dearest requests that a stranger can make of it."""
+    """Yield the most expensive requests of a stranger to the route."""
     path = route.pattern
     if "{" in path:
         path = f"{path.partition('{')[0]}{NAMES.get(path, 'x')}{path.rpartition('}')[2]}"
@@ -114,8 +114,9 @@ class Served(NamedTuple):
     directip: int
 
     def ask(self) -> None:
-        """As balancers and browsers do, from other addresses: one alone that came as often would
-        wait for itself."""
+        """Send requests like balancers and browsers, from other addresses. With a single address at
+        that rate, it would wait for itself.
+        """
         for path in ("/healthz", "/console"):
             line = HTTPSConnection(
                 "127.0.0.1",
@@ -158,7 +159,7 @@ def control(served: Served) -> Measured:
 
 
 _strangers = (f"127.0.{number // 200}.{number % 200 + 2}" for number in count(200))
-"""Addresses of which nobody has come before."""
+"""Addresses that have not been used before."""
 
 
 def expect_little(result: Measured, control: Measured, strangers: int = 1) -> None:
@@ -171,7 +172,7 @@ def expect_little(result: Measured, control: Measured, strangers: int = 1) -> No
 def test_what_two_strangers_ask_for_costs_two_tenths_of_a_core(
     served: Served, control: Measured, case: Case
 ) -> None:
-    """One pipelines, the other comes anew each time."""
+    """One stranger pipelines, and the other opens a new connection each time."""
     flooding = partial(flooded, served.hub.port, case.request, secure=True)
     with (
         flooding(source=next(_strangers), pipelined=True),
@@ -188,7 +189,7 @@ def test_what_one_asks_for_costs_a_tenth_of_a_core(
 ) -> None:
     source, port = next(_strangers), served.hub.port
     with flooded(port, case.request, source=source, secure=True, pipelined=pipelined):
-        # In the first second there is what may be spent at once.
+        # In the first second, the initial allowance is used.
         served.measure(1.0)
         expect_little(served.measure(LONG), control)
 
@@ -201,7 +202,7 @@ def test_so_do_strangers_at_the_operator_s_door(served: Served, control: Measure
 
 @pytest.mark.full
 def test_what_a_right_key_asks_of_postgresql_costs_its_share(tmp_path: Path, postgres: str) -> None:
-    """The database's threads too; another key is answered meanwhile."""
+    """This includes the database's threads. Meanwhile another key gets its answers."""
     database = new_database(postgres)
     token = administer(database, "init", "Alps")["token"]
     fast = ("--read", "--per-minute", "600000", "--burst", "100000")
@@ -221,16 +222,16 @@ def test_what_a_right_key_asks_of_postgresql_costs_its_share(tmp_path: Path, pos
         control = measure(running.process.pid, 2.0, ask)
         how = partial(flooded, source="127.0.0.2", secure=False, pipelined=True)
         with how(running.port, greedy), how(running.port, greedy):
-            # Most of what may be spent at once is spent before.
+            # Most of the initial allowance is used before.
             measure(running.process.pid, 2 * KNOWN_CALLER.burst, ask)
             result = measure(running.process.pid, LONG, ask)
-    # As much again goes where no step is charged: to the loop's own, and to the kernel.
+    # The same amount is needed outside the charged steps, in the loop and in the kernel.
     assert result.cores - control.cores < 2 * KNOWN_CALLER.core, result
     assert result.soon, result
 
 
 def test_who_has_signed_in_from_the_same_address_has_a_share_of_their_own(served: Served) -> None:
-    """Their browser keeps its connection; a push does so by its key."""
+    """Their browser keeps its connection. A push does so because of its key."""
     first, source = served.site.first, next(_strangers)
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
     line = HTTPSConnection(

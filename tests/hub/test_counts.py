@@ -1,4 +1,6 @@
-"""What an item costs the database: statements, each a round trip to PostgreSQL."""
+"""The database cost of an item: the number of statements, each of which is a round trip to
+PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def test_an_item_to_many_takes_few_statements(store: Store, devices: int) -> Non
 
 
 class Undone(Exception):
-    """What a test has tried is not to stay."""
+    """Error that rolls back a test's changes."""
 
 
 def caller(member: int = 100, *, key: int = 1, type_: str = "Integration") -> Caller:
@@ -132,7 +134,9 @@ MIXED = [
 
 
 def decided(db: Db, groups: list[list[PushRequest]], statements: list[str]) -> Any:
-    """What the callers are told, and what is in the tables then; items by their order."""
+    """Return the answers to the callers, and the content of the tables, with items by
+    their order.
+    """
     api: Any = HubApi(
         cast(Any, None), cast(Any, None), clock=lambda: START, grace=GRACE, time_to_live=86_400
     )
@@ -173,7 +177,7 @@ def tried(store: Store, groups: list[list[PushRequest]]) -> tuple[Any, int]:
     with pytest.raises(Undone):
         store.once(try_out)
     ((*rest, devices, tats),) = results
-    # Numbers that a database has given once are not given again.
+    # A database does not assign a number twice.
     first = min(device for device, _ in devices)
     rest[2] = [(item, device - first, *row) for item, device, *row in rest[2]]
     return ([*rest, [number for _, number in devices], tats], len(statements))
@@ -197,8 +201,9 @@ def test_a_push_of_many_takes_few_statements(store: Store, count: int) -> None:
 
 
 def test_postgresql_plans_a_push_that_comes_alone_no_more(postgres: str) -> None:
-    """Its first plans are for what is asked; then it keeps one, unless others were so much better
-    (PostgreSQL's manual, PREPARE)."""
+    """Its first plans are for the given values. Then it keeps one plan, except if others were much
+    better (PostgreSQL's manual, PREPARE).
+    """
     store = open_store(new_database(postgres))
 
     def plans(db: Db) -> list[tuple[Any, ...]]:

@@ -1,5 +1,6 @@
-"""A bit of the version in the head of a hub's file flips: it is mended or told as damage, and never
-as a later version."""
+"""A flipped bit of the version in the header of a hub's file is repaired or reported as damage, and
+never treated as a later version.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ from fieldagent.store.version_mark import mark_of
 from tests.processes import administer, hub
 
 VERSION_AT, MARK_AT = 60, 68
-"""Of `user_version` and `application_id`: https://sqlite.org/fileformat2.html#the_database_header.
-"""
+"""Offsets of `user_version` and `application_id`:
+https://sqlite.org/fileformat2.html#the_database_header."""
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hub's file with something in it, closed in good order by a hub."""
+    """Return a hub's file with content that a hub has closed in order."""
     home = tmp_path_factory.mktemp("hub")
     database = home / "hub.sqlite3"
     administer(str(database), "init", "Alps")
@@ -132,7 +133,7 @@ def test_an_earlier_version_is_proved_by_bringing_it_up(filled: Path, tmp_path: 
 def test_an_earlier_version_that_the_tables_disprove_changes_nothing(
     filled: Path, tmp_path: Path
 ) -> None:
-    """Both are damaged, which one bit cannot do."""
+    """Both are damaged, which one bit cannot cause."""
     file = copied(filled, tmp_path)
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE later (y)")

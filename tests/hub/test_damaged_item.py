@@ -1,4 +1,4 @@
-"""One item that is damaged in the database, and that no check has found, holds up no other."""
+"""One damaged item in the database that no check has found does not block others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_webhooks_kits_and_readers_are_told_of_all_others(store: Store, bo
 @pytest.mark.parametrize("how", ["no JSON", "no UTF-8"])
 async def test_what_is_told_beside_an_item_costs_that_alone(store: Store, how: str) -> None:
     if how == "no UTF-8" and store.shared:
-        return  # PostgreSQL has pages with a checksum, and no such text
+        return  # PostgreSQL's pages have a checksum, so such a text cannot occur
     async with posting(store) as (alps, there):
         for number, text in enumerate(("first", "second"), 1):
             await alps.sends(number, Entry(1, Message(text), int(START), sos=number == 1))

@@ -1,5 +1,6 @@
-"""MO messages that nobody can use are kept by IMEI, told, and taken in exactly once when somebody
-can. Real hubs with DirectIP and RockBLOCK, administered as an operator does it."""
+"""Unusable MO messages are kept by IMEI, reported, and imported exactly once when that becomes
+possible. Real hubs with DirectIP and RockBLOCK, administered by an operator.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def said(text: str, number: int = 1, master: bytes | None = None) -> bytes:
 
 
 class Operators:
-    """Both, as gateways bring MO messages to a hub that runs."""
+    """Both operators' gateways, which bring MO messages to a running hub."""
 
     def __init__(self, home: Path, database: str) -> None:
         self.port = free_port()
@@ -179,7 +180,7 @@ def test_what_cannot_be_read_is_kept_with_its_device(tmp_path: Path, body: bytes
 
 @pytest.mark.full
 def test_an_sos_under_any_status_of_its_session_arrives_once(tmp_path: Path) -> None:
-    """Whole or cut short, from a device or from nobody's: the operator was told that it is here."""
+    """Complete or cut, from a known or an unknown device: the operator got a confirmation."""
     database = str(tmp_path / "hub.sqlite3")
     with settled(tmp_path, database) as (operators, _):
         add(database, "--imei", IMEI)
@@ -202,7 +203,7 @@ def _put_instead(old: bytes, new: bytes, raw: bytes) -> bytes:
 
 
 def test_what_a_gateway_spoils_is_kept_and_what_rockblock_has_signed_too(tmp_path: Path) -> None:
-    """Each verdict that comes before the payload: none of them throws it away."""
+    """Each check before the payload keeps the message."""
     database = str(tmp_path / "hub.sqlite3")
     body, now = said("hello"), int(time.time())
     spoilt = (b"?" * 15, b" " * 15, IMEI.encode()[:14] + b"\0")
@@ -351,8 +352,9 @@ async def test_an_sos_takes_to_other_kits_where_the_operator_saw_it(store: Store
 
 
 def test_what_nobody_has_is_shown_to_the_operator_alone(tmp_path: Path, database: str) -> None:
-    """No answer to an administrator of the only workspace has any of it, nor an export: walked over
-    all that the hub describes, so that a new answer is in it. The operator learns what to do."""
+    """No answer or export for an administrator of the only workspace contains it. This covers all
+    documented answers, including new ones. The operator learns the next step.
+    """
     stranger, words = "300234010000099", "not for the Alps"
     shown = (stranger, words, base64.b64encode(words.encode()).decode())
     with settled(tmp_path, database) as (operators, running):
@@ -403,7 +405,7 @@ def test_the_operator_decides_whose_a_modem_is_and_what_it_sent_before(tmp_path:
         operators.directip(said("before anybody had it", 1))
         administer(database, "device", "add", "kit-dora", "--user", "Dora", *andes)
         with closing(open_store(database)) as store:
-            # As an administrator of a workspace names it.
+            # As when an administrator of a workspace enters it.
             store.once(lambda db: imeis.set_imei(db, 1, IMEI, now=0.0, by="2"))
             store.once(
                 lambda db: directory.add_device(

@@ -1,4 +1,6 @@
-"""What an operator has to delete is gone from every table, while a hub runs, on both engines."""
+"""Data that an operator must delete disappears from all tables while a hub runs, on both
+engines.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ def test_a_user_is_deleted_with_all_that_is_theirs(database: str, tmp_path: Path
             assert word not in held, word
         assert "ben@example.org" in held
 
-        # What goes to Ben anyway brings along that number 2 has no name.
+        # The next message to Ben also reports that number 2 has no name.
         administer(database, "user", "add", "Cleo")
         token = administer(database, "device", "add", "kit of Cleo", "--user", "Cleo")["hub-token"]
         cleos = stack.enter_context(kit_of(tmp_path, "Cleo", token, running.address))
@@ -93,7 +95,7 @@ def identities(home: Path) -> dict[int, str]:
 
 
 def whole(database: str) -> str:
-    """Each row of each table, as one text."""
+    """Return all rows of all tables as one text."""
     store = open_store(database)
     tables = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
     if not database.startswith("postgresql"):
@@ -151,7 +153,7 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def many(alps: Field) -> None:
-    """What Ada pushes to all, and what her device sent."""
+    """Let Ada push to all, and her device send."""
     for number in range(MANY):
         await alps.push(Message(f"note {number}"))
     rows = [(1, 0, number, b"d", alps.now) for number in range(MANY)]
@@ -160,7 +162,7 @@ async def many(alps: Field) -> None:
 
 
 async def delete(alps: Field, gone: Subject) -> int:
-    """As the command does it; how many transactions it took."""
+    """Delete like the command, and return the number of transactions."""
     store, steps = alps.store, 2
     await store.commit(lambda db: deletion.begin(db, gone, alps.now))
     place: int | None = 0
@@ -188,7 +190,7 @@ async def test_a_user_with_much_goes_in_slices(store: Store) -> None:
 
 
 async def test_a_device_goes_and_what_it_sent_stays(store: Store) -> None:
-    """Also where a colleague confirms it afterwards, whose confirmation nobody waits for."""
+    """This also holds if a colleague confirms it later. No sender waits for that confirmation."""
     async with field(store) as alps:
         await many(alps)
         await alps.sends(1, Entry(7, Message("of the kit"), int(alps.now)))

@@ -1,4 +1,4 @@
-"""The hub's two ends of DirectIP against a gateway at the other end of a socket."""
+"""The hub's two ends of DirectIP, with a gateway at the other end of a socket."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ IMEI = "300234010000001"
 
 
 class Gateway:
-    """The simulator's own, with what it says kept."""
+    """The simulator's gateway, with its output kept."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -69,7 +69,7 @@ async def test_what_the_gateway_takes_is_sent_and_the_modem_rings() -> None:
 
 
 async def test_every_result_is_judged() -> None:
-    """Those that the interface description has, and what else fits into two bytes."""
+    """The statuses of the interface description, and all other values in two bytes."""
     async with gateway() as there:
         for status in (*range(-140, 60), -32_768, 32_767):
             there.side.faults.status = status
@@ -128,7 +128,7 @@ async def test_a_gateway_that_is_not_there_has_got_nothing() -> None:
 
 
 class Store:
-    """Where MO messages go; it refuses as told."""
+    """Receives MO messages, and refuses them if the test wants it."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, bytes]] = []
@@ -158,7 +158,7 @@ class Hub:
         return await trio.open_tcp_stream("127.0.0.1", self.port, local_address=address)
 
     async def __call__(self, raw: bytes, address: str = "127.0.0.1") -> bool:
-        """Bring it from there: whether it was confirmed."""
+        """Bring the message from that address. Return True if it was confirmed."""
         async with await self.connect(address) as stream:
             await stream.send_all(raw)
             await stream.send_eof()
@@ -192,7 +192,7 @@ async def test_a_ring_alone_hands_nothing_over() -> None:
 
 
 async def test_what_a_session_fetched_is_told_once_what_it_brought_is_stored() -> None:
-    """A session that failed, or had to leave a message that is too large, shows nothing."""
+    """A failed session, or one that left a message that is too large, shows nothing."""
     store = Store()
     async with listening(store) as bring:
         for payload, status, mtmsn in (
@@ -242,7 +242,9 @@ async def test_what_is_no_message_is_not_confirmed_and_the_next_is_taken(raw: by
 async def test_what_came_is_taken_in_whatever_the_gateway_says_of_the_session(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its status is a remark, which the log has; a session tells of MT messages if it succeeded."""
+    """Its status is only a remark in the log. A successful session shows the waiting MT
+    messages.
+    """
     store = Store()
     async with listening(store) as bring:
         for status in range(256):

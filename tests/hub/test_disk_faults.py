@@ -1,8 +1,8 @@
-"""Every call of the hub to its disk fails in turn, once or from there on: real processes on SQLite.
+"""Each disk call of the hub fails in turn, once or permanently: real processes on SQLite.
 
-What was answered is there after it. Whoever gets it gets it once, or again under the same id where
-the answer could not be written down. People are told in words; where the hub ends, it is by the
-exit code of disk trouble.
+Answered items are there afterwards. Receivers get them once, or again with the same id if their
+answer could not be stored. People get the reason as text. If the hub ends, the exit code shows a
+disk fault.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PUSHES = [f"push {number}" for number in range(3)]
 
 
 class Coast:
-    """A kit linked to a hub whose database is in `store`, and a webhook's receiver."""
+    """A kit linked to a hub with its database in `store`, and a webhook's receiver."""
 
     def __init__(self, home: Path, hooked: Receiver) -> None:
         self.home = home
@@ -73,13 +73,13 @@ class Coast:
         return Hub(self.home, settings, MODULE, **{**self.quick, **env})
 
     def post(self, kit: Agent, text: str) -> bool:
-        """A key makes it safe to post it again."""
+        """Post a text. The key makes a second post safe."""
         body = {"message": {"content": text}}
         answer = kit.call("POST", "/api/package/async", body, **{"Idempotency-Key": text})
         return answer.status == 202
 
     def push(self) -> None:
-        """Those that have not been accepted yet."""
+        """Push the texts that are not yet accepted."""
         headers = {"Content-Type": "application/json", **self.alps.proof}
         for text in PUSHES:
             body = json.dumps({**self.alps.body, "message": {"content": text}})
@@ -101,13 +101,13 @@ class Coast:
                 assert re.search("disk|database|with the same Idempotency-Key", said), said
 
     def came(self) -> list[tuple[str, str]]:
-        """To the kit's hook: id and text of each."""
+        """Return id and text of each delivery to the kit's hook."""
         file = self.home / "came"
         bodies = map(json.loads, file.read_text().splitlines() if file.exists() else [])
         return [(body["requestId"], *texts(body)) for body in bodies]
 
     def posted(self) -> list[tuple[str, str]]:
-        """To the webhook."""
+        """Return id and text of each post to the webhook."""
         pairs = zip([*self.hooked.headers], [*self.hooked.got], strict=False)
         return [(headers["webhook-id"], *texts(body)) for headers, body in pairs]
 
@@ -116,8 +116,9 @@ class Coast:
         return posted >= set(posts) and came >= pushes
 
     def is_done(self, running: Hub) -> bool:
-        """Nothing more comes: it has ended, all is there, or the disk takes nothing, which it
-        tells."""
+        """Return True if nothing more comes: the hub has ended, all items have arrived, or the disk
+        accepts nothing, which the hub reports.
+        """
         if running.process.poll() is not None or self.is_all_there(POSTS, self.accepted):
             return True
         with suppress(OSError, HTTPException):
@@ -126,7 +127,7 @@ class Coast:
 
 
 def is_once(pairs: list[tuple[str, str]], wanted: list[str]) -> bool:
-    """Each under one id, and at most one more time under that."""
+    """Return True if each text came under one id, and at most once more under it."""
     ids = {text: {id_ for id_, each in pairs if each == text} for _, text in pairs}
     often = Counter(text for _, text in pairs)
     once = all(len(each) == 1 for each in ids.values()) and max(often.values()) <= 2
@@ -134,7 +135,7 @@ def is_once(pairs: list[tuple[str, str]], wanted: list[str]) -> bool:
 
 
 def run_with(coast: Coast, kit: Agent, **env: str) -> tuple[str, int]:
-    """What one run said, and its exit code."""
+    """Return the output of one run and its exit code."""
     try:
         with coast.hub(**env) as running:
             accepted = [coast.post(kit, text) for text in POSTS]
@@ -148,7 +149,7 @@ def run_with(coast: Coast, kit: Agent, **env: str) -> tuple[str, int]:
 
 
 def survive(home: Path, library: Path, fault: Fault | None, record: Path | None = None) -> bool:
-    """Whether it came to the fault at all."""
+    """Return True if the fault occurred."""
     with ExitStack() as stack:
         coast = Coast(home, stack.enter_context(receiver()))
         settings = {
@@ -187,7 +188,7 @@ SOME = [
     Fault("write", 80),
     Fault("any", 70, EIO, times=0),
 ]
-"""In the start, at work and in the end of a run."""
+"""During the start, the work and the end of a run."""
 
 
 @pytest.mark.full
@@ -229,7 +230,7 @@ def test_an_administrator_is_told_in_words(
 def test_every_call_to_the_disk_fails_in_turn(
     tmp_path: Path, disk_library: Path, number: int
 ) -> None:
-    """And at some of them the disk fails for good."""
+    """At some calls the disk fails permanently."""
     record = tmp_path / "record"
     survive(folder(tmp_path / "counted"), disk_library, None, record)
     disk.fail_in_turn(

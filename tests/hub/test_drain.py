@@ -1,4 +1,4 @@
-"""A hub that is stopped hands its kits on: probes know first, then the links are told."""
+"""A stopping hub passes its kits on: first its probes fail, then the links are informed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_kits_and_pushes_move_to_the_hub_that_stays(postgres: str, tmp_path: Pat
 
         stops.process.terminate()
         until(lambda: call(stops, "GET", "/healthz")[0] == 503)
-        # What comes before the balancer knows is still taken, but for links.
+        # Requests before the balancer notices are still accepted, except links.
         alps.push(stops.port, "meanwhile")
         bearer = {"Authorization": f"Bearer {alps.token}"}
         status, answered, text = call(stops, "GET", "/link", bearer)
@@ -44,7 +44,7 @@ def test_kits_and_pushes_move_to_the_hub_that_stays(postgres: str, tmp_path: Pat
         assert not any("no link" in line for line in kit.output())
 
         front.ports.remove(stops.port)
-        stops.process.terminate()  # at once
+        stops.process.terminate()  # immediately
         assert stops.wait() == 0
         kit.expect("no link to the hub: the link ended: this end stops; trying again")
         kit.expect("linked to the hub")

@@ -1,4 +1,4 @@
-"""What listeners at the hub are told, and from where they go on."""
+"""The events for listeners at the hub, and the places from which they continue."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BOTH = frozenset(["item", "sos"])
 
 @asynccontextmanager
 async def room(store: Store) -> AsyncIterator[Field]:
-    """The field, and `hub_caller`, who may listen."""
+    """Yield the field and `hub_caller`, who may listen."""
     async with field_of(store) as alps:
 
         def settle_in(db: Db) -> None:
@@ -117,7 +117,7 @@ async def test_who_may_listen_no_more_is_told_nothing_more(store: Store, end: An
 
 
 async def test_whose_token_is_revoked_is_told_nothing_more(store: Store) -> None:
-    """The key beside it is others' too, and stays in force."""
+    """The key belongs to others too and stays valid."""
     async with room(store) as alps:
 
         def come(db: Db) -> tuple[Caller | Problem | None, int]:
@@ -146,7 +146,7 @@ async def test_who_comes_back_misses_nothing_and_hears_nothing_twice(store: Stor
             await anext(pieces)
             for number in range(3):
                 await alps.sends(1, Entry(number + 1, Message(f"{number}"), TIME))
-            # Longer ago than another hub may take to bring a lower number.
+            # Longer ago than another hub may need for a lower number.
             alps.now += 60
             assert await listener.texts(1) == ["0"]
         await store.commit(partial(enter_many, count=2 * AT_ONCE + 1, text="hay"))

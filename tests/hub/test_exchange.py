@@ -1,4 +1,4 @@
-"""Items between agents and from pushes: who gets them, over which way, once, with receipts."""
+"""Items from agents and pushes: their receivers, their routes, single delivery, and receipts."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def test_texts_go_packed_over_satellite_and_an_sos_plain(store: Store) -> 
 
 
 async def test_a_track_comes_out_as_single_locations_with_their_times(store: Store) -> None:
-    """At the hub, and at a kit that it tells them over satellite."""
+    """At the hub, and at a kit to which the hub sends them over satellite."""
     times = [TIME + 300 * number for number in range(5)]
     moments = [datetime.fromtimestamp(at, UTC) for at in times]
     track = [
@@ -204,7 +204,7 @@ async def test_a_track_comes_out_as_single_locations_with_their_times(store: Sto
     body = encode(track, packed=True)
     async with field(store) as alps:
         await alps.mobile_originated().take_in(alps.device(1), body, Bearer.SATELLITE)
-        # Each by itself is the same as over another way.
+        # Each position is the same as over another route.
         for entry in track:
             await alps.sends(1, entry)
         stored = await alps.rows("SELECT body FROM item ORDER BY id")
@@ -400,7 +400,7 @@ async def test_a_word_that_rode_with_what_the_link_delivered_meanwhile_goes_by_t
 
 
 async def too_much_for_today(alps: Field, store: Store) -> None:
-    """Two messages are due, and the credits that are for no SOS are enough for one."""
+    """Make two messages due, while the credits outside the SOS reserve are enough for one."""
     await store.commit(
         lambda db: db.execute("UPDATE device SET credits_per_day = 6, sos_reserve = 3")
     )
@@ -446,7 +446,7 @@ async def test_nothing_rides_with_an_sos_on_its_reserve(store: Store) -> None:
 async def test_the_name_ahead_of_a_large_item_takes_nothing_of_the_reserve(
     store: Store, budget: int, goes: int
 ) -> None:
-    """Its fragments take 20 credits, the name of who sends it one more."""
+    """Its fragments cost 20 credits, and its sender's name costs one more."""
     async with field(store) as alps:
         await store.commit(
             lambda db: db.execute("UPDATE device SET credits_per_day = ?, sos_reserve = 2", budget)
@@ -490,7 +490,7 @@ async def test_a_large_item_is_cut_and_what_is_missing_goes_again(store: Store) 
         before = len(alps.sky.taken)
         arrived = frozenset(parts) - {1}
         digest = digest_of_slices(parts[index] for index in sorted(arrived))
-        for _ in range(2):  # it asks again while the operator takes nothing
+        for _ in range(2):  # it asks again while the operator accepts nothing
             alps.sky.verdicts = [Verdict(Outcome.NOT_SENT, FULL)]
             asked = Entry(whole.sequence, Report(len(parts), arrived, digest), int(alps.now))
             await alps.sends(2, asked)
@@ -525,7 +525,7 @@ async def test_fragments_from_an_agent_are_joined_and_the_missing_asked_for(
 
 @pytest.mark.parametrize("enough", [False, True])
 async def test_what_is_missing_costs_no_more_than_the_day_has(store: Store, enough: bool) -> None:
-    """Neither the hub's own question, nor the fragments that a kit asks for."""
+    """This holds for the hub's own request and for fragments that a kit requests."""
     async with field(store) as alps:
         await alps.push(Data(bytes(range(256)) * 3), target=2)
         alps.now += GRACE
@@ -536,7 +536,7 @@ async def test_what_is_missing_costs_no_more_than_the_day_has(store: Store, enou
         sequence = decode(part).entries[0].sequence
         first, *_ = split(encode([Entry(9, Data(bytes(700)), TIME)]), 300)
         await alps.sends(2, Entry(9, first), bearer=Bearer.SATELLITE)
-        # For the question and one fragment.
+        # For the request and one fragment.
         budget = sum(costs) + (1 + costs[1]) * enough
         await store.commit(lambda db: db.execute("UPDATE device SET credits_per_day = ?", budget))
         alps.now += ASK_AFTER + 1

@@ -1,4 +1,4 @@
-"""When a push is likely to be on a kit's disk, by how long those before it took."""
+"""The expected time until a push is on a kit's disk, from the times of earlier pushes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_it_is_told_once_enough_have_arrived(store: Store) -> None:
             await collect(alps.mailbox(BEN))
         figures = {"of": LEAST, "half": 60.0, "most": 60.0, "share": 1.0, "last": 60.0}
         assert await expected(alps) == figures
-        # An SOS went before them all, and says nothing of others.
+        # An SOS goes before all others, so its time says nothing about them.
         await alps.push(Message("help"), sos=True, priority=SOS_PRIORITY)
         alps.now += 3600
         assert await expected(alps) == figures

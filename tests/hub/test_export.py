@@ -1,4 +1,4 @@
-"""What the hub holds of somebody, as files: from real processes, on both engines."""
+"""The hub's data about a person as files: from real processes, on both engines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def export(database: str, *words: str | Path) -> subprocess.CompletedProcess[str
 
 @pytest.fixture
 def lived(database: str, tmp_path: Path) -> str:
-    """A database in which Ada has sent an SOS and some bytes, and Ben has both."""
+    """Return a database in which Ada has sent an SOS and some bytes, and Ben has both."""
     first = administer(database, "init", "Alps")
     for name in ("Ada", "Ben"):
         administer(database, "user", "add", name, "--email", f"{name}@example.org")

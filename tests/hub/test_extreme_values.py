@@ -1,4 +1,6 @@
-"""The largest and smallest values of each type on air: stored by the hub, read by every list."""
+"""The largest and smallest values of each type on the air: stored by the hub, and read by each
+list.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ SPOILED = (
 
 
 async def store_all(store: Store) -> dict[str, str]:
-    """Store every item at every time, from a kit. Return an administrator's proof."""
+    """Store all items at all times from a kit. Return an administrator's credentials."""
     async with field_of(store) as alps:
         number = 1
         for time in TIMES:
@@ -96,7 +98,7 @@ def test_every_list_reads_extreme_values_and_damaged_rows(database: str, tmp_pat
         assert refused == {}
         items = json.loads(answers["items?limit=100"][2])["items"]
         assert call(running, "GET", f"/api/items/{items[0]['id']}", **proof)[0] == 200
-        # A word that an incident is open is no item.
+        # The news that an incident is open is not an item.
         assert len(items) == len(TIMES) * (len(ITEMS) - 1)
         spoil(database)
         answers = {path: call(running, "GET", f"/api/{path}", **proof) for path in LISTS}

@@ -1,4 +1,4 @@
-"""Kits with a 9602 and with a 9704 in one workspace: each gets what its modem takes."""
+"""Kits with a 9602 and with a 9704 in one workspace: each gets messages of its modem's size."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_bytes_are_told_of_an_imt_modem_and_no_credits(store: Store) -> No
 
 
 async def test_what_became_too_large_holds_up_nobody(store: Store) -> None:
-    """It was for everybody, and fits no number of messages to a 9602."""
+    """It was for all, and needs more messages to a 9602 than are allowed."""
     async with field_of(store) as alps:
         await give_modems(alps)
         await alps.push(Data(bytes(99_000)))
@@ -122,7 +122,9 @@ async def test_what_became_too_large_holds_up_nobody(store: Store) -> None:
 
 
 async def settle_modems(hub: Cloud) -> None:
-    """Ada's and Cleo's kits have a 9602, Ben's a 9704. The group `rescue` is the first two."""
+    """Give Ada's and Cleo's kits a 9602, and Ben's a 9704. The group `rescue` contains the first
+    two.
+    """
 
     def settle(db: Db) -> None:
         cleo = directory.add_user(db, 1, "Cleo", now=hub.now)

@@ -1,6 +1,6 @@
-"""A mistake of ours, anywhere in the hub, ends nothing but what it happened in.
+"""A program error anywhere in the hub ends only the part in which it happened.
 
-Real processes: places in the hub are made to raise from outside. Everything arrives, once.
+Real processes: the test makes functions in the hub raise. All items arrive once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOON = [
     Put(f"{HUB}.idle:BEAT", 0.2),
     Put(f"{HUB}.webhook.deliveries:CLAIM", 2.0),
 ]
-"""What failed starts again at once."""
+"""A failed part restarts immediately."""
 
 
 def get(running: Hub, path: str) -> tuple[int, str]:
@@ -40,7 +40,7 @@ def get(running: Hub, path: str) -> tuple[int, str]:
 
 
 def counts(running: Hub) -> dict[str, int]:
-    """How often each part has failed, as /metrics tells it."""
+    """Return the number of failures of each part from /metrics."""
     lines = [line for line in get(running, "/metrics")[1].splitlines() if "faults_total" in line]
     return {line.split('"')[1]: int(line.rpartition(" ")[2]) for line in lines}
 

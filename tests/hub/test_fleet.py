@@ -1,4 +1,4 @@
-"""`fieldagent simulate fleet` against a real hub: what it reports is what the hub has."""
+"""`fieldagent simulate fleet` with a real hub: its report agrees with the hub's data."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Made:
 
 
 def interrupted(running: Running) -> Any:
-    """The report of one that Ctrl-C ends."""
+    """Return the report after Ctrl-C."""
     running.process.send_signal(signal.SIGINT)
     return reported(running)
 
@@ -213,7 +213,7 @@ def test_ports_that_run_out_are_told_and_more_addresses_have_more(
             Running([*inside, *made.command(running, "--minutes", "0.05", *more)]) as kits,
         ):
             if open_ < 12:
-                # It waits for those that have no link.
+                # It waits for the kits without a link.
                 kits.expect(f"{open_} of 12 links open")
                 report = interrupted(kits)
             else:

@@ -1,5 +1,4 @@
-"""The fleet at the hub: what kits tell of themselves, and what is unlike the others. On both
-databases."""
+"""The fleet at the hub: the kits' reports, and the differences between them. On both databases."""
 
 from __future__ import annotations
 
@@ -97,7 +96,7 @@ def test_what_is_not_known_is_neither_judged_nor_compared() -> None:
 
 
 def test_where_all_differ_none_is_unlike() -> None:
-    """No version is most kits', and warmth that spreads far is ordinary."""
+    """No version has a majority, and a wide spread of temperatures is normal."""
     spread = [replace(WELL, version=str(at), degrees=20 + 7 * at) for at in range(8)]
     assert said(spread) == [[]] * 8
 
@@ -160,7 +159,7 @@ async def test_what_a_kit_tells_is_its_row_and_the_next_takes_its_place(store: S
         assert entry["about"]["at"] == alps.now and entry["about"]["signals"] == {}
         assert [each["what"] for each in entry["unlike"]] == ["supply", "clock-behind"]
         assert await alps.rows("SELECT count(*) FROM kit_condition") == [(1,)]
-        # What comes and goes is judged for a day; how full a disk is stays so.
+        # Temporary values count for a day. The fill level of a disk stays.
         await noted(alps, KIT, replace(TOLD, status=STATUS._replace(disk_used=97), clock=99))
         alps.now += 2 * 86_400
         assert [each["what"] for each in (await row(alps, KIT))["unlike"]] == ["disk"]
@@ -175,7 +174,7 @@ async def test_an_answer_over_satellite_fills_the_same_row(store: Store) -> None
         newer = STATUS._replace(disk_used=93, since=130)
         for outcome, body in (
             (CommandOutcome.DONE, kit_status.encode(newer)),
-            # A second answer counts for nothing.
+            # A second answer has no effect.
             (CommandOutcome.DONE, kit_status.encode(STATUS)),
         ):
             answer = Entry(70_000_000, CommandAnswer(number, outcome, body), int(START))
@@ -183,7 +182,7 @@ async def test_an_answer_over_satellite_fills_the_same_row(store: Store) -> None
         entry = await row(alps, KIT)
         assert (entry["status"]["diskUsed"], entry["status"]["at"]) == (93, alps.now)
         assert entry["status"]["over"] == "satellite"
-        # What only its link tells stays, with its own age.
+        # Details that come only over the link stay, with their own age.
         assert entry["about"]["at"] == alps.now - 7_200
         assert entry["version"] == "0.1.0+130"
 

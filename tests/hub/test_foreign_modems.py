@@ -1,6 +1,6 @@
-"""Modems and a gateway of other makes (tests/peers/sbd.py): everything arrives, and once.
+"""Independent modems and an independent gateway (tests/peers/sbd.py): all messages arrive once.
 
-Real processes: one agent for each trait of a modem, a hub behind them all, a webhook behind that.
+Real processes: one agent for each trait of a modem, a hub behind all of them, and a webhook.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_every_package_arrives_through_foreign_modems(
             return Counter(text for text in contents(kit) if "push" in text)
 
         def waiting() -> dict[str, Any]:
-            """Of each kit, what of its own is still in its queue, and how many pushes it has."""
+            """Return the queued Packages of each kit, and its number of pushes."""
             return {
                 traits: (queued, here)
                 for traits, kit in kits.items()

@@ -1,4 +1,4 @@
-"""What the hub drops by age, some at a time, on both engines."""
+"""The hub deletes data by age in small steps, on both engines."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_items_and_what_they_are_recognised_by_are_dropped_in_slices(store: Stor
 
 
 def test_an_item_that_goes_looks_for_its_webhook_deliveries_alone(database: str) -> None:
-    """SQLite and PostgreSQL look along an index where there is one, whatever else is kept."""
+    """SQLite and PostgreSQL use an index here if there is one, however many other rows exist."""
     store = open_store(database)
     sql = "SELECT indexdef FROM pg_indexes WHERE tablename = 'webhook_delivery'"
     if not database.startswith("postgresql"):
@@ -123,7 +123,9 @@ Work = Callable[[Db], object]
 def test_what_changes_meanwhile_at_another_process_is_not_swept_away(
     postgres: str, prepare: Work, elsewhere: str, sweep: Work, kept: str
 ) -> None:
-    """The other one has changed the row and not committed as the sweep finds it as it was."""
+    """The other process has changed the row but not committed it when the sweep finds its old
+    state.
+    """
     database = new_database(postgres)
     with (
         closing(open_store(database)) as store,

@@ -1,4 +1,4 @@
-"""A hub on a disk that others have filled says so to whoever watches over it."""
+"""A hub on a disk that other programs have filled reports that to its monitoring."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_probes_and_figures_tell_until_there_is_room(tmp_path: Path) -> None:
             assert "fieldagent_hub_disk_full 1" in call(running, "GET", "/metrics")[2]
             assert call(running, "GET", "/livez")[0] == 200
             assert call(running, "GET", "/console")[0] == 200, "there is something to read still"
-            # Whoever was told to send nothing here makes it come back by nothing but its probes.
+            # A balancer that sends no requests any more brings it back only by its probes.
             others.unlink()
             assert call(running, "GET", "/healthz")[0] == 200
             assert "fieldagent_hub_disk_full 0" in call(running, "GET", "/metrics")[2]

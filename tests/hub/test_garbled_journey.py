@@ -1,5 +1,6 @@
-"""Noise on a kit's serial line, between real processes and a modem and gateway that share no code:
-what could not be read comes all the same."""
+"""Noise on a kit's serial line, between real processes with an independent modem and gateway:
+unreadable messages arrive later.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def test_what_a_kit_cannot_read_comes_again(tmp_path: Path) -> None:
         running.expect("kit could not read a message of")
         above.expect("MT of ")
         until(lambda: contents(kit) == ["come home"])
-        # And what went over the line is on disk, without what the message said.
+        # The trace of the line is on disk, without the text of the message.
         (kept,) = tmp_path.glob("kit/**/trace-satellite.log")
         records = trace.read(kept.read_text("ascii"))
         assert any(each.data == b"AT+SBDRB\r" for each in records)

@@ -1,4 +1,4 @@
-"""A hub at rest does next to nothing, and is no later for that."""
+"""An idle hub does almost no work, and is not slower because of that."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NO_NET = [
     Put("fieldagent.hub.store.sqlite:NET", NEVER),
     Put("fieldagent.hub.webhook.deliveries:SCHEDULE", [0.0, 4.0]),
 ]
-"""Nothing is looked at without a reason."""
+"""The hub checks nothing without a reason."""
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def clock() -> trio.testing.MockClock:
     ("seconds", "written", "news", "over"),
     [
         (17.0, None, None, 17.0),
-        (2.0, None, None, idle.BEAT),  # as it was when it was looked every five seconds
+        (2.0, None, None, idle.BEAT),  # as it was when the hub checked every five seconds
         (-1.0, None, None, idle.BEAT),
         (NEVER, None, None, idle.NET),
         (NEVER, 1.0, None, idle.BEAT),
@@ -84,7 +84,7 @@ async def test_it_rests_until_something_is_due_or_may_be(
 
 
 class Counted(SqliteStore):
-    """Counts what is asked of it."""
+    """Counts its requests."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -115,8 +115,8 @@ async def test_where_nothing_happens_it_looks_once_a_minute_and_writes_nothing(
         store.asked.clear()
         began = _written(database)
         await trio.sleep(5 * idle.NET)
-        # What expires, calls to operators, webhooks, contacts, what is for addresses, SMS to kits,
-        # the log of incidents; and what is watched of the kits.
+        # Expiry, calls to operators, webhooks, contacts, messages to addresses, SMS to kits, the
+        # log of incidents, and the watched facts of the kits.
         assert store.asked == {"reads": 5 * (7 + len(kit_watch.WATCHED))}
         assert _written(database) == began
         nursery.cancel_scope.cancel()
@@ -129,7 +129,7 @@ def _written(database: str) -> list[tuple[int, int]]:
 
 
 async def test_what_is_written_by_whomever_is_heard_of(database: str) -> None:
-    """Also what nobody announces."""
+    """This includes writes that are not announced."""
 
     def write(db: Db) -> None:
         db.execute("INSERT INTO workspace (name, created) VALUES ('w', 0)")
@@ -184,7 +184,7 @@ def _add(name: str, db: Db) -> None:
 
 @contextmanager
 def sleeper(home: Path, database: str, **settings: str) -> Iterator[Hub]:
-    """A hub that looks at nothing without a reason."""
+    """Run a hub that checks nothing without a reason."""
     settings |= {"database": database, "webhook-allow": "127.0.0.0/8"}
     with hub(folder(home / "hub"), settings, MODULE, **environment(home, *NO_NET)) as running:
         yield running
@@ -199,7 +199,7 @@ def test_a_push_expires_though_nobody_looks(tmp_path: Path) -> None:
 
 
 def states(database: str) -> list[str]:
-    """Of deliveries; nothing is written to find out."""
+    """Return the states of deliveries, without a write."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as look:
         return [state for (state,) in look.execute("SELECT state FROM delivery")]
 

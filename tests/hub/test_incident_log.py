@@ -1,4 +1,4 @@
-"""What the hub's log says of an incident, step by step."""
+"""The hub's log of an incident, step by step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STEPS = {
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """Of a hub at which one incident went from its beginning to its end."""
+    """Return the log of a hub with one complete incident."""
     home: Path = tmp_path_factory.mktemp("home")
     database = str(home / "hub.sqlite3")
     token = settle_in(database)
@@ -79,7 +79,7 @@ async def test_whose_kit_has_heard_it_is_said_with_one_by(store: Store) -> None:
 async def test_a_step_that_another_hub_commits_late_is_not_skipped(
     store: Store, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two hubs on one PostgreSQL give out numbers in one order, and commit in another."""
+    """Two hubs on one PostgreSQL get numbers in one order and commit in another."""
     if not database.startswith("postgresql:"):
         pytest.skip("a file is of one hub")
     caplog.set_level(logging.WARNING)
@@ -99,7 +99,7 @@ async def test_a_step_that_another_hub_commits_late_is_not_skipped(
         other: psycopg.Connection[tuple[int]] = psycopg.connect(database)
         early = other.execute(insert, (id_, time.time(), "note", "of before")).fetchone()
         nursery.start_soon(lambda: incident_log.run(store, clock=time.time))
-        # Once it has begun, each has its line.
+        # After it has begun, each step has its line.
         with trio.fail_after(PATIENCE):
             while not logged():
                 await store.commit(

@@ -1,4 +1,6 @@
-"""A webhook has taken an item; then the hub is stopped, or its database goes: it gets it once."""
+"""A webhook has accepted an item, and then the hub stops or its database fails: the webhook gets it
+once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.processes import PATIENCE, Hub, administer, agent, hub, until
 def answering(
     tmp_path: Path, database: str, before_answer: Callable[[], None]
 ) -> Iterator[tuple[Hub, Receiver, dict[str, Any]]]:
-    """A hub and its webhook's receiver, and how a kit reaches it."""
+    """Yield a hub, its webhook's receiver, and the settings of a kit."""
     administer(database, "init", "Alps")
     ada = administer(database, "user", "add", "Ada")["id"]
     device = administer(database, "device", "add", "kit", "--user", str(ada))
@@ -85,7 +87,7 @@ def test_a_post_counts_though_the_database_went_before_it_was_written_down(
     with answering(tmp_path, database, cut_once) as (_, there, linked):
         with agent(tmp_path, linked) as kit:
             kit.post("once")
-            # Ours would be cut too.
+            # Our own connection would be cut too.
             assert gone.wait(PATIENCE)
             until(lambda: states(database) == ["handed"])
         assert posted(there) == ["once"]

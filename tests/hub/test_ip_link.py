@@ -1,7 +1,7 @@
-"""The hub's end of the link, as seen by a WebSocket client that is not ours.
+"""The hub's end of the link, tested with a third-party WebSocket client.
 
 Without TLS: that client reads and writes one connection in two threads, which OpenSSL does not
-stand. In TLS the hub's end is tested by the driver.
+support. The driver's tests cover TLS.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.hub.serving import hub_end
 from tests.processes import PATIENCE, until_async
 
 HELLO = [0, 1, 1, 0, BODY_BYTES, WINDOW, 0]
-"""Of an agent that takes no notes."""
+"""Hello of an agent that accepts no notes."""
 OURS = [0, 1, 1, NOTES, BODY_BYTES, WINDOW, 0]
 
 
@@ -38,7 +38,7 @@ def note(number: int) -> bytes:
 
 
 class Stranger:
-    """A client in threads, each wait of which has an end."""
+    """A client with threads, whose waits all have a limit."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -65,7 +65,7 @@ class Stranger:
 
 @asynccontextmanager
 async def stranger(port: int, token: str = TOKEN) -> AsyncIterator[Stranger]:
-    """Connected, not yet greeted; the hub's hello has come."""
+    """Yield a connected client that has got the hub's hello and has not sent its own."""
     with ExitStack() as stack:
 
         def dial() -> ClientConnection:
@@ -193,7 +193,7 @@ async def test_faults_end_the_link_and_tell_why(name: str) -> None:
 
 
 async def test_damage_within_a_message_is_the_mailboxs_to_judge() -> None:
-    """The link carries bytes: one bad message must not come again for ever."""
+    """The link only carries bytes: a bad message must not come again forever."""
     taken: list[bytes] = []
 
     class Tolerant(MemoryMailbox):
@@ -248,7 +248,7 @@ async def test_a_link_whose_hub_lost_its_database_is_told_to_come_again() -> Non
 
 
 async def test_a_lease_that_nobody_can_renew_is_no_other_agents() -> None:
-    """The database is back by the time at which somebody asks whose link it is."""
+    """The database has returned by the time of the next check of the lease."""
     hub = MemoryHub()
     async with hub_end(hub, tls=None) as port, stranger(port) as peer:
         await peer.send(*HELLO)
@@ -374,6 +374,6 @@ async def test_the_mailbox_is_the_devices_own() -> None:
                 lines = GOOD.replace(TOKEN.encode(), token.encode()) + UPGRADE + KEY
                 await client.send(b"GET /link HTTP/1.1\r\n" + HOST + lines + b"\r\n")
                 head = await client.stream.receive_some()
-                # RFC 6455 1.3 gives this key and its answer as an example.
+                # RFC 6455 1.3 has this key and its answer as an example.
                 assert b"sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in head
         await until_async(lambda: boxes.keys() == {DEVICE.id, 8})

@@ -1,6 +1,6 @@
-"""A push to a hook over IP, then over the operator and a modem; a Package to a webhook, once.
+"""A push to a hook over IP, then over the operator and a modem, and a Package to a webhook, once.
 
-Real processes all of them: hub, agents, and the simulated sky with its DirectIP gateway.
+All are real processes: hub, agents, and the simulated sky with its DirectIP gateway.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ IMEI = "300234010000001"
 
 
 class Receiver:
-    """A webhook's receiver: what it got, as JSON."""
+    """A webhook's receiver that keeps the JSON bodies."""
 
     def __init__(self, tls: ssl.SSLContext | None, before_answer: Callable[[], None]) -> None:
         self.got: list[Any] = []
         self.headers: list[Any] = []
         self.times: list[float] = []
-        """Of the steady clock."""
+        """Times on the monotonic clock."""
         got, headers, times = self.got, self.headers, self.times
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -83,7 +83,7 @@ def folder(path: Path) -> Path:
 
 
 def behind_directip(database: str, mo_port: int, mt_port: int) -> dict[str, str]:
-    """Settings of a hub whose satellite operator is the simulated sky."""
+    """Return settings of a hub whose satellite operator is the simulated sky."""
     return {
         "database": database,
         "satellite-grace": "1",
@@ -94,7 +94,7 @@ def behind_directip(database: str, mo_port: int, mt_port: int) -> dict[str, str]
 
 
 def message_to(member: int, first: dict[str, Any], text: str) -> dict[str, Any]:
-    """A push in the name of the workspace's `first` member."""
+    """Return a push in the name of the workspace's `first` member."""
     return {
         "sourceUserId": first["sourceUserId"],
         "workspaceId": first["workspaceId"],
@@ -154,7 +154,7 @@ def test_the_journey(tmp_path: Path) -> None:
             sent = kit.call("POST", "/api/package", {"message": {"content": "from the ice"}}).body
             assert sent["channels"] == {"Satellite": {"status": "Delivered"}}
             until(lambda: "from the ice" in contents(tablet))
-            # What Ben's agent has stored comes back as a receipt with the next message to the kit.
+            # The receipt of Ben's agent comes with the next message to the kit.
             push(running.port, proof, message("thanks"))
             kit.expect('"content":"thanks"')
 
@@ -165,8 +165,8 @@ def test_the_journey(tmp_path: Path) -> None:
             until(lambda: receipts() == ["Ben"])
             assert kit.stop() == 0
         with agent(home, linked) as kit:
-            # The same kit on both channels: a Package goes over both, and arrives once. Where the
-            # hub has confirmed it before the modem's turn, nothing is paid for it (fan-out).
+            # The same kit on both channels: a Package goes over both and arrives once. If the hub
+            # has confirmed it before the modem's turn, satellite costs nothing (fan-out).
             kit.expect("linked to the hub")
             both = kit.call("POST", "/api/package", {"message": {"content": "twice sent"}}).body
             assert both["status"] == "Delivered"
@@ -186,7 +186,7 @@ def test_the_journey(tmp_path: Path) -> None:
             ).stdout
             assert "\n  begins after 60 s: a cheaper channel goes first\n" in said
             assert said.endswith(", otherwise by Satellite after 60 s for 1 credit\n"), said
-            # What came after it is there, too, and it is not there again.
+            # The later Package has arrived too, and the first one did not arrive again.
             kit.call("POST", "/api/package", {"message": {"content": "the end"}})
             until(lambda: "the end" in posted(hooked) and "the end" in contents(tablet))
             assert sorted(posted(hooked)) == ["from the ice", "the end", "twice sent"]

@@ -1,5 +1,6 @@
-"""Commands at the hub: brought by the link and over satellite, paid for by the budget, answered
-once. On both databases."""
+"""Commands at the hub: sent over the link and over satellite, limited by the budget, and answered
+once. On both databases.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ async def test_the_link_brings_it_once_and_its_answer_is_history_and_audit(store
         assert await state(alps, number) == "answered"
         lines = await store.read(lambda db: audit.latest(db, 10, 1))
         assert [each["action"] for each in lines] == ["command answered", "command"]
-        # An answer that comes again, or to what nobody has asked, changes nothing.
+        # A repeated answer, or one to an unknown command, changes nothing.
         await alps.sends(KIT, answer(number))
         await alps.sends(KIT, answer(number + 1, 70_000_002))
         assert len(await store.read(lambda db: audit.latest(db, 10, 1))) == 2
@@ -112,7 +113,7 @@ async def test_over_either_it_goes_by_satellite_after_the_grace_and_by_the_link_
         alps.now += GRACE
         assert await brought_by_satellite(alps) == [number]
         assert await state(alps, number) == "packed"
-        # Nobody knows whether the modem has it: the kit takes the second for the same.
+        # It is unknown if the modem has it. The kit recognises the second one as the same.
         assert await brought_by_link(alps) == [number]
         assert await brought_by_satellite(alps) == []
         await alps.sends(KIT, answer(number), bearer=Bearer.SATELLITE, key=MO)
@@ -161,7 +162,7 @@ async def test_an_old_one_is_brought_no_more_and_numbers_never_fall(store: Store
         alps.now += LIFE
         assert await brought_by_satellite(alps) == await brought_by_link(alps) == []
         assert await state(alps, number) == "expired"
-        # The hub's clock was set back: its numbers are not.
+        # The hub's clock was set back, but its numbers were not.
         alps.now = START - 1_000
         assert await give(alps) == number + 1
         await store.commit(lambda db: commands.forget(db, before=START + LIFE))
@@ -179,7 +180,9 @@ async def test_what_another_device_says_is_no_answer_of_the_kit(store: Store) ->
 
 @pytest.mark.parametrize("column", ["body", "number", "outcome"])
 async def test_one_that_is_damaged_holds_up_no_other(store: Store, column: str) -> None:
-    """Neither its kit's others by the link, nor anything that goes over satellite to any kit."""
+    """It blocks neither the kit's other commands over the link nor satellite messages to
+    any kit.
+    """
     async with field_of(store) as alps:
         damaged = await give(alps)
         alps.now += 1
@@ -211,7 +214,7 @@ async def test_one_that_is_damaged_holds_up_no_other(store: Store, column: str) 
 async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
     postgres: str, verb: str
 ) -> None:
-    """The other has given the next number, and nobody can see that before it is committed."""
+    """The other hub has assigned the next number, which is invisible before its commit."""
     address = new_database(postgres)
     here, there = open_store(address), open_store(address)
     begun = threading.Event()

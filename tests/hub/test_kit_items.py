@@ -1,4 +1,6 @@
-"""What kits send is taken in together as it is one by one, by few statements."""
+"""Kits' items that are accepted together have the same result as one by one, with few
+statements.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ MIXED: list[tuple[int, list[Entry]]] = [
     (1, [Entry(2, Waypoint(46.5, 7.25, "Hut"), TIME), Entry(3, Location(1.0, 2.0), TIME + 900)]),
     (4, [Entry(7, Location(3.0, 4.0), TIME)]),
 ]
-"""Devices by their place, with what each sends."""
+"""Devices by their place, with their items."""
 
 TABLES = {
     "item": "sender, body, priority, expires, source_sequence, kind, words, place",
@@ -110,7 +112,7 @@ def tried(store: Store, how: str) -> tuple[Any, dict[str, list[Any]], int]:
 
 
 def test_what_is_taken_in_together_ends_as_by_itself(store: Store) -> None:
-    """And as by the way that all else goes."""
+    """The result is the same as over the general route."""
     counts, kept, few = tried(store, "together")
     assert counts == [(2, 0), (1, 0), (1, 1), (1, 0), (1, 1), (1, 0), (2, 0), (1, 0)]
     for how in ("each", "alone"):
@@ -132,7 +134,7 @@ def test_many_messages_take_few_statements(store: Store, messages: int) -> None:
         assert sum(each.items for each in hub_of(START)._take_items(counted, sent)) == messages
         return len(counted.statements)
 
-    # SQLite takes so many rows in one.
+    # SQLite accepts that many rows in one statement.
     assert store.once(count) <= 10 + 2 * (messages * DEVICES // 1_000)
 
 
@@ -166,7 +168,7 @@ def test_many_confirmations_take_few_statements_and_each_sender_is_told(
         catch_up(db, [(each.id, START) for each in known])
         pairs = db.execute("SELECT item, device FROM delivery")
         assert len(pairs) == messages * (DEVICES - 1)
-        for _ in range(2):  # a device says so again where the link broke
+        for _ in range(2):  # a device repeats an item after its link broke
             confirm_all(counted, [(item, device) for item, device in pairs], Bearer.IP, START)
         return len(counted.statements), db.execute(
             "SELECT sequence, count(DISTINCT member), count(*) FROM receipt GROUP BY sequence"

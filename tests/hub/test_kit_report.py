@@ -1,5 +1,6 @@
-"""Settings that are offered to a kit, on both engines and by another process than the one that has
-its link; and what the kit tells of itself."""
+"""Settings offers to a kit, on both engines and by another process than the one with its link, and
+the kit's reports.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def change(number: int) -> SettingsChange:
 
 
 def mailbox(store: Store) -> IpMailbox:
-    """Of the only device."""
+    """Return the mailbox of the only device."""
 
     async def keys(device: Device) -> list[bytes]:
         return []
@@ -96,7 +97,7 @@ async def test_an_offer_reaches_the_link_whichever_process_has_it(with_kit: str)
             while not notes:
                 await trio.sleep(0.01)
             assert notes == [SettingsOffer(change(7).text(), "signed").encode()]
-            # Not twice over a link; again over the next, until the kit tells of it.
+            # Once per link, and again over the next link until the kit reports it.
             with trio.move_on_after(0.1) as waits:
                 await link.next_note()
             assert waits.cancelled_caught
@@ -134,7 +135,7 @@ async def test_what_a_kit_tells_is_listed_and_of_another_number_is_not(with_kit:
 
 
 def test_whoever_reads_the_hub_sees_how_a_kits_modem_hears(tmp_path: Path) -> None:
-    """A real agent at a real pty, its hub, and an integration that asks it."""
+    """A real agent at a real pty, its hub, and an integration that reads from it."""
     database = str(tmp_path / "hub.sqlite3")
     alps = Alps(database)
     key = administer(database, "key", "add", "reader", "--read")["apiKey"]

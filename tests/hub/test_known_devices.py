@@ -1,4 +1,4 @@
-"""A dispatcher signs in while strangers guess: with what a browser knows, and without."""
+"""A dispatcher signs in while strangers guess passwords, with and without a known browser."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sign_in(
     cookie: str = "",
     who: str = "olga",
 ) -> tuple[int, str]:
-    """The status, and what makes the browser known."""
+    """Return the status and the cookie of a known browser."""
     line = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE, source_address=(source, 0))
     body = json.dumps({"username": f"{who}@example.org", "password": password})
     headers = {"Content-Type": "application/json", "Origin": running.address, "Cookie": cookie}
@@ -56,7 +56,7 @@ def sign_in(
 
 
 def exhaust(database: str, who: str) -> None:
-    """As if somebody had guessed from there, or at that account, for an hour."""
+    """Set the limits as if an address or an account had been attacked for an hour."""
     with closing(open_store(database)) as store:
         store.once(
             lambda db: db.execute(
@@ -71,7 +71,7 @@ GUESSERS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 
 
 class Guessers:
-    """They go on from three addresses for as long as the block lasts."""
+    """Strangers who guess from three addresses until the block ends."""
 
     def __init__(self, running: Hub) -> None:
         self._over = threading.Event()
@@ -95,26 +95,27 @@ class Guessers:
 
 
 AT_ONCE = 12
-"""Wrong passwords that an address may try before it is told to wait."""
+"""Wrong passwords per address before it must wait."""
 
 
 @pytest.mark.full
 def test_others_failures_refuse_no_right_password(tmp_path: Path, database: str) -> None:
-    """Three addresses guess as fast as they may, and go on; at a second process too where the
-    database is shared."""
+    """Three addresses guess at full speed and continue. With a shared database, they also use a
+    second process.
+    """
     dispatcher(database)
     with hubs(tmp_path, database) as running:
         first, last = running[0], running[-1]
 
         def guess(source: str) -> tuple[int, int]:
-            """Return how many were wrong, and what the next was answered."""
+            """Return the number of wrong passwords and the next answer."""
             for wrong in count():
                 status, _ = sign_in(first, f"guess {wrong} of {source}", source=source)
                 if status != 401:
                     return wrong, status
             raise AssertionError("counts for ever")
 
-        # At once: what each fails at delays the others, up to 5 s a try.
+        # In parallel, because each failure delays the others by up to 5 s per try.
         with ThreadPoolExecutor() as threads:
             for wrong, status in threads.map(guess, GUESSERS):
                 assert (status, wrong >= AT_ONCE) == (429, True)
@@ -125,7 +126,7 @@ def test_others_failures_refuse_no_right_password(tmp_path: Path, database: str)
 
 @contextmanager
 def hubs(home: Path, database: str) -> Iterator[list[Hub]]:
-    """One process; two, where several may share the database."""
+    """Yield one process, or two if they can share the database."""
     with ExitStack() as stack:
         made = []
         for name in ("a", "b") if database.startswith("postgresql") else ("a",):
@@ -149,7 +150,9 @@ def test_a_browser_is_known_at_another_process_meanwhile(tmp_path: Path, postgre
 def test_a_browser_that_is_known_passes_from_a_guesser_s_address(
     tmp_path: Path, database: str
 ) -> None:
-    """Also after a restart, and at another process; a stranger there is refused for a while."""
+    """This also holds after a restart and at another process. A stranger there is temporarily
+    refused.
+    """
     dispatcher(database)
     with hub(tmp_path, {"database": database}) as running:
         status, cookie = sign_in(running, source="127.0.0.2")
@@ -167,7 +170,7 @@ def test_a_browser_that_is_known_passes_from_a_guesser_s_address(
 
 
 def test_who_has_a_browser_s_cookie_guesses_no_faster(tmp_path: Path) -> None:
-    """It is for the account that signed in, and no other."""
+    """The cookie is only for the account that signed in."""
     database = str(tmp_path / "hub.sqlite3")
     dispatcher(database)
     with hub(tmp_path, {"database": database}) as running:
@@ -214,7 +217,7 @@ async def test_what_a_cookie_says_is_signed(store: Store) -> None:
 
 @pytest.mark.full
 def test_the_address_of_the_proxy_is_not_the_guesser_s(tmp_path: Path) -> None:
-    """Behind one, each has the count of their own address."""
+    """Behind a proxy, each client has the count of its own address."""
     database = str(tmp_path / "hub.sqlite3")
     dispatcher(database)
     settings = {"database": database, "trusted-proxies": "127.0.0.0/8"}

@@ -1,8 +1,8 @@
-"""What the hub does all day does not take longer because much has happened before.
+"""The hub's daily work does not take longer with a long history.
 
-Counted on SQLite, in steps of its virtual machine, which are the same at each run: an index that is
-missing, or one that its planner does not take, shows as ten times the work over ten times the rows.
-`python -m tests.bench.large_hub` times the same over a million items, on PostgreSQL too.
+It is counted on SQLite in steps of its virtual machine, which are the same in each run. A missing
+or unused index shows as ten times the work over ten times the rows. `python -m
+tests.bench.large_hub` measures the same over a million items, also on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FEW, MANY = 2_000, 20_000
 EVERY = 100
 """Steps between two counts."""
 MORE = 1.5
-"""What rounding and a deeper index may add, and some rows where few are fewer than are taken."""
+"""Allowance for rounding, a deeper index, and some rows when there are fewer than a page."""
 SOME = 15_000
 
 
@@ -67,7 +67,7 @@ class _Counting:
         self.execute(sql, *parameters)
 
     def announce(self, topic: str) -> None:
-        """Nobody listens."""
+        """Ignore it, because there is no listener."""
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ WHOLE = {
     "/api/sos/words": "a fixed list",
     "/api/devices/{id}/usage": "a row a day, of the days that are asked for",
 }
-"""Lists that are told whole, and what bounds each."""
+"""Lists that are returned complete, and their limits."""
 PAGED = (
     *("/api/items", "/api/pushes", "/api/positions", "/api/deliveries", "/api/devices"),
     *("/api/users", "/api/sos", "/api/audit", "/api/devices/{id}/commands"),
@@ -128,18 +128,18 @@ def test_each_list_of_the_api_is_paged_or_bounded() -> None:
     paged: set[str] = set()
     whole: set[str] = set()
     for path, methods in API["paths"].items():
-        # What has an id of its own is one thing, whatever lists are in it.
+        # An object with its own id is one thing, whatever lists it contains.
         if path.startswith("/api/") and "get" in methods and not path.endswith("/{id}"):
             names = _lists(methods["get"])
             if len(names) == 1:
                 (paged if {"before", "limit"} <= _parameters(methods["get"]) else whole).add(path)
-    # It is cut off at a number of its own.
+    # It has its own maximum.
     assert whole - {"/api/sos/export"} == set(WHOLE)
     assert paged == set(PAGED)
 
 
 def _lists(operation: Any) -> list[str]:
-    """Names of the arrays that an answer has."""
+    """Return names of the arrays in an answer."""
     content = operation["responses"].get("200", {}).get("content", {})
     schema: Any = next((each["schema"] for kind, each in content.items() if "json" in kind), {})
     members = _whole(schema).get("properties", {})
@@ -147,7 +147,7 @@ def _lists(operation: Any) -> list[str]:
 
 
 def _whole(schema: Any) -> Any:
-    """What a schema is, or leads to."""
+    """Return the schema, or the target of its reference."""
     if "$ref" not in schema:
         return schema
     return API["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
@@ -162,7 +162,7 @@ def _parameters(operation: Any) -> set[str]:
 
 @pytest.mark.parametrize("path", PAGED)
 def test_a_page_takes_no_longer_over_much(databases: dict[int, Path], path: str) -> None:
-    """As the API's own route reads it: two rows of it."""
+    """Two rows of it, as the API's own route reads it."""
     few, many = (steps(database, partial(_ask, path)) for database in databases.values())
     assert many <= MORE * few + SOME, f"{few} steps over few, {many} over many"
 

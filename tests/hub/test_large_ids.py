@@ -1,4 +1,4 @@
-"""Ids that grow past the sizes of whole numbers that a database or its driver has."""
+"""Ids that grow past the integer sizes of a database or its driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEVICES = 4
 
 
 def start_items_at(db: Db, first: int) -> None:
-    """Give the next item this id."""
+    """Set the id of the next item."""
     if db.takes_lists:
         db.execute("SELECT setval(pg_get_serial_sequence('item', 'id'), ?, false)", first)
     else:
@@ -27,7 +27,7 @@ def start_items_at(db: Db, first: int) -> None:
 
 
 def add_members(db: Db, workspace: int) -> list[int]:
-    """Add members with a device each. Member, device and workspace ids begin at one number."""
+    """Add members with a device each. Member, device and workspace ids start at one number."""
     db.execute(
         "INSERT INTO workspace (id, name, created) VALUES (?, ?, 0)", workspace, f"at {workspace}"
     )

@@ -1,4 +1,4 @@
-"""Whose link it is: the newest one's, of those that may have one, in whichever process."""
+"""The owner of a link: the newest permitted one, in any process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_device_that_may_no_more_loses_its_link(store: Store, how: str) 
 
 
 async def links_of_two(store: Store, alps: Field, nursery: trio.Nursery) -> Leases:
-    """Two devices are linked to one process."""
+    """Link two devices to one process."""
     leases = Leases(store, "a", clock=alps.clock)
     for number in (1, 2):
         await nursery.start(_hold, leases, alps.device(number))
@@ -107,7 +107,7 @@ async def test_a_process_says_for_all_of_its_links_that_it_lives(store: Store) -
 async def test_a_link_that_ends_while_nothing_can_be_written_is_none_later(
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception, when: str
 ) -> None:
-    """Another link of the process goes on, and it says that it lives."""
+    """Another link of the process continues and renews its lease."""
     monkeypatch.setattr(lease, "LEASE", 0.03)
     async with field_of(store) as alps, trio.open_nursery() as nursery:
         leases = Leases(store, "a", clock=alps.clock)
@@ -137,7 +137,7 @@ async def test_a_link_that_ends_while_nothing_can_be_written_is_none_later(
 async def test_a_console_that_is_closed_while_nothing_can_be_written_is_none_later(
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
-    """Nobody is reached there: who would be told of an SOS later is told at once."""
+    """No person is reached there: contacts with a delay get the message immediately."""
     monkeypatch.setattr(lease, "LEASE", 0.03)
 
     async def refuse(operation: Any) -> Any:

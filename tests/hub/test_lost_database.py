@@ -1,5 +1,4 @@
-"""A hub whose database was truncated or removed says so: it does not begin anew in silence, knowing
-none of its kits."""
+"""A hub reports a truncated or removed database instead of starting silently without its kits."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ LOG = "hub.sqlite3-wal"
 
 @pytest.fixture(params=["stopped", "killed", "used by a command"])
 def database(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A hub's, which runs no more."""
+    """Yield the file of a hub that has ended."""
     file = tmp_path / "hub.sqlite3"
     administer(str(file), "init", "Alps")
     if request.param != "used by a command":
@@ -65,7 +64,7 @@ def test_to_begin_anew_is_as_it_says(database: Path) -> None:
 
 
 def test_an_empty_file_becomes_a_hub_and_this_is_said(tmp_path: Path) -> None:
-    """Whoever mounts one file into a container makes it first."""
+    """An operator who mounts one file into a container creates it first."""
     file = tmp_path / "hub.sqlite3"
     file.touch()
     first, second = command(file, "init", "Alps"), command(file, "user", "list", "--workspace=1")

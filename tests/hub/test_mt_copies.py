@@ -1,5 +1,6 @@
-"""What a kit could not read, or does not confirm, goes to it again: within bounds, on both
-engines."""
+"""A message that a kit could not read or does not confirm is sent again, within limits, on both
+engines.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ MO, MT = derive_key(MASTER, "MO"), derive_key(MASTER, "MT")
 
 
 async def given(alps: Field, text: str) -> Entry:
-    """The operator takes a message for Cleo's kit."""
+    """Let the operator accept a message for Cleo's kit."""
     before = len(alps.sky.taken)
     await alps.push(Message(text), target=3)
     alps.now += 60
@@ -43,7 +44,7 @@ def brought(alps: Field) -> list[str]:
 
 
 async def says(alps: Field, *entries: Entry) -> None:
-    """Cleo's kit says it over satellite."""
+    """Let Cleo's kit send these entries over satellite."""
     await alps.sends(3, *entries, bearer=Bearer.SATELLITE, key=MO)
 
 
@@ -60,7 +61,9 @@ def unreadable(alps: Field, body: bytes, **other: int | None) -> Entry:
 async def test_what_a_kit_could_not_read_goes_again(
     store: Store, details: dict[str, int | None]
 ) -> None:
-    """By its size, by its sum where a cut hides the size, and not by what was said of it before."""
+    """It is found by its size, or by its checksum if a cut hides the size, and not by an earlier
+    report.
+    """
     async with field(store) as alps:
         await given(alps, "the one that was garbled")
         (body,) = [body for _, body in alps.sky.taken]
@@ -146,7 +149,7 @@ async def test_receipts_together_in_any_order_ask_for_nothing(store: Store) -> N
 async def test_an_imt_modem_that_has_it_and_a_kit_that_does_not_say_so(
     store: Store, confirms: bool
 ) -> None:
-    """Its modem keeps no copy: what its kit failed to store is lost but for this."""
+    """Its modem keeps no copy: without this, a message that its kit failed to store is lost."""
     async with field(store) as alps:
         await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'imt'"))
         alps.sky.verdicts.append(Verdict(Outcome.SENT, id="mt-9"))

@@ -1,4 +1,6 @@
-"""A kit that lost its journal learns again who is who: real processes, and then over satellite."""
+"""A kit that lost its journal learns the members' names again: real processes, and then over
+satellite.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from tests.processes import Agent, administer, agent, free_port, hub, until
 
 
 def test_a_reflashed_kit_hears_names_and_types_with_the_first_message(tmp_path: Path) -> None:
-    """The token is the old one; a journal that was set aside is the same case."""
+    """The token is unchanged. A journal that was set aside is the same case."""
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
@@ -81,7 +83,7 @@ def test_over_satellite_a_reflashed_kit_asks_with_the_first_that_it_sends(tmp_pa
 
 
 def payloads(kit: Agent) -> list[tuple[Any, str]]:
-    """Who sent what has come, and its text."""
+    """Return sender and text of each arrived payload."""
     listed = kit.call("GET", "/api/inbound").body["payloads"]
     first = [each["body"]["payloads"][0] for each in listed]
     return [(each["identity"], each["events"][0]["content"]) for each in first]
@@ -98,7 +100,7 @@ def has_items(database: str, count: int) -> bool:
 
 
 async def introduced(alps: Field) -> bool:
-    """Whether the last message to Cleo's kit said who its sender is."""
+    """Return True if the last message to Cleo's kit introduced its sender."""
     await alps.push(Message("hello"), target=3)
     alps.now += 60
     await alps.satellite()

@@ -1,5 +1,6 @@
-"""A kit is stolen and the others get another radio-key: real agents on a simulated air, a real hub,
-and its commands as people type them."""
+"""A kit is stolen, and the others get another radio-key: real agents on a simulated air, a real
+hub, and its commands.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ KEY = {"radio-key": "07" * 32, "radio-seal": "on"}
 
 
 class Kits:
-    """Ada's kit has a link and brings down what the hub has for neighbours; Ben's has none, and
-    Eve's is stolen."""
+    """Ada's kit has a link and relays the hub's messages to neighbours. Ben's has none, and Eve's
+    is stolen.
+    """
 
     def __init__(self, team: Team, address: str) -> None:
         self.team = team
@@ -70,7 +72,7 @@ def says(kit: Agent, text: str) -> None:
 
 
 def talk(ada: Agent, ben: Agent, when: str) -> None:
-    """Each hears the other."""
+    """Check that they hear each other."""
     says(ada, f"Ada {when}")
     says(ben, f"Ben {when}")
     until(lambda: f"Ada {when}" in contents(ben))
@@ -81,8 +83,9 @@ def talk(ada: Agent, ben: Agent, when: str) -> None:
 def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
     tmp_path: Path,
 ) -> None:
-    """Ben's is off as it begins, and has no way to the hub but Ada's radio. Both are killed again
-    and again."""
+    """Ben's kit is off at the start, and reaches the hub only by Ada's radio. Both are killed
+    repeatedly.
+    """
     team = Team(tmp_path, "Ada", "Ben", "Eve")
     with ExitStack() as stack:
         running, _ = stack.enter_context(team.at_the_hub())
@@ -102,7 +105,7 @@ def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
             until(lambda: steps(team) == {"Ada": 1, "Ben": 0})
             assert radio(ada)["keyChange"]["step"] == 1
             ada.kill()
-        # Whatever they are at when the power goes: they come back with keys that fit.
+        # After a power cut at any point, they return with matching keys.
         for turn in range(3):
             with kits.on("Ada") as ada, kits.on("Ben") as ben:
                 talk(ada, ben, f"at turn {turn}")
@@ -124,7 +127,7 @@ def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
             assert "Ada with the new key" not in contents(eve)
             assert len(contents(eve)) == before
             until(lambda: radio(eve)["wrongKeyPackets"])
-            # Nowhere does the thief's kit have it, and nobody's has it in the clear.
+            # The thief's kit does not have it, and no kit has it in clear text.
             (shown,) = administer(team.database, "radio-key", "key")
             new = shown["radio-key"]
             for file in kits.home("Eve").rglob("*"):
@@ -141,7 +144,7 @@ def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
 
 @pytest.mark.full
 def test_a_command_goes_by_a_neighbour_and_its_answer_comes_back(tmp_path: Path) -> None:
-    """Ada's kit is killed with it at hand, and Ben's as he has carried it out."""
+    """Ada's kit is killed while it has the command, and Ben's after he has carried it out."""
     team = Team(tmp_path, "Ada", "Ben", "Eve")
     with ExitStack() as stack:
         running, _ = stack.enter_context(team.at_the_hub())

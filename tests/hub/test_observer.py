@@ -1,4 +1,4 @@
-"""An observer sees all of the workspace, and answers nothing: every route that answers."""
+"""An observer sees the whole workspace and answers nothing, on each route for answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.processes import administer, agent, hub, until
 
 
 def answering() -> list[str]:
-    """The paths of what is for a dispatcher alone: what comes later is in it by itself."""
+    """Return the paths that only a dispatcher may use, including new ones."""
     asked: dict[object, Purpose] = {}
 
     def judge(purpose: Purpose) -> object:

@@ -1,4 +1,6 @@
-"""Two hubs on one PostgreSQL hear of an SOS at one moment, by link and by satellite: it is one."""
+"""Two hubs on one PostgreSQL get an SOS at the same moment, over the link and over satellite: they
+make one incident.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the hub remembers for an operator, on both engines."""
+"""The hub's memory for an operator, on both engines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Every way in which an operator takes no MT message: it is kept and tried again, and whoever looks
-is told why."""
+"""Each way in which an operator refuses an MT message: it is kept and tried again, and people can
+see the reason.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +64,9 @@ ALL = Caller(1, "", 1, frozenset(), 2, "User", "Ben", DISPATCHER, may_push=False
 async def test_what_a_person_says_of_an_sos_goes_by_the_link_whatever_satellite_does(
     store: Store, failure: Failure | None
 ) -> None:
-    """Answered while the kit had no link; it has one again, and its operator refuses still, or has
-    it and the modem sees no sky."""
+    """It is answered while the kit has no link. Then the kit has a link again, while its operator
+    still refuses, or has the message and the modem has no sky.
+    """
     async with field_of(store) as alps:
         await alps.sends(1, Entry(7, Message("leg broken"), int(alps.now), sos=True))
         (incident,) = await alarms(alps)
@@ -83,7 +85,7 @@ async def test_what_a_person_says_of_an_sos_goes_by_the_link_whatever_satellite_
                 if isinstance(entry.content, IncidentWord)
             ]
         assert words == [Said.SEEN], "not at each link that is opened"
-        # It is not paid for besides, once the operator works.
+        # When the operator works again, the message costs nothing.
         alps.sky.verdicts, alps.now = [], alps.now + 2 * HOURLY
         await alps.satellite()
         taken = [imei for imei, _ in alps.sky.taken].count("300000000000001")
@@ -91,7 +93,7 @@ async def test_what_a_person_says_of_an_sos_goes_by_the_link_whatever_satellite_
 
 
 async def told(alps: Field, place: int = 1) -> tuple[str, str]:
-    """State and reason of a delivery to Ben, the first or second, as who pushed it is told."""
+    """Return state and reason of the first or second delivery to Ben, as the pusher sees them."""
     items = await alps.rows("SELECT item FROM delivery WHERE device = 2 ORDER BY sequence")
     (item,) = items[place - 1]
     (delivery,) = await alps.store.read(lambda db: standing.device_standings(db, item, alps.now))
@@ -227,7 +229,7 @@ async def test_another_imei_and_another_start_are_reasons_to_try(store: Store) -
 
 
 class Gateway:
-    """It answers every MT message with one status."""
+    """It answers each MT message with one status."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -270,7 +272,7 @@ def get(running: Hub, path: str, proof: dict[str, str]) -> str:
 
 
 def test_who_pushed_it_and_who_looks_after_the_hub_are_told(tmp_path: Path) -> None:
-    """Real processes: refused for its address, then corrected and called again by hand."""
+    """Real processes: refused for its address, then corrected and sent again by hand."""
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}

@@ -1,6 +1,6 @@
-"""The hub's database goes away and comes back: what people, callers, kits and probes are told.
+"""The hub's database goes away and returns: the effects for people, callers, kits and probes.
 
-A hub process and an agent, with a wire between the hub and PostgreSQL that can be taken away.
+A hub process and an agent, with a wire between the hub and PostgreSQL that a test can cut.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tests.postgres import new_database
 from tests.processes import PATIENCE, Hub, administer, agent, hub, until
 
 SOON = 15.0
-"""Seconds in which a hub without a database has answered; it takes up to two."""
+"""Seconds within which a hub without a database answers. It takes up to two."""
 
 
 class DatabaseWire:
-    """A TCP port that leads to PostgreSQL's socket, while it does."""
+    """A TCP port that leads to PostgreSQL's socket, until a test cuts it."""
 
     def __init__(self, address: str) -> None:
         folder = parse_qs(urlsplit(address).query)["host"][0]
@@ -42,8 +42,9 @@ class DatabaseWire:
         self._accepting.start()
 
     def breaks(self, how: str) -> None:
-        """`refused`: every connection ends, as when the server stops. `silent`: they stay, and
-        nothing passes, as when a network swallows everything."""
+        """Cut the wire. `refused`: all connections end, as when the server stops. `silent`: they
+        stay open without data, as when a network drops everything.
+        """
         self.how = how
         if how == "refused":
             for end in self._ends:

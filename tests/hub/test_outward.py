@@ -1,4 +1,5 @@
-"""A message from a kit to an e-mail address: handed over to a foreign mail relay, and no word more.
+"""A message from a kit to an e-mail address: delivered to a foreign mail relay, with no further
+state.
 
 Real hub, real kit, aiosmtpd.
 """
@@ -89,7 +90,7 @@ async def test_a_kit_has_so_many_a_day(store: Store) -> None:
 
 
 async def test_what_another_has_settled_meanwhile_is_settled_once(store: Store) -> None:
-    """A hub that was slow finds that its claim has run out, and another's word counts."""
+    """A slow hub finds that its claim has expired, and the other hub's result counts."""
     async with field_of(store) as field:
         await field.sends(ADA, Entry(1, Message("Hi"), int(START), to=DORA))
         first = await store.commit(lambda db: outward.claim(db, START, 4))
@@ -103,7 +104,7 @@ async def test_what_another_has_settled_meanwhile_is_settled_once(store: Store) 
 
 
 async def test_what_waits_behind_a_slow_service_is_claimed_by_nobody(store: Store) -> None:
-    """Else its claim could run out before its turn, and it would go by another hub, too."""
+    """Otherwise its claim could expire before its turn, and another hub would send it too."""
     async with field_of(store) as field:
         for number in range(3):
             await field.sends(ADA, Entry(number + 1, Message("Hi"), int(START), to=DORA))

@@ -1,4 +1,4 @@
-"""What the hub has for a kit goes by another that hears it, and counts once that kit proves it."""
+"""Items for a kit go over another kit in its range, and count when the addressee proves them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIME = int(START)
 
 
 async def carrier(alps: Field, number: int, **hears: int) -> IpMailbox:
-    """The mailbox of a linked kit that has told whom it hears, over how many transmissions."""
+    """Return the mailbox of a linked kit that has reported its neighbours and their hops."""
 
     def link(db: Db) -> None:
         db.execute(
@@ -46,7 +46,7 @@ async def parcels(mailbox: IpMailbox) -> list[Parcel]:
 
 
 async def opened(alps: Field, parcel: Parcel) -> list[Entry]:
-    """What Ben's kit reads in one."""
+    """Return the entries that Ben's kit reads from a parcel."""
     secrets = await alps.store.read(lambda db: secrets_of(db, BEN))
     assert parcel.station == BEN
     envelope = unwrap(parcel.body, secrets, DOWN)
@@ -59,7 +59,7 @@ async def states(alps: Field) -> list[tuple[str, str | None]]:
 
 
 async def confirm(alps: Field, item: Entry, secret: bytes, digest: bytes = b"") -> None:
-    """By Cleo's kit comes that Ben's has it."""
+    """Bring the confirmation of Ben's kit over Cleo's."""
     receipt = Entry(item.sequence, Receipt(digest=digest or digest_of(item)), TIME)
     parcel = Parcel(wrap([receipt], secret, UP))
     await alps.sends(CLEO, Entry(9, parcel, TIME), origin=BEN)
@@ -89,7 +89,7 @@ async def test_it_is_stored_once_its_own_kit_says_so_and_no_other(store: Store) 
 
 
 async def test_what_is_brought_again_is_no_sign_of_life(store: Store) -> None:
-    """Under a number of its carrier's own, and later."""
+    """It comes later under one of its carrier's numbers."""
     async with field(store) as alps:
         (secret,) = await store.read(lambda db: secrets_of(db, BEN))
         first, second = (

@@ -1,5 +1,6 @@
-"""What a passkey has to say before the hub believes it. A key of the test's own answers as a phone
-does (Web Authentication, level 3, 6.1 and 7.2)."""
+"""The hub's checks of a passkey. A key of the test answers like a phone (Web Authentication, level
+3, 6.1 and 7.2).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def text(raw: bytes) -> str:
 
 
 class Phone:
-    """One key, for one name."""
+    """One key for one name."""
 
     def __init__(self, id_: bytes = b"of the phone", name: str = NAME) -> None:
         self.id = id_

@@ -1,4 +1,4 @@
-"""People who guess passwords, many at once: few of their tries are made, and nobody waits long."""
+"""Many people guess passwords at once: few of their tries are checked, and no caller waits long."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROXY = [ipaddress.ip_network("127.0.0.0/8")]
 
 @dataclass
 class Scrypt:
-    """What is checked in the end."""
+    """Records the passwords that are checked."""
 
     tried: list[str] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
@@ -51,7 +51,7 @@ async def push(hub: Cloud, pair: str, address: str = "") -> int:
 
 
 async def push_all(hub: Cloud, calls: list[tuple[str, str]]) -> list[int]:
-    """All at once: the statuses."""
+    """Push all at once and return the statuses."""
     statuses: list[int] = []
 
     async def one(pair: str, address: str) -> None:
@@ -78,7 +78,7 @@ async def test_of_many_guesses_at_once_no_more_are_made_than_may_fail(
 async def test_an_account_is_guessed_at_from_everywhere_and_its_owner_passes(
     store: Store, scrypt: Scrypt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What others fail at delays a try, by DELAY_MAX at the most."""
+    """The failures of others delay a try by at most DELAY_MAX."""
     delays: list[float] = []
 
     async def sleep(seconds: float) -> None:

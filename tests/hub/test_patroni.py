@@ -1,7 +1,7 @@
-"""Two hubs on PostgreSQL by Patroni, HAProxy between: the primary is switched over, killed, cut off
-from the others, and its standby is, while callers push and a kit sends.
+"""Two hubs on PostgreSQL with Patroni and HAProxy. The primary is switched over, killed or cut off,
+and so is its standby, while callers push and a kit sends.
 
-Nothing that was answered is lost or there twice, and all goes on by itself.
+No answered item is lost or doubled, and everything continues by itself.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from tests.processes import Agent, administer, agent, hub, until
 pytestmark = pytest.mark.full
 
 PACE = 0.2
-"""Seconds between two pushes, and between two that the kit sends."""
+"""Seconds between two pushes, and between two of the kit's Packages."""
 
 
 class Camp(NamedTuple):
-    """What is at work through all of the tests here."""
+    """The running parts of all tests here."""
 
     postgres: Cluster
     alps: Alps
     front: int
-    """The port before the hubs."""
+    """The port in front of the hubs."""
     kit: Agent
     above: Receiver
-    """What the workspace's webhook posted."""
+    """Posts of the workspace's webhook."""
     below: Receiver
-    """What the kit handed over."""
+    """Deliveries of the kit's hook."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def camp() -> Iterator[Camp]:
 
 
 def texts(receiver: Receiver) -> dict[str, set[str]]:
-    """Map each text to the ids of the items that bore it: a post may come again, under its id."""
+    """Map each text to the ids of its items. A post may come again with the same id."""
     ids = defaultdict(set)
     for body in [*receiver.got]:
         for payload in body["payloads"]:
@@ -82,7 +82,7 @@ def texts(receiver: Receiver) -> dict[str, set[str]]:
 
 
 class Load:
-    """Callers and a kit's program, each of whom goes on until told to stop."""
+    """Callers and a kit's program, which continue until a test stops them."""
 
     def __init__(self, camp: Camp, about: str) -> None:
         self._camp = camp
@@ -120,7 +120,7 @@ class Load:
             self.send(f"{self._about}: sent {len(self.sent)}")
 
     def delivered(self) -> bool:
-        """Whether the hub has answered that each that was sent is on its disk."""
+        """Return True if the hub has answered that all sent Packages are on its disk."""
         kit = self._camp.kit
         packages = (kit.call("GET", f"/api/package/{each}").body for each in self.sent.values())
         return all(each["status"] == "Delivered" for each in packages)
@@ -141,12 +141,12 @@ def killed(postgres: Cluster) -> Iterator[None]:
 
 
 def primary_cut_off(postgres: Cluster) -> AbstractContextManager[None]:
-    """It hears of nobody, and neither do the hubs of it."""
+    """Cut the primary off from the other machines and from the hubs."""
     return postgres.primary().plug.pulled()
 
 
 def standby_cut_off(postgres: Cluster) -> AbstractContextManager[None]:
-    """The one that confirms each commit."""
+    """Cut off the standby that confirms each commit."""
     return postgres.synchronous().plug.pulled()
 
 
@@ -160,7 +160,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("what", FAULTS)
 def test_nothing_that_was_answered_is_lost_or_twice(what: str, camp: Camp) -> None:
-    """`pytest -s` shows how long it took until all went on."""
+    """`pytest -s` prints the time until everything continued."""
     camp.postgres.until_whole()
     before = camp.postgres.primary().name
     with Load(camp, what) as load:

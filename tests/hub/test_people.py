@@ -1,4 +1,4 @@
-"""To whom an item goes that names somebody, and how far it comes with them: told to its sender."""
+"""The receivers of an item that names a person, and its stages, which its sender sees."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def group(field: Field, name: str, *members: int, over_satellite: bool = F
 
 
 async def receipts(field: Field, kit: int) -> list[tuple[int, Receipt]]:
-    """What the kit is told of its own, by its numbers."""
+    """Return the receipts to the kit about its own items, by number."""
     mailbox = field.mailbox(kit)
     await mailbox.greeted(70_000_000 + kit)
     envelopes = await collect(mailbox)
@@ -103,7 +103,7 @@ async def test_a_sender_is_told_that_nobody_gets_it(store: Store, to: Person, wh
             digest_of(sent),
         )
         assert receipt.text == why
-        # Nothing is lost: who sees all of the workspace sees it.
+        # Nothing is lost: users who see the whole workspace can see it.
         assert await field.rows("SELECT team FROM item") == [(people.NOBODY_HERE,)] or to == "empty"
 
 
@@ -153,7 +153,7 @@ async def test_a_rung_of_what_was_heard_by_radio_is_told_by_its_senders_number(
 async def test_a_rung_of_what_its_sender_has_not_brought_is_no_trouble(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Read at a kit that heard it by radio, while its sender's own link is away."""
+    """It is read at a kit that heard it by radio, while its sender's own link is away."""
     async with field_of(store) as field:
         sent = message(7, BEN, asks=True)
         entries = [Entry(7, Receipt(ADA, digest_of(sent), Stage.READ, "Ben"), TIME)]
@@ -174,7 +174,7 @@ async def test_a_stage_of_another_item_is_ignored(store: Store, digest: bytes) -
 
 
 async def test_a_group_is_paid_for_once_by_its_sender_and_by_its_rule_below(store: Store) -> None:
-    """Cleo has what others send over satellite too; Ben has not, but the group's rule says so."""
+    """Cleo accepts items over satellite. Ben does not, but the group's rule allows it."""
     async with field_of(store) as field:
         for number, rule in ((7, False), (8, True)):
             await group(field, f"rescue {number}", BEN, CLEO, over_satellite=rule)
@@ -201,7 +201,7 @@ async def test_what_names_one_goes_over_satellite_and_what_names_none_only_where
         await field.sends(ADA, message(7, BEN))
         await field.sends(ADA, message(8, None))
         due = await field.rows("SELECT device, satellite_from FROM delivery ORDER BY item, device")
-        # Ben has no row of what names nobody before his link asks for mail.
+        # Ben has no row for an item without a named person before his link fetches mail.
         assert due == [(BEN, START + GRACE), (CLEO, START + GRACE)]
 
 
@@ -209,11 +209,11 @@ async def test_an_author_with_a_radio_of_their_own_is_the_sender(store: Store) -
     async with field_of(store) as field:
         await field.sends(ADA, replace(message(7, CLEO), author=BEN))
         assert said(await collect(field.mailbox(CLEO))) == [(BEN, "Hi")]
-        # For everybody: also for who has the kit by which it came, whose kit has it already.
+        # It is for all, including the user of the kit that brought it, whose kit already has it.
         await field.sends(ADA, replace(message(8, None), author=BEN))
         assert said(await collect(field.mailbox(ADA))) == []
         assert said(await collect(field.mailbox(CLEO))) == [(BEN, "Hi")]
-        # Nobody of the workspace: it stays the kit's.
+        # The author is no member of the workspace, so it stays the kit's item.
         await field.sends(ADA, replace(message(9, CLEO), author=77))
         assert said(await collect(field.mailbox(CLEO))) == [(ADA, "Hi")]
 
@@ -235,7 +235,7 @@ async def test_who_has_a_radio_and_no_kit_is_reached_by_the_kit_that_heard_them(
         await field.store.commit(lambda db: join(db, 1, dora))
         radios = partial(people.set_radios, now=START)
         await field.store.commit(lambda db: radios(db, 1, dora, ["!0badf00d"]))
-        # Nobody has heard of her yet: it waits for nobody, and is no other's.
+        # She is unknown so far: the item waits for no receiver and goes to no other.
         await field.sends(ADA, message(7, named))
         assert [said(await collect(field.mailbox(kit))) for kit in (BEN, CLEO)] == [[], []]
         await field.sends(BEN, replace(message(8, None), author=dora))
@@ -250,7 +250,7 @@ async def test_who_has_a_radio_and_no_kit_is_reached_by_the_kit_that_heard_them(
 
 
 async def test_names_of_people_are_told_by_satellite_as_they_are_used(store: Store) -> None:
-    """A kit without IP learns the number of whom it named by the receipt, with their name."""
+    """A kit without IP learns the number and name of the named person from the receipt."""
     async with field_of(store) as field:
         await field.sends(ADA, message(7, "Ben"), bearer=Bearer.SATELLITE)
         await collect(field.mailbox(BEN))

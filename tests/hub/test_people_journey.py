@@ -1,7 +1,7 @@
-"""From a person at one kit to a person at another: whom it reaches, and what the sender is told of
-it at each moment, while one thing between them fails.
+"""From a person at one kit to a person at another: the receivers, and the sender's view at each
+moment while one part between them fails.
 
-Real processes: a hub, a kit that has satellite alone, two with a link.
+Real processes: a hub, a kit that has only satellite, and two with a link.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tests.processes import Agent, administer, agent, free_port, hub, until
 
 
 def stages(kit: Agent, package: int) -> list[str]:
-    """What its sender sees, without what happened on its own kit and channels."""
+    """Return the sender's stages, without those on its own kit and channels."""
     steps = kit.call("GET", f"/api/package/{package}").body["reached"]
     return [each["text"] for each in steps if each["stage"] not in ("kept", "left")]
 
 
 def came(kit: Agent, text: str) -> dict[str, Any]:
-    """The payload with this text, once it is there."""
+    """Wait for the payload with this text, and return it."""
     until(lambda: text in contents(kit))
     payloads = kit.call("GET", "/api/inbound").body["payloads"]
     return next(
@@ -39,7 +39,7 @@ def came(kit: Agent, text: str) -> dict[str, Any]:
 
 
 def told_of(hooked: Receiver, request_id: str = "") -> list[list[str]]:
-    """Of each event that came (of one item): its content, or the words of how far it has come."""
+    """Return the content or the stages of each event that came, for one item or all."""
     events = [
         each["payloads"][0]["events"][0]
         for each in hooked.got
@@ -63,7 +63,7 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
         administer(database, "device", "add", f"{name}'s", "--user", name, *more)
         for name, *more in (["Ada", "--imei", IMEI, "--tagged"], ["Ben"], ["Cleo"])
     )
-    # What is sent to it reaches Ada, who has nothing but satellite.
+    # Items to the group reach Ada, who has only satellite.
     administer(database, "group", "add", "rescue", "Ada", "Ben", "--over-satellite")
     settings = behind_directip(database, mo_port, mt_port)
     with ExitStack() as stack:
@@ -100,7 +100,7 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
             }
             body = {"message": {"content": "are you there?"}, "to": "ben", "receipt": "read"}
             sent = adas.call("POST", "/api/package", body).body
-            # The gateway has it: that is all that is known.
+            # Only the arrival at the gateway is known.
             assert sent["status"] == "Delivered"
             assert stages(adas, sent["id"]) == []
             payload = came(bens, "are you there?")
@@ -109,7 +109,7 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
             assert event["receipt"] == "read"
             bens.expect('"are you there?"')
             assert bens.stop() == 0
-        # Ben reads it while his kit has no link, and the power fails: it is told after that.
+        # Ben reads it while his kit has no link, and its power fails. The receipt goes afterwards.
         unlinked = {"satellite-port": None, "inbound-hook": "cat"}
         with agent(home, unlinked) as bens:
             path = f"/api/inbound/{payload['requestId']}/read"
@@ -119,7 +119,7 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
         push(running.port, proof, message_to(users["Ada"], first, "first"))
         until(lambda: "first" in contents(adas))
         until(lambda: "on Ben's kit" in stages(adas, sent["id"]))
-        # Nobody but Ben's kit knows that he has read it.
+        # Only Ben's kit knows that he has read it.
         assert not [each for each in stages(adas, sent["id"]) if each.startswith("read")]
         with agent(home, linked(ben)) as bens:
             bens.expect("linked to the hub")
@@ -133,18 +133,18 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
             until(read_at_last)
             steps = ["on Ben's kit", "with Ben's programs", "read by Ben"]
             assert stages(adas, sent["id"]) == steps
-            # So is a webhook that asked for it, of what was pushed as well.
+            # A webhook that asked for it gets the stages too, also of pushed items.
             number = watching.got[0]["requestId"]
             until(lambda: told_of(watching, number)[-1:] == [steps])
             assert told_of(watching, number)[0] == ["are you there?"]
             push(running.port, proof, message_to(users["Ben"], first, "well done"))
             until(lambda: ["on Ben's kit"] in told_of(watching)[2:])
             assert not [each for each in told_of(hooked) if each[0].startswith("on ")]
-            # A group: its sender sends it once, and is told who has it.
+            # A group: its sender sends it once and sees the receivers who have it.
             to_all = {"message": {"content": "all of you"}, "to": "group:rescue"}
             assert bens.call("POST", "/api/package", to_all).body["status"] == "Delivered"
             until(lambda: "all of you" in contents(adas))
-            # Nobody: the sender is told why.
+            # There is no such person, and the sender gets the reason.
             lost = {"message": {"content": "hello?"}, "to": "dora"}
             lost_id = bens.call("POST", "/api/package", lost).body["id"]
             nobody = "dora cannot be reached: nobody here is called dora"

@@ -1,5 +1,6 @@
-"""PostgreSQL is put back to a moment by its log, by the very lines of
-`docs/how-to/postgresql.md`."""
+"""PostgreSQL is restored to a moment from its log, with the commands of
+`docs/how-to/postgresql.md`.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +26,14 @@ PAGE = Path(__file__).parents[2] / "docs/how-to/postgresql.md"
 
 
 def blocks() -> list[str]:
-    """Return what the section gives to be typed, in its order."""
+    """Return the commands of the section in order."""
     _, section = PAGE.read_text().split("\n### Restore to a point in time\n")
     matches = re.findall(r"(?:^ {4}.+\n)+", section.partition("\n## ")[0], re.MULTILINE)
     return [re.sub("^ {4}", "", block, flags=re.MULTILINE) for block in matches]
 
 
 def test_the_database_goes_back_to_before_a_mistake(tmp_path: Path) -> None:
-    """And the kit brings back what it got since."""
+    """The kit then returns the items that it got since that moment."""
     keep_log, copy_files, put_back, tell_the_hub = blocks()
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fieldagent-moment-")))

@@ -1,4 +1,6 @@
-"""PostgreSQL as it is run: behind a pooler, by a role that creates nothing, copied by pg_dump."""
+"""PostgreSQL in operation: behind a pooler, with a role that cannot create tables, and copied by
+pg_dump.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def fieldagent(*arguments: str, **environment: str) -> subprocess.CompletedProce
 
 @contextmanager
 def pgbouncer(home: Path, database: str) -> Iterator[str]:
-    """The address of that database through PgBouncer, in transaction mode, by two connections."""
+    """Yield the address of that database through PgBouncer, in transaction mode with two
+    connections.
+    """
     program = tool("pgbouncer", "pgbouncer")
     where, name = parse_qs(urlsplit(database).query)["host"][0], urlsplit(database).path[1:]
     port = free_port()
@@ -57,7 +61,7 @@ def pgbouncer(home: Path, database: str) -> Iterator[str]:
         "pool_mode = transaction\ndefault_pool_size = 2\n"
     )
     command = [program, str(settings)]
-    if os.geteuid() == 0:  # as it refuses to run
+    if os.geteuid() == 0:  # PgBouncer refuses to run as root
         for folder in (home, *home.parents):
             folder.chmod(folder.stat().st_mode | 0o055 if folder.name.startswith("pyt") else 0o755)
             if folder.parent.name == "tmp":
@@ -83,8 +87,9 @@ def pgbouncer(home: Path, database: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("direct", [False, True], ids=["polled", "heard directly"])
 def test_two_hubs_behind_pgbouncer(direct: bool, postgres: str, tmp_path: Path) -> None:
-    """What one takes reaches the kit that the other holds; a statement is used more often than
-    psycopg needs to prepare it."""
+    """An item that one hub accepts reaches the kit at the other hub. A statement is used more often
+    than psycopg needs to prepare it.
+    """
     database = new_database(postgres)
     alps = Alps(database)
     with ExitStack() as stack:
@@ -116,8 +121,9 @@ def test_two_hubs_behind_pgbouncer(direct: bool, postgres: str, tmp_path: Path) 
 def test_a_pooler_that_the_settings_do_not_name_is_refused(
     others: int, postgres: str, tmp_path: Path
 ) -> None:
-    """Before anything is asked there, and by each command: what one has prepared is taken for
-    another's statement. Others who use it meet the hub's two connections in its sessions."""
+    """This happens before any query, and for each command: a prepared statement could be confused
+    with another one. Other clients use the hub's two connections in its sessions.
+    """
     database = new_database(postgres)
     administer(database, "init", "Alps")
     settings = tmp_path / "hub.properties"
@@ -180,7 +186,7 @@ def test_a_role_that_may_create_nothing(postgres: str, tmp_path: Path) -> None:
 
 
 def test_a_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
-    """Of an address that cannot be read, too. Nobody answers at any of these."""
+    """This includes an unreadable address. No server answers at these addresses."""
     for address in (
         "postgresql://hub:s3cr%ZZet@db/hub",
         "postgresql://hub:s3cr et@db/hub",
@@ -210,7 +216,7 @@ def test_a_password_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("how", ["database-password-file", "PGPASSFILE"])
 def test_the_servers_password_from_a_file(how: str, postgres: str, tmp_path: Path) -> None:
-    """By SCRAM, over TCP, from a server of its own settings."""
+    """With SCRAM over TCP, from a server with its own settings."""
     database = new_database(postgres)
     role = f"role_{urlsplit(database).path[6:]}"
     with psycopg.connect(database, autocommit=True) as owner:
@@ -245,7 +251,7 @@ def test_the_servers_password_from_a_file(how: str, postgres: str, tmp_path: Pat
 def test_a_copy_is_put_back_as_the_words_say(
     store: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """The drill: copy while the hub runs, go on, lose the database, put the copy back."""
+    """The procedure: copy while the hub runs, continue, lose the database, restore the copy."""
     database = str(tmp_path / "hub.sqlite3")
     if store == "postgresql":
         database = new_database(request.getfixturevalue("postgres"))
@@ -300,8 +306,9 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_connection_that_is_opened_after_the_end_does_not_stay_open(postgres: str) -> None:
-    """A thread can still be connecting as the hub stops. Python warns of a connection that stays
-    open in whatever test runs as it is collected."""
+    """A thread may still connect while the hub stops. Python warns about an open connection in a
+    later test, when it is collected.
+    """
     connections = Connections(new_database(postgres), DatabaseOptions())
     connections.end_all()
     assert connections.connect().closed

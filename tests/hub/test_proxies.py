@@ -1,4 +1,4 @@
-"""The example files of the proxies at work: a kit links and a push passes through each."""
+"""The example files for proxies in operation: a kit connects and a push passes through each."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.processes import MODULE, PATIENCE, administer, agent, free_port, hub,
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STRANGER = "127.0.0.2"
-"""Also this machine, as seen by the proxy."""
+"""Another address of this machine, as the proxy sees it."""
 
 
 def edited(name: str, **places: str) -> str:
-    """The example with other places; each stands in it."""
+    """Return the example with other places. Each of them must occur in it."""
     text = (EXAMPLES / name).read_text()
     for here, there in places.items():
         assert here in text, here
@@ -80,7 +80,7 @@ PROXIES: dict[str, SetUp] = {"nginx": nginx, "HAProxy": haproxy, "Caddy": caddy}
 
 
 def nginx_without(*lines: str) -> SetUp:
-    """The example, but for what nobody would write by themselves."""
+    """Set up the example without these lines, which a user may not know."""
 
     def set_up(site: Site, to: int, port: int) -> list[str]:
         command = nginx(site, to, port)
@@ -97,7 +97,7 @@ def nginx_without(*lines: str) -> SetUp:
 
 @contextmanager
 def proxy(name: str, site: Site, to: int) -> Iterator[int]:
-    """Its port, once it answers."""
+    """Yield its port after it answers."""
     with at_work(PROXIES[name], site, to) as port:
         yield port
 
@@ -145,7 +145,7 @@ def nginx_by_a_socket(site: Site, to: int, port: int) -> list[str]:
 
 
 def haproxy_that_introduces(site: Site, to: int, port: int) -> list[str]:
-    """As its example says in its last lines."""
+    """As the last lines of its example describe."""
     command = haproxy(site, to, port)
     file = site.home / "haproxy.cfg"
     text = file.read_text().replace("    option forwardfor\n", "")
@@ -182,7 +182,7 @@ def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
         "x-api-key": site.first["apiKey"],
         "Authorization": f"Bearer {site.first['token']}",
         "Content-Type": "application/json",
-        # A stranger may say what they like: whom the proxy saw counts.
+        # A stranger can claim any address: the one that the proxy saw counts.
         "X-Forwarded-For": "203.0.113.9",
     }
     body = {"sourceUserId": "1", "workspaceId": "1", "targetUserId": "2"}
@@ -255,7 +255,7 @@ def test_a_socket_is_for_its_group_and_replaced_where_nobody_listens(tmp_path: P
 
 
 def checked(home: Path, settings: dict[str, str | None]) -> str:
-    """What `fieldagent check` says of the hub."""
+    """Return the report of `fieldagent check` about the hub."""
     properties = home / "checked.properties"
     lines = {**settings, "api-port": "0", "state-directory": str(home)}
     properties.write_text("".join(f"{k}={v}\n" for k, v in lines.items() if v is not None))
@@ -266,7 +266,7 @@ def checked(home: Path, settings: dict[str, str | None]) -> str:
 
 
 def test_check_tells_apart_what_stands_between(tmp_path: Path) -> None:
-    """And the agent that runs keeps its link."""
+    """The running agent keeps its link."""
     (tmp_path / "kit").mkdir()
     site = Site(tmp_path)
     settings = {"database": site.database, "trusted-proxies": "127.0.0.1/32"}
@@ -297,7 +297,7 @@ def test_check_finds_a_proxy_that_passes_no_upgrade(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_an_agent_finds_out_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
-    """By itself after 60 s (proxy_read_timeout)."""
+    """nginx cuts it after 60 s (proxy_read_timeout)."""
     (tmp_path / "kit").mkdir()
     site = Site(tmp_path)
     settings = {"database": site.database, "trusted-proxies": "127.0.0.1/32"}
@@ -307,7 +307,7 @@ def test_an_agent_finds_out_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
         at_work(plain, site, running.port) as port,
         agent(tmp_path / "kit", site.kit(port)) as kit,
     ):
-        for _ in range(3):  # each later than a test has patience for
+        for _ in range(3):  # each later than a test can wait
             with suppress(AssertionError):
                 kit.expect("something between cuts idle links after 60 s: tested every 45 s")
                 break
@@ -318,7 +318,7 @@ def test_an_agent_finds_out_that_nginx_cuts_idle_links(tmp_path: Path) -> None:
 
 
 def test_a_proxy_that_is_not_trusted_is_told_once(tmp_path: Path) -> None:
-    """And a stranger behind it, whose wrong keys are many, locks out nobody whose are right."""
+    """A stranger behind it with many wrong keys does not lock out callers with correct keys."""
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
     right = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}

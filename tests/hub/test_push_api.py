@@ -1,4 +1,4 @@
-"""The cloud push API at the socket, on both databases: what is let in, what is refused, and how."""
+"""The cloud push API at the socket, on both databases: accepted and refused requests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ LOCATION = {
 
 @dataclass
 class Cloud:
-    """A hub's API with workspace 1: 1 an integration, 2 Ada with a kit, 3 Ben with a password."""
+    """A hub's API with workspace 1: 1 is an integration, 2 Ada with a kit, 3 Ben with a
+    password.
+    """
 
     store: Store
     port: int = 0
@@ -146,7 +148,9 @@ async def test_a_push_is_answered_with_nothing_and_waits_for_whom_it_is_meant(
 
 
 def given_to_the_database(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements from now on, but BEGIN and COMMIT; on PostgreSQL each is a round trip."""
+    """Record statements from now on, except BEGIN and COMMIT. On PostgreSQL each is a
+    round trip.
+    """
     statements = []
 
     def marked(sql: str) -> bytes:
@@ -322,7 +326,7 @@ async def test_an_address_that_guesses_is_kept_out_for_a_while(store: Store) -> 
         wrong = {"x-api-key": "guess"}
         reply = await hub.push(MESSAGE, headers=wrong)
         assert (reply.status, reply.headers["retry-after"]) == (429, "10")
-        # Who is right passes: others may share the address.
+        # Correct credentials pass, because others may share the address.
         assert (await hub.push(MESSAGE)).status == 200
         hub.now += 10
         assert (await hub.push(MESSAGE, headers=wrong)).status == 401
@@ -414,7 +418,7 @@ def set_state(state: str, db: Db) -> None:
 
 
 async def test_what_was_accepted_is_not_refused_when_it_is_asked_for_again(store: Store) -> None:
-    """Its answer was lost, and its addressee has left meanwhile: it is there all the same."""
+    """Its answer was lost, and its addressee has left meanwhile: the item exists in any case."""
     async with cloud(store) as hub:
         once = {"Idempotency-Key": "a1"}
         first = location(await hub.push(MESSAGE, headers=once))
@@ -506,7 +510,7 @@ def ben_has_a_kit(db: Db, now: float) -> None:
 
 
 AWKWARD = "\0 \x1b[2J \x7f \u0085 \u202e \U0001f600 \ufffe ' \" \\ ; -- %s ? {}"
-"""NUL, which PostgreSQL takes in no text, and what else people and programs stumble on."""
+"""NUL, which PostgreSQL accepts in no text, and other characters that cause problems."""
 
 
 @pytest.mark.parametrize(
@@ -571,7 +575,7 @@ def test_a_password_is_found_again_and_another_is_not() -> None:
 
 
 async def test_a_key_that_goes_while_a_body_comes_pushes_nothing(store: Store) -> None:
-    """With its workspace, as `fieldagent hub workspace delete` takes it away."""
+    """Its workspace is deleted with it, as `fieldagent hub workspace delete` does."""
     body = json.dumps(MESSAGE).encode()
     async with cloud(store) as hub:
         head = (

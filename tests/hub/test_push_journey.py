@@ -1,5 +1,6 @@
-"""A push through a real hub to a real kit: what its writer said of themselves arrives, and its
-place tells when it is stored."""
+"""A push through a real hub to a real kit: its author's details arrive, and its address shows when
+it is stored.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits is counted before an answer while that is little, and behind it where it is much."""
+"""Waiting items are counted before an answer if they are few, and after it if they are many."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.processes import PATIENCE
 
 
 class Told:
-    """What `/metrics` answers at a moment."""
+    """Reads `/metrics` at a moment."""
 
     def __init__(self, store: Store) -> None:
         self.now = START
@@ -32,7 +32,7 @@ class Told:
         )
 
     async def waiting(self) -> tuple[float, float]:
-        """How many deliveries, and how old that figure is."""
+        """Return the number of deliveries, and the age of that number."""
         answer = await self.health.metrics(Request("GET", "/metrics", (), {}))
         lines = dict(line.rsplit(" ", 1) for line in answer.body.decode().splitlines()[:-1])
         names = ("deliveries_waiting", "queues_counted_seconds")
@@ -49,7 +49,7 @@ async def test_long_queues_are_counted_behind_the_answer(
         assert await figures.waiting() == (0, 0)
         for number in (1, 2, 3):
             await alps.sends(1, Entry(number, Message("Camp reached"), int(START)))
-        # Little was there at the last count, so that it is counted before the answer.
+        # The last count was small, so the hub counts before the answer.
         rows, age = await figures.waiting()
         assert rows > 2
         assert age == 0

@@ -1,7 +1,7 @@
-"""A kit without a link, carried by its neighbour: real processes, nodes on ptys, a real hub.
+"""A kit without a link whose neighbour relays its items: real processes, nodes on ptys, a real hub.
 
-What reaches the webhook is the true sender's, once, whichever ways it took; and a kit that heard it
-by radio hands it to its hook once, though the hub relays it too.
+The webhook gets each item once from its true sender, over any routes. A kit that heard it by radio
+passes it to its hook once, although the hub relays it too.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Team:
 
     @contextmanager
     def at_the_hub(self) -> Iterator[tuple[Hub, Receiver]]:
-        """With a webhook."""
+        """Run a hub with a webhook."""
         settings = {"database": self.database, "webhook-allow": "127.0.0.0/8"}
         with receiver() as hooked, hub(folder(self.folder / "hub"), settings) as running:
             administer(self.database, "webhook", "add", hooked.url, "--untried")
             yield running, hooked
 
     def radio(self, name: str, port: int, **more: str) -> dict[str, Any]:
-        """The settings of a kit without a link."""
+        """Return the settings of a kit without a link."""
         return {
             "satellite-port": None,
             "radio-port": str(self.folder / "air" / f"node-{port}"),
@@ -73,7 +73,8 @@ def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) ->
     team = Team(tmp_path, "Ada", "Ben")
     with ExitStack() as stack:
         running, hooked = stack.enter_context(team.at_the_hub())
-        # Of another seed the first words are lost, and the next come with a beacon, a minute later.
+        # With another seed, the first packets are lost, and the next come with a beacon a minute
+        # later.
         stack.enter_context(nodes(tmp_path, "--seed", "8", "--loss", "0.1"))
         carries = team.radio("Ben", 2, **team.linked("Ben", running), **{"radio-relay": "cellular"})
         carrier = stack.enter_context(agent(folder(tmp_path / "ben"), carries))
@@ -95,7 +96,7 @@ def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) ->
 
             until(ended)
             until(lambda: "by both" in posted(hooked))
-            # What came after it is there, too, and it is not there again.
+            # The later item has arrived too, and the first one did not arrive again.
             kit.call("POST", "/api/package", {"message": {"content": "the end"}})
             until(lambda: "the end" in posted(hooked) and "the end" in contents(carrier))
             assert posted(hooked) == ["no link here", "by both", "the end"]
@@ -105,14 +106,14 @@ def test_a_neighbour_carries_and_the_hub_sees_the_true_sender(tmp_path: Path) ->
 
 
 def cheapest(team: Team, head_start: int) -> dict[str, Any]:
-    """The settings of a kit with radio and a satellite modem."""
+    """Return the settings of a kit with radio and a satellite modem."""
     own = {"satellite-port": str(team.folder / "modem"), "fan-out": "cheapest"}
     return team.radio("Ada", 1, **own, **{"fan-out-head-start": str(head_start)})
 
 
 @pytest.mark.full
 def test_satellite_goes_on_though_a_neighbour_without_a_link_heard_it(tmp_path: Path) -> None:
-    """Headquarters is to have it all the same."""
+    """Headquarters must get it in any case."""
     team = Team(tmp_path, "Ada", "Ben")
     with (
         nodes(tmp_path, "--seed", "5"),
@@ -150,8 +151,9 @@ def test_no_credit_is_spent_on_what_a_neighbour_brings_to_the_hub(tmp_path: Path
 
 @pytest.mark.full
 def test_a_carrier_is_found_behind_a_kit_without_a_link(tmp_path: Path) -> None:
-    """A-C-B: Ada hears Cid alone, and Ben alone reaches the hub. The webhook has it, once, as
-    Ada's, and Ada is told."""
+    """A-C-B: Ada hears only Cid, and only Ben reaches the hub. The webhook gets it once with Ada as
+    sender, and Ada gets the confirmation.
+    """
     team = Team(tmp_path, "Ada", "Cid", "Ben")
     key = {"radio-key": "07" * 32}
     (tmp_path / "ridge").write_text("1 2\n2 3\n")
@@ -180,8 +182,9 @@ def test_a_carrier_is_found_behind_a_kit_without_a_link(tmp_path: Path) -> None:
 
 
 def test_what_the_desk_says_of_an_sos_comes_down_the_way_it_went_up(tmp_path: Path) -> None:
-    """Ada's kit has no way to the hub but Ben's, and a key by which it knows what the hub says; at
-    Ben's the SOS rings no more once somebody has it."""
+    """Ada's kit reaches the hub only through Ben's, and has a key to check the hub's news. At Ben's
+    kit the SOS stops ringing after a person has taken it.
+    """
     team = Team(tmp_path, "Ada", "Ben")
     administer(team.database, "user", "add", "Olga")
     administer(team.database, "user", "role", "Olga", "dispatcher")
@@ -225,9 +228,10 @@ def test_what_the_desk_says_of_an_sos_comes_down_the_way_it_went_up(tmp_path: Pa
 
 @pytest.mark.full
 def test_a_push_comes_down_by_a_neighbours_link_and_radio(tmp_path: Path) -> None:
-    """Ben's kit has no way to the hub but Ada's. Hers is killed with a push at hand, and then his
-    own link comes back: his hook has each push once, and the hub knows which way it was
-    confirmed."""
+    """Ben's kit reaches the hub only through Ada's. Hers is killed while it has a push, and then
+    his own link returns. His hook gets each push once, and the hub knows the route of each
+    confirmation.
+    """
     team = Team(tmp_path, "Ada", "Ben")
     first = team.first
     proof = {"x-api-key": first["apiKey"], "Authorization": f"Bearer {first['token']}"}
@@ -261,7 +265,7 @@ def test_a_push_comes_down_by_a_neighbours_link_and_radio(tmp_path: Path) -> Non
                 until(lambda: over() == {"turn back": "radio"})
                 assert 'sent_bytes_total{channel="others"}' in str(ada.call("GET", "/metrics").body)
                 ben.kill()
-            # Nobody hears it on the air; Ada's kit has it on disk.
+            # It is not heard on the air, but Ada's kit has it on disk.
             push_to_ben("the pass is shut")
             ada.expect("goes down by radio")
             ada.kill()
@@ -282,7 +286,9 @@ def test_a_push_comes_down_by_a_neighbours_link_and_radio(tmp_path: Path) -> Non
 
 @pytest.mark.full
 def test_a_push_comes_down_over_a_kit_between_and_its_receipt_back(tmp_path: Path) -> None:
-    """A-C-B: Ada alone is linked, Cid hears both. That he has read it comes up the same way."""
+    """A-C-B: only Ada is linked, and Cid hears both. The read receipt comes back over the same
+    route.
+    """
     team = Team(tmp_path, "Ada", "Cid", "Ben")
     (tmp_path / "ridge").write_text("1 2\n2 3\n")
     key = {"radio-key": "07" * 32, "radio-seal": "on"}
@@ -306,7 +312,7 @@ def test_a_push_comes_down_over_a_kit_between_and_its_receipt_back(tmp_path: Pat
         who = {each: first[each] for each in ("sourceUserId", "workspaceId")}
         who["targetUserId"] = team.members["Ben"]
         push(running.port, proof, {"message": {"content": "turn back"}, **who})
-        # Cid's kit tells what it has in a beacon, and Ben's says in one that it lacks that.
+        # Cid's kit lists its items in a beacon, and Ben's beacon shows that he lacks one.
         with suppress(AssertionError):
             until(lambda: "turn back" in contents(ben))
         until(lambda: "turn back" in contents(ben))

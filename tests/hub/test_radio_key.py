@@ -1,4 +1,4 @@
-"""A new radio-key for the kits of a workspace, as the hub goes about it. On both databases."""
+"""A new radio-key for the kits of a workspace, as the hub does it. On both databases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def secrets_of(alps: Field, device: int) -> list[bytes]:
 
 
 async def asked(alps: Field, device: int) -> list[tuple[int, int, bytes | None]]:
-    """What its link brings: each command's number, the step, and the key that this kit reads."""
+    """Return each command from its link: number, step, and the key for this kit."""
     secrets = await secrets_of(alps, device)
     requests = []
     for envelope in await collect(alps.mailbox(device)):
@@ -63,7 +63,7 @@ async def answer(
 
 
 async def take(alps: Field, *devices: int) -> list[int]:
-    """These kits do as they are asked; the steps."""
+    """Let these kits carry out their commands, and return the steps."""
     steps = []
     for device in devices:
         for number, step, key in await asked(alps, device):
@@ -138,7 +138,7 @@ async def test_who_is_revoked_meanwhile_is_waited_for_no_more(store: Store) -> N
         assert await alps.store.read(radio_key.next_due) <= alps.now
         await look(alps)
         assert await step_of(alps) == (2, False)
-        # Once it is given back it catches up.
+        # After its return, it catches up.
         for _ in range(2):
             await take(alps, ADA, BEN)
         assert await step_of(alps) == (LAST, True)
@@ -169,7 +169,7 @@ async def test_a_kit_that_is_away_holds_all_up_until_it_is_left_out_and_catches_
         }
         alps.now += 30 * 86_400
         await look(alps)
-        # What it was asked for before may come, too: it is older, and is not asked for any more.
+        # An earlier request may come too: it is older and is not sent again.
         assert await take(alps, CLEO) == [LAST]
         assert (await standing(alps))["kit 3"] == "3 done"
         assert await lacking(alps) == 0
@@ -223,7 +223,7 @@ async def test_satellite_is_paid_for_once_a_step_where_that_was_agreed_to(store:
         assert len(alps.sky.taken) == 3
         (body,) = [body for imei, body in alps.sky.taken if imei == "300000000000003"]
         (entry,) = decode(body, keys=[derive_key(MASTER, "MT")]).entries
-        # Two credits there, and at most two for each answer.
+        # Two credits to the kit, and at most two for each answer.
         assert len(body) <= 100
         assert price.credits == LAST * 3 * 4
         assert isinstance(entry.content, RemoteCommand)

@@ -1,4 +1,4 @@
-"""The hub's read API: who sees what, page by page, and what a look costs."""
+"""The hub's read API: permissions, pages, and the cost of a request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SUMMIT = Location(45.9766, 7.6585, datetime.fromtimestamp(TIME, UTC), 4478.0)
 
 @dataclass
 class Readers:
-    """Ada is a User, Ben a dispatcher, and one who reads for a program an Integration."""
+    """Ada is a User, Ben a dispatcher, and an Integration reads for a program."""
 
     alps: Field
     key: str
@@ -60,7 +60,7 @@ class Readers:
         return json.loads(answer.body)
 
     async def all_of(self, path: str, name: str, who: str = "ben") -> list[Any]:
-        """Every page of it."""
+        """Return the entries of all pages."""
         entries: list[Any] = []
         following: str | None = path
         while following is not None:
@@ -160,7 +160,7 @@ async def test_a_user_sees_what_is_for_them_and_a_dispatcher_all(store: Store) -
 async def test_a_device_s_items_are_from_it_and_meant_for_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What another kit said to everybody went there too, and is no word with it."""
+    """Another kit's message to all also went there, but it does not belong to this conversation."""
     async with readers(store) as hub:
         alps = hub.alps
         await alps.sends(1, Entry(1, Message("from kit 1"), TIME))
@@ -171,7 +171,7 @@ async def test_a_device_s_items_are_from_it_and_meant_for_it(
         await alps.sends(3, Entry(2, Message("again"), TIME))
         third = ["again", "kit 3 to all", "to all", "to Cleo"]
         for most in (1_000, 2, 1):
-            # However few one look passes over, nothing is left out or told twice.
+            # However few rows one request examines, nothing is left out or doubled.
             monkeypatch.setattr(reading, "LOOKED_AT", most)
             for limit in ("", "&limit=1"):
                 assert await hub.texts(f"/api/items?device=3{limit}") == third, most
@@ -185,7 +185,7 @@ async def test_a_device_s_items_are_from_it_and_meant_for_it(
 async def test_of_a_device_that_says_and_gets_much_the_oldest_is_found(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fewer from it and fewer to it than one look passes over, and more of both together."""
+    """Fewer from it and fewer to it than one request examines, but more in total."""
     async with readers(store) as hub:
         await hub.alps.push(Message("the first"), target=3, sender=2)
         for number in range(1, 4):
@@ -271,7 +271,7 @@ async def test_devices_tell_when_and_how_they_were_heard_of_last(store: Store) -
         assert [each["name"] for each in devices] == ["kit 3", "kit 2", "kit 1"]
         last = devices[-1]
         assert (last["lastContact"], last["over"]) == (START + 600, "ip")
-        # What took longer on its way is not where it is now.
+        # A position that was in transit for long is not its current one.
         place = {"latitude": 45.9766, "longitude": 7.6585, "at": START}
         assert (last["position"], devices[0]["position"]) == (place, None)
         assert last["imei"] and devices[0]["lastContact"] is None
@@ -301,7 +301,7 @@ async def test_a_search_goes_on_where_it_found_nothing_and_looks_at_no_more_than
 ) -> None:
     async with readers(store) as hub:
         await hub.alps.sends(1, Entry(1, Message("needle"), TIME))
-        for _ in range(20):  # a transaction takes seconds at the most
+        for _ in range(20):  # a transaction takes some seconds at most
             await store.commit(partial(enter_many, count=reading.LOOKED_AT // 10 + 1, text="hay"))
         assert await hub.texts("/api/items?text=needle&limit=5") == ["needle"]
         caller = hub_caller()
@@ -328,8 +328,8 @@ async def test_a_page_takes_few_statements(store: Store) -> None:
             reading.deliveries(counted, caller, 1, None, END, 100, START)
             return len(counted.statements)
 
-        # Two bounds and a look, the items and how far they came; the devices; deliveries, and the
-        # ends of those that will be made and of those that were.
+        # Two limits and a check, the items and their stages, the devices, deliveries, and the ends
+        # of planned and existing ones.
         assert await store.read(count) == 5 + 1 + 3
 
 
@@ -360,7 +360,7 @@ async def test_an_sos_is_kept_until_it_is_closed_and_the_rest_is_forgotten_in_sl
 
 
 def test_every_query_goes_along_an_index(store: Store) -> None:
-    """What has to be sorted or searched whole grows with the database."""
+    """Sorting or searching a whole table would grow with the database."""
     if type(store).__name__ != "SqliteStore":
         pytest.skip("the plan of an empty table tells nothing there")
     caller = hub_caller()
@@ -384,6 +384,6 @@ def test_every_query_goes_along_an_index(store: Store) -> None:
             ]
 
         lines = store.once(plan)
-        # The few that were looked at are sorted again, which costs little.
+        # The few examined rows are sorted again, at a low cost.
         assert lines and not [line for line in lines if line.startswith("SCAN item")]
         assert sum("TEMP" in line for line in lines) <= 1

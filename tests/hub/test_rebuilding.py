@@ -1,4 +1,4 @@
-"""What a hub asks a kit for whose items it has lost, note by note, and what becomes of them."""
+"""The hub's requests to a kit for lost items, note by note, and their results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def holding(entry: Entry, hours: int = 0) -> Holding:
 
 
 async def asks(mailbox: IpMailbox, said: BackupNote) -> object:
-    """Tell the hub that, and return what it asks then."""
+    """Send the note to the hub, and return its next request."""
     await mailbox.take_note(said.encode())
     return decode(await mailbox.next_note())
 
@@ -89,7 +89,7 @@ async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store)
         assert await asks(mailbox, holding(sent[4])) == Ask(SENT, 0)
         assert await asks(mailbox, listed) == Fetch(SENT, (4, 5))
         assert await asks(mailbox, copies(sent[3:4])) == Fetch(SENT, (5,))
-        # The hub begins anew, and the kit has sent something since.
+        # The hub restarts, and the kit has sent something since.
         mailbox = alps.mailbox(1)
         await alps.sends(1, *(newer := entries(6, 6)))
         assert await asks(mailbox, holding(newer[0])) == Ask(SENT, 0)
@@ -108,7 +108,7 @@ async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store)
         ) == [(n, n < 4, START if n < 4 else AT) for n in range(1, 6)]
         lines = await alps.rows("SELECT detail FROM audit WHERE action = 'rebuilt'")
         assert lines == [(f"kit 1: {state.words}",)]
-        # A kit that had it recognises it; the others get what they lack.
+        # A kit that had it recognises it, and the others get their missing items.
         await collect(alps.mailbox(2))
         await alps.sends(1, *sent)
         assert await collect(alps.mailbox(2)) == []
@@ -173,7 +173,7 @@ async def test_an_sos_rings_again_unless_its_kit_knows_that_it_was_closed(
         assert raised == AT
         stage = await alps.rows("SELECT 1 FROM alarm_message WHERE state = 'waiting'")
         assert bool(stage) is (state != "closed")
-        # It goes to nobody over what is paid for.
+        # It goes over free bearers only.
         assert await alps.rows("SELECT 1 FROM delivery WHERE satellite_from IS NOT NULL") == []
         assert await alps.rows("SELECT 1 FROM webhook_delivery") == []
 
@@ -201,7 +201,7 @@ async def test_what_a_kit_got_comes_back_under_its_number(store: Store) -> None:
         ) == [(3, None, None, 4, "stored"), (1, 1, 77, 5, "stored")]
         doubts = "SELECT sender, unauthenticated FROM item ORDER BY sender"
         assert await alps.rows(doubts) == [(1, 1), (3, 1)]
-        # Ada's own kit has it, too: that proves it, and it is there already.
+        # Ada's own kit has it too, which proves it, and it is already there.
         mailbox = alps.mailbox(1)
         own = replace(of_ada, sequence=77)
         assert await asks(mailbox, holding(own)) == Ask(SENT, 0)
@@ -224,7 +224,7 @@ async def test_what_was_forgotten_or_not_asked_for_does_not_come_back(store: Sto
         listed = Inventory(SENT, 0, (row(old, at=AT - month * 3600),))
         assert await asks(mailbox, listed) == Ask(GOT, 0)
         await mailbox.take_note(Inventory(GOT, 0, ()).encode())
-        # The same is not looked into again.
+        # The same summary is not checked again.
         await alps.mailbox(1).take_note(holding(old).encode())
         state = await state_of(alps, 1)
         assert state is not None and not state.is_open

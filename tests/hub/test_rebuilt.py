@@ -1,5 +1,6 @@
-"""Kits are the hub's backup: what a restored copy has lost comes back from them, once. Real hub,
-kits and webhook; the hub is killed while it takes things back."""
+"""Kits are the hub's backup: items that are missing in a restored copy return from them once. Real
+hub, kits and webhook. The hub is killed during the return.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from tests.processes import PATIENCE, Agent, administer, agent, free_port, hub, 
 
 BEFORE, SINCE = 12, 19
 LONG = "x" * 7_000
-"""So that what is missing goes in several notes."""
+"""Long texts, so that the missing items need several notes."""
 
 
 def dump(database: str, copy: Path) -> None:
@@ -74,7 +75,7 @@ def posted(hooked: Receiver) -> Counter[str]:
 
 
 def items(database: str) -> list[tuple[Any, ...]]:
-    """All of each that its kits and people know it by."""
+    """Return the identifying columns of all items."""
     return look(
         database,
         "SELECT source_device, source_sequence, sender, kind, words, sos FROM item"
@@ -133,15 +134,15 @@ def test_what_a_restored_copy_lost_comes_back_from_kits(database: str, tmp_path:
         put_back(database, copy)
         assert count(database) == BEFORE + 1
         if not is_postgres(database):
-            # What this says of one database, `test_rebuilding` says of both.
+            # This test uses one database, and `test_rebuilding` covers both.
             with hub(home, settings) as running:
                 (ada,) = begin("ada")
                 at_once(lambda: count(database, "item WHERE restored IS NOT NULL"))
                 running.kill()
-            # Who starts anew calls at once.
+            # A restarted kit calls immediately.
             ada.kill()
         with hub(home, settings) as running:
-            # New things are said under numbers that were given before.
+            # New items get numbers that were used before.
             push(port, proof, message_to(ada_is, first, "pushed after"))
             ada, ben = begin()
             ada.post("after")
@@ -168,7 +169,9 @@ def test_what_a_restored_copy_lost_comes_back_from_kits(database: str, tmp_path:
 
 
 def at_once(condition: Callable[[], object]) -> None:
-    """As `until`, with no rest between two looks: what follows is to be in the middle of it."""
+    """Like `until`, without a pause between checks: the next step must happen in the
+    middle of it.
+    """
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline

@@ -1,5 +1,6 @@
-"""A kit that lost its journal, with the old token: what was confirmed of the old one confirms
-nothing of the new. Real processes, and the worst case: the new journal gives a number again."""
+"""A kit that lost its journal and keeps its token: confirmations of the old journal do not count
+for the new one. Real processes, and the worst case: the new journal uses a number again.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ def last_number(home: Path) -> int:
 
 
 def give_again(home: Path, number: int) -> None:
-    """The next Package of the new journal has that number."""
+    """Set the number of the new journal's next Package."""
     with closing(sqlite3.connect(home / JOURNAL)) as journal:
         journal.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'package'", (number - 1,))
         journal.commit()
-    # It would tell that the number is too low, and the agent would begin elsewhere.
+    # The mark would show that the number is too low, and the agent would start with another one.
     (home / f"{JOURNAL}-mark").unlink()
 
 
@@ -64,7 +65,7 @@ def test_a_receipt_that_comes_late_confirms_nothing(tmp_path: Path, sos: bool) -
         give_again(homes["ada"], number)
         away = linked["ada"] | {"hub-address": f"http://127.0.0.1:{free_port()}"}
         with agent(homes["ada"], away) as ada:
-            # Before the receipt comes: of what nobody has, none is refused.
+            # Before the receipt arrives: an item that no receiver has cannot be refused.
             said = {"message": {"content": "of the new journal"}, "priority": priority}
             new = ada.call("POST", "/api/package/async", said).body["id"]
             assert last_number(homes["ada"]) == number
@@ -78,7 +79,7 @@ def test_a_receipt_that_comes_late_confirms_nothing(tmp_path: Path, sos: bool) -
             if sos:
                 steps = [step["state"] for step in status["sos"]["incident"]["steps"]]
                 assert "heard by" not in steps
-            # And Ben, who has the new one now, confirms that.
+            # Ben, who has the new item now, confirms it.
             with agent(homes["ben"], linked["ben"]) as ben:
                 until(lambda: "of the new journal" in contents(ben))
                 until(lambda: ada.call("GET", f"/api/package/{new}").body.get("receipts"))

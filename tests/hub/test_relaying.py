@@ -1,4 +1,4 @@
-"""Who may bring what another device sent, and how an SOS comes through that nobody can prove."""
+"""Permission to relay items of another device, and the handling of an unproved SOS."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.processes import administer, agent, hub, until
 
 TIME = 1_790_000_000
 ADA, BEN, CLEO = 1, 2, 3
-"""Cleo's messages bear a tag."""
+"""Cleo's messages have a tag."""
 HELLO, HELP = Entry(5, Message("hello"), TIME), Entry(6, Message("help"), TIME, sos=True)
 
 
@@ -76,19 +76,19 @@ async def test_an_sos_comes_through_and_says_that_it_is_not_proved(store: Store)
         (envelope,) = await collect(alps.mailbox(ADA))
         assert said([envelope]) == [(CLEO, "help")]
         assert Unproved() in [entry.content for entry in envelope.entries]
-        # What is Cleo's own comes all the same, and nobody is told to doubt it.
+        # Cleo's own SOS arrives in any case, without a warning.
         key = derive_key(MASTER, "MO")
         await alps.sends(CLEO, HELP, bearer=Bearer.SATELLITE, key=key)
         (envelope,) = await collect(alps.mailbox(ADA))
         assert said([envelope]) == [(CLEO, "help")]
         assert Unproved() not in [entry.content for entry in envelope.entries]
-        # After that the doubtful copy is nothing new.
+        # After that, the unproved copy is not new.
         await alps.sends(BEN, HELP, bearer=Bearer.SATELLITE, origin=CLEO)
         assert len(await alps.rows("SELECT id FROM item")) == 2
 
 
 def test_hook_and_webhook_are_told_to_doubt_it(tmp_path: Path) -> None:
-    """A real hub and a real kit; a stolen token is played by a second agent's journal."""
+    """A real hub and a real kit. A second agent's journal plays a stolen token."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     devices = {}
@@ -127,7 +127,7 @@ def test_hook_and_webhook_are_told_to_doubt_it(tmp_path: Path) -> None:
 
 
 async def _brings(port: int, token: str, cleo: int) -> None:
-    """Over Ben's link: an SOS and a message that say to be Cleo's."""
+    """Bring an SOS and a message over Ben's link that claim to be Cleo's."""
     address = HubAddress(f"http://127.0.0.1:{port}", token)
     stream = await open_stream(address.server)
     socket = await open_web_socket(address, stream)

@@ -1,5 +1,6 @@
-"""What is asked for again under its Idempotency-Key, because the hub's answer was lost: it is done
-once, and answered as the first time."""
+"""A repeated request with its Idempotency-Key, after the hub's answer was lost: it is carried out
+once and gets the first answer.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ async def test_a_deed_at_the_desk_is_done_once(store: Store, deed: str) -> None:
         assert (await hub.events()).count(event) == 1
         written = await hub.alps.rows("SELECT * FROM item WHERE source_device IS NULL")
         assert len(written) == (deed == "answer")
-        # Under that key nothing else is done, for its caller; another's key is their own.
+        # A caller cannot use that key for another request. Another caller's key is independent.
         refused = await hub.call("POST", "/api/sos/1/note", {"text": "another"}, key="a1")
         assert refused.status == 422 and b"Idempotency-Key 'a1' had another body" in refused.body
         assert (await hub.call("POST", path, body, key="x" * 300)).status == 400

@@ -1,4 +1,4 @@
-"""A database that was put back from a copy: what is new reaches the kit before it ends `stored`."""
+"""A database that was restored from a copy: new items reach the kit before they end as `stored`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.processes import Running, administer, agent, free_port, hub, until
 @pytest.mark.full
 @pytest.mark.parametrize("by", ["a late receipt", "the command"])
 def test_a_restored_database_gives_no_number_again(tmp_path: Path, by: str) -> None:
-    """Real processes: hub, a gateway of another make, and a kit that is tagged."""
+    """Real processes: hub, an independent gateway, and a kit with tags."""
     mo_port, mt_port = free_port(), free_port()
     database, copy = str(tmp_path / "hub.sqlite3"), str(tmp_path / "copy.sqlite3")
     first = administer(database, "init", "Alps")
@@ -81,7 +81,7 @@ def duplicate(source: str, target: str) -> None:
 
 
 async def test_a_device_makes_the_hub_leave_its_own_numbers_out_once_an_hour(store: Store) -> None:
-    """Who is not proved does not at all, and a number that nobody can have had neither."""
+    """An unproved device cannot do that, and neither can an impossible number."""
     key = derive_key(MASTER, "MO")
 
     async with field(store) as alps:

@@ -1,4 +1,4 @@
-"""A kit that was stolen: what it says from then on is nobody's word, and an SOS of it rings."""
+"""A stolen kit: its later messages have no valid sender, and its SOS rings."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_an_sos_of_it_rings_and_says_since_when(store: Store) -> None:
         assert said([envelope]) == [(BEN, "help")]
         assert Unproved() in [entry.content for entry in envelope.entries]
         assert await alps.rows("SELECT device, state FROM sos") == [(BEN, "open")]
-        # Nothing goes to it: neither a word about that nor what is pushed.
+        # The hub sends nothing to it, neither news about that nor pushes.
         await alps.push(Message("where are you?"), target=BEN, over_satellite=True)
         alps.now += 3_600
         await alps.satellite()

@@ -1,4 +1,4 @@
-"""A ring that was missed is rung again, ever more seldom, until the kit has looked."""
+"""A missed ring is repeated, more and more rarely, until the kit has fetched its messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DAY = 86_400.0
 
 
 async def sent(alps: Field, *texts: str) -> list[Entry]:
-    """The gateway takes a message for Cleo's kit with each."""
+    """Let the gateway accept a message for Cleo's kit with each text."""
     entries: list[Entry] = []
     for text in texts:
         await alps.push(Message(text), target=3)
@@ -41,7 +41,7 @@ async def sent(alps: Field, *texts: str) -> list[Entry]:
 
 
 async def rings(alps: Field, seconds: float, step: float = 60.0) -> list[float]:
-    """When the hub rings within that time, counted from now."""
+    """Return the times of the hub's rings within that time, from now."""
     began, when = alps.now, []
     while alps.now < began + seconds:
         alps.now += step
@@ -52,7 +52,9 @@ async def rings(alps: Field, seconds: float, step: float = 60.0) -> list[float]:
 
 
 async def test_rings_become_rare_and_end(store: Store) -> None:
-    """One for both messages, and none once the item has expired or the gateway forgot it."""
+    """One ring serves both messages. There is none after the item expired or the gateway
+    forgot it.
+    """
     async with field(store) as alps:
         await sent(alps, "one", "two")
         when = await rings(alps, 10 * DAY, 300.0)
@@ -117,7 +119,7 @@ async def test_a_ring_that_fails_is_one_that_was_missed(store: Store) -> None:
 
 
 def test_a_kit_that_missed_its_ring_gets_the_message(tmp_path: Path) -> None:
-    """Real processes: a gateway that shares no code, whose modem hears no first ring."""
+    """Real processes: an independent gateway whose modem misses the first ring."""
     mo_port, mt_port = free_port(), free_port()
     database = str(tmp_path / "hub.sqlite3")
     first = administer(database, "init", "Alps")
@@ -142,7 +144,7 @@ def test_a_kit_that_missed_its_ring_gets_the_message(tmp_path: Path) -> None:
         running.expect("rung again: kit, for which the operator keeps 1 MT message")
         until(lambda: contents(kit) == ["come home"])
         above.expect("MO ")
-        # The receipt came, and nobody is rung any more.
+        # The receipt has arrived, and the hub stops ringing.
         until(lambda: not waits_for_a_ring(database))
 
 

@@ -109,7 +109,7 @@ UNUSABLE: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("name", UNUSABLE)
 async def test_what_is_wrong_is_told_in_our_words(name: str) -> None:
-    """Who sets this up at RockBLOCK reads it there."""
+    """A person who configures this at RockBLOCK reads it there."""
     body, why = UNUSABLE[name]
     kind = FORMS if b"=" in body else "application/json"
     async with serving(router([mo_route(Store().take_in, KEY, clock=lambda: NOW)])) as url:
@@ -151,7 +151,7 @@ async def test_a_form_is_taken_there_and_nowhere_else() -> None:
 
 
 class Service:
-    """Their MT service: it answers as told, and keeps the forms it got."""
+    """Their MT service: it answers as the test wants, and keeps the forms."""
 
     def __init__(self, answer: bytes, status: int = 200) -> None:
         self.answer = Response(status, answer, "text/plain")

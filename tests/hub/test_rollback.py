@@ -1,5 +1,6 @@
-"""Going back one version: what hub and agent say of a later one's tables is what the docs say, and
-what they say to do helps."""
+"""A rollback by one version: the errors of hub and agent about later tables match the docs, and the
+described steps work.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ REMEDY = "install the later version again, or put back the copy from before the 
 
 
 def refusal() -> str:
-    """The words of the docs, as a pattern that takes any numbers of versions."""
+    """Return the text of the docs as a pattern that accepts any version numbers."""
     (line,) = re.findall(r"^> … (.+)$", ROLLBACK, re.MULTILINE)
     return re.sub("[0-9]+", "[0-9]+", re.escape(line))
 
 
 def written_later(database: str) -> None:
-    """As a program leaves it that knows one version more."""
+    """Set the version as a later program leaves it."""
     if is_postgres(database):
         with psycopg.connect(database) as connection:
             connection.execute("UPDATE fieldagent_schema SET version = version + 1")
@@ -93,7 +94,7 @@ def test_the_copy_from_before_helps_a_hub(tmp_path: Path) -> None:
 def test_a_copy_is_what_the_hub_uses_though_the_log_of_the_other_database_is_left(
     tmp_path: Path,
 ) -> None:
-    """Whoever puts it back knows of one file, and a hub leaves its log beside that."""
+    """A person who restores it knows of one file, but a hub leaves its log beside it."""
     database, copy = tmp_path / "hub.sqlite3", tmp_path / "copy.sqlite3"
     settings = {"database": str(database)}
 

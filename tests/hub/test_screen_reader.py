@@ -1,7 +1,7 @@
-"""What a screen reader has to tell of an SOS, step by step, at the kit's page and at the console.
+"""A screen reader's output for an SOS, step by step, on the kit's page and at the console.
 
-It is the accessibility tree that Chromium makes of both, held against `screen_reader.txt`. Where a
-change is meant, what was heard is in dist/screen_reader.txt: read it aloud, and copy it.
+The test compares Chromium's accessibility tree of both with `screen_reader.txt`. After an intended
+change, the new output is in dist/screen_reader.txt: read it aloud, and copy it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ pytestmark = pytest.mark.full
 EXPECTED = Path(__file__).with_name("screen_reader.txt")
 HEARD = Path(__file__).parents[2] / "dist/screen_reader.txt"
 NUMBER = re.compile(r"SOS [0-9]{6,}")
-"""By which a kit names its own, which comes from its clock."""
+"""Number of a kit's own SOS, which comes from its clock."""
 MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2} )?[0-9]{2}:[0-9]{2}(:[0-9]{2})? UTC")
 
 
 class Listener:
-    """Writes down what there is to be heard."""
+    """Records the audible content."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
 
     def hears(self, step: str, shown: Any, *marks: str) -> None:
-        """Note a step: of each place that a CSS mark names its part of the accessibility tree."""
+        """Record a step: the accessibility trees of the places with these CSS selectors."""
         tree = "\n".join(shown.locator(mark).aria_snapshot() for mark in marks)
         tree = NUMBER.sub("SOS 641000000", MOMENT.sub("12:34 UTC", tree))
         self.heard.append(f"# {step}\n\n{tree}\n")
 
 
 def has_come(shown: Any, words: str) -> None:
-    """Wait until the kit's own SOS says that last."""
+    """Wait until the kit's own SOS shows that as its last stage."""
     shown.locator("#alarms .own strong", has_text=words).wait_for()
 
 

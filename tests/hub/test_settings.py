@@ -1,4 +1,4 @@
-"""What a hub's settings file may say, and how a wrong one is told."""
+"""The settings of a hub's file, and the messages about wrong ones."""
 
 from __future__ import annotations
 

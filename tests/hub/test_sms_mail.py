@@ -1,4 +1,4 @@
-"""What the hub makes of kits' frames, without a service: whose they are, and what they are told."""
+"""The hub's handling of kits' SMS frames, without a service: their owners and the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME, UP, DOWN = sms_frame.name_of(DIGEST), sms_frame.key_up(DIGEST), sms_frame.
 
 
 class Answers:
-    """Where people's answers go."""
+    """Receives answers of people."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -52,11 +52,11 @@ class Desk:
         return await self.alps.store.commit(lambda db: sms_mail.claim(db, self.alps.now, per_day))
 
     async def taken(self, due: sms_mail.SmsToKit, reason: str = "") -> None:
-        """The service has it, or does not for this reason."""
+        """Note that the service has accepted it, or has refused it for this reason."""
         await self.alps.store.commit(lambda db: sms_mail.settle(db, due, reason, self.alps.now))
 
     async def told(self, reason: str = "") -> SmsFrame | None:
-        """Let the next message be handed over, or refused for this reason."""
+        """Deliver the next message, or refuse it for this reason."""
         due = await self.due()
         if due is None:
             return None
@@ -137,7 +137,7 @@ async def test_a_service_that_refuses_is_asked_again_later(store: Store) -> None
 
 @pytest.mark.parametrize("untaken", [True, False])
 async def test_what_the_service_refused_is_none_of_the_day(store: Store, untaken: bool) -> None:
-    """What it may have taken all the same counts."""
+    """A message that it may have accepted counts."""
     async with field_of(store) as alps:
         desk = await desk_of(alps)
         await desk.comes(frame_of(1, "one").text(UP))
@@ -210,7 +210,7 @@ async def test_mail_goes_again_unchanged_and_then_waits_for_the_kit(store: Store
 
 
 def of_bytes(parts: int) -> Message:
-    """One that takes so many SMS."""
+    """Return a message that needs that many SMS."""
     return Message("x" * (sms_frame.envelope_bytes_down(parts) - 40))
 
 

@@ -1,4 +1,4 @@
-"""A person answers an SOS: programs of both sides, from the kit's button to its status."""
+"""A person answers an SOS: the programs of both sides, from the kit's button to its status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.processes import MODULE, PATIENCE, Agent, Running, administer, agent,
 
 
 def rung_for() -> set[str]:
-    """The metrics that the example's rules look at."""
+    """Return the metrics in the example's alert rules."""
     rules = Path(__file__).parents[2] / "examples/hub-alerts.yml"
     return set(re.findall("fieldagent_hub_[a-z_]+", rules.read_text()))
 

@@ -1,4 +1,4 @@
-"""An SOS at the hub: who is told, who answers it, and what its kit learns of that."""
+"""An SOS at the hub: the informed people, the answers, and the news to its kit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HELP = Entry(7, Message("leg broken"), int(START), sos=True)
 
 @dataclass
 class Desk:
-    """Ben and Cleo are dispatchers, with the console open; Ada has a kit."""
+    """Ben and Cleo are dispatchers with the console open. Ada has a kit."""
 
     alps: Field
     key: str
@@ -97,8 +97,9 @@ async def desk(store: Store, dispatchers: tuple[int, ...] = (2, 3)) -> AsyncIter
 
 
 async def told_to_the_kit(alps: Field, device: int, about: int = 0) -> list[tuple[str, str, str]]:
-    """What is said, by whom, in which words, as the kit gets it over IP; each with a good proof of
-    the kit that it is `about`."""
+    """Return the news for the kit over IP: kind, person and text. Each has a valid proof of the kit
+    that it is `about`.
+    """
     ((digest,),) = await alps.rows(f"SELECT link_token FROM device WHERE id = {about or device}")
     token_key = proof_key(bytes.fromhex(digest))
     words = []
@@ -122,7 +123,7 @@ async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store
         assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "heli is up")]
         assert [each["detail"] for each in incident["timeline"]] == ["", "heli is up"]
-        # Again is no news; another person is told who was first.
+        # A repetition is not news, and another person gets the name of the first.
         await hub.told("POST", "/api/sos/1/acknowledge")
         refused = await hub.call("POST", "/api/sos/1/acknowledge", who=3)
         assert refused.status == 409 and b"Ben has SOS 1 already" in refused.body
@@ -135,14 +136,15 @@ async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store
 
 
 async def test_who_takes_it_over_has_it_and_its_kit_knows_whom_to_reckon_with(store: Store) -> None:
-    """From a dispatcher or from a contact without an account, and of one that nobody has it is an
-    acknowledgement; of one that is closed it is nothing."""
+    """A dispatcher can take it over from another dispatcher or from a contact without an account.
+    For a free incident it counts as an acknowledgement, and for a closed one it has no effect.
+    """
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         incident = await hub.told("POST", "/api/sos/1/take-over", {"note": "mine"})
         assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "mine")]
-        # Who has it takes nothing over from themselves.
+        # The owner cannot take it over from themselves.
         await hub.told("POST", "/api/sos/1/take-over")
         assert await told_to_the_kit(hub.alps, 1) == []
         hub.alps.now += 3600
@@ -170,7 +172,7 @@ async def test_who_has_it_asks_another_who_takes_it_when_they_do(store: Store) -
             refused = await hub.call("POST", "/api/sos/1/hand-over", {"to": to})
             assert refused.status == 409 and b"no other dispatcher" in refused.body
         incident = await hub.told("POST", "/api/sos/1/hand-over", asked)
-        # It is Ben's until Cleo has taken it, and their kit reckons with him.
+        # It stays with Ben until Cleo has taken it, and the kit shows Ben's name.
         assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
         last = incident["timeline"][-1]
         assert (last["event"], last["by"]["name"]) == ("handed over", "Ben")
@@ -197,7 +199,7 @@ def recorded(seconds: int) -> datetime:
 
 
 def later(number: int, content: Any, seconds: int = 60) -> Entry:
-    """Of the incident that HELP raised."""
+    """Return an entry of the incident that HELP raised."""
     return Entry(number, content, int(START) + seconds, sos=True, back=number - 7)
 
 
@@ -264,7 +266,7 @@ async def test_called_off_by_another_kits_link_counts_with_its_proof_alone(
 
 
 async def test_one_that_its_kit_names_and_the_hub_has_lost_rings(store: Store) -> None:
-    """A database that was restored from before it."""
+    """A database that was restored from an earlier copy."""
     async with desk(store) as hub:
         named = Entry(0, IncidentWord(7, Said.OPEN), int(START))
         await hub.alps.sends(1, named)
@@ -276,7 +278,7 @@ async def test_one_that_its_kit_names_and_the_hub_has_lost_rings(store: Store) -
         assert [each["event"]["content"] for each in incident["items"]] == ["still here"]
         await hub.told("POST", "/api/sos/1/acknowledge")
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
-        # The kit has not heard it: it is said again.
+        # The kit has not got it, so it is sent again.
         hub.alps.now += 600
         await hub.alps.sends(1, named)
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
@@ -286,7 +288,9 @@ async def test_one_that_its_kit_names_and_the_hub_has_lost_rings(store: Store) -
 async def test_one_that_its_kit_names_before_its_words_come_is_escalated_like_any_other(
     store: Store, answered: bool
 ) -> None:
-    """A link that opens as somebody presses the button, or a database of before."""
+    """For example with a link that opens when a person presses the button, or with an old
+    database.
+    """
     async with desk(store) as hub:
         later_one = Webhook(0, "https://desk.example/later", after=10)
         await store.commit(lambda db: webhook_directory.add(db, 1, later_one, now=START))
@@ -308,7 +312,7 @@ async def test_where_no_word_follows_the_hub_tells_webhooks_of_it_itself(store: 
     async with desk(store) as hub:
 
         async def posted(after: int) -> list[str]:
-            """Nobody settles them, and they come again."""
+            """The posts are not settled, so they come again."""
             url = f"https://desk.example/{after}"
             claimed = await store.commit(lambda db: claim(db, hub.alps.now))
             posts = [each for each in claimed if each.webhook.url == url]
@@ -349,7 +353,7 @@ async def test_what_another_kit_says_of_it_stands_in_its_timeline(store: Store) 
 async def test_what_is_said_of_it_goes_to_who_brought_it_and_to_all_that_ring(
     store: Store,
 ) -> None:
-    """Its own kit may have no other way; who rings for it stops."""
+    """Its own kit may have no other route, and the ringing kits stop."""
     async with desk(store) as hub:
         await hub.alps.sends(2, HELP, origin=1)
         await collect(hub.alps.mailbox(3))
@@ -357,7 +361,7 @@ async def test_what_is_said_of_it_goes_to_who_brought_it_and_to_all_that_ring(
         seen = ("seen", "Cleo", "heli is up")
         for kit, about in ((1, 0), (2, 1), (3, 1)):
             assert await told_to_the_kit(hub.alps, kit, about) == [seen]
-        # It comes once more by Ben's kit, as the word was lost between the two.
+        # It comes again over Ben's kit, because the news was lost between the two.
         hub.alps.now += 600
         await hub.alps.sends(2, HELP, origin=1)
         assert await told_to_the_kit(hub.alps, 2, 1) == [seen]
@@ -406,7 +410,9 @@ async def test_it_goes_over_satellite_at_once(store: Store) -> None:
 
 @pytest.mark.parametrize("letter", ["x", "я", "字", "🚁"])
 async def test_words_of_any_script_fit_a_satellite_message(store: Store, letter: str) -> None:
-    """120 letters of Ukrainian did not: they never left, nor did anything behind them."""
+    """Before, 120 Ukrainian letters did not fit: they never left, and they blocked later
+    messages.
+    """
     async with desk(store) as hub:
         await store.commit(
             lambda db: db.execute("UPDATE member SET name = ? WHERE id = 2", letter * 40)
@@ -483,7 +489,7 @@ async def test_every_webhook_has_a_link_of_its_own_with_what_raised_it_alone(sto
             bodies = [json.loads(each.delivery.body) for each in posts]
             return [each["payloads"][0]["events"][0] for each in bodies]
 
-        # The first two are claimed again, as of a hub that died: each has the same link then.
+        # The first two are claimed again, as after a hub's death. Each then has the same link.
         events = await claimed(START + 1) + await claimed(START + 601)
         raised = [each for each in events if each["content"] == "leg broken"]
         links = {each["incident"]["acknowledge"] for each in raised}
@@ -536,7 +542,7 @@ async def test_the_next_contact_is_told_where_nobody_answers(store: Store) -> No
         ids: list[str] = []
 
         async def told() -> list[str]:
-            """And they take it."""
+            """The webhooks accept them."""
             posts = await store.commit(
                 lambda db: claim(db, hub.alps.now, desk="https://hub.example.org")
             )
@@ -578,7 +584,7 @@ async def test_an_answer_that_was_lost_goes_again_ever_more_rarely(store: Store)
         key = derive_key(MASTER, "MO")
 
         async def repeat() -> int:
-            """How many messages the answer to it costs."""
+            """Return the number of messages for the answer to it."""
             before = len(hub.alps.sky.taken)
             await hub.alps.sends(3, HELP, bearer=Bearer.SATELLITE, key=key)
             await hub.alps.satellite()
@@ -603,7 +609,7 @@ async def test_an_answer_that_was_lost_goes_again_ever_more_rarely(store: Store)
 async def test_what_is_said_in_the_second_of_its_end_opens_it_again(
     store: Store, before: int, state: str
 ) -> None:
-    """What is said is told in whole seconds: its kit did not know yet that it had ended."""
+    """The news has a time in whole seconds: its kit did not know yet that it had ended."""
     async with field_of(store) as alps:
         await alps.sends(1, Entry(7, Message("help"), int(alps.now), True))
         ((incident,),) = await alps.rows("SELECT id FROM sos")

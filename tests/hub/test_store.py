@@ -1,4 +1,4 @@
-"""The hub's store itself, on both databases: what is kept, told and refused."""
+"""The hub's store on both databases: stored data, notifications, and refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.processes import PATIENCE
 from tests.running import running
 
 FIRST = min(schema.STEPS, default=VERSION)
-"""What 0.1.0 has."""
+"""The version of 0.1.0."""
 
 
 def add(name: str) -> Callable[[Db], int]:
@@ -71,7 +71,7 @@ async def test_what_is_committed_together_is_each_ones_own_and_fails_alone(store
         runs.append(len(numbers))
         db.announce("news")
         for number in numbers:
-            # Two have one name.
+            # Two rows have one name.
             db.execute("INSERT INTO workspace (name, created) VALUES (?, 0)", f"w{number % 20:02}")
         return [f"entered {number}" for number in numbers]
 
@@ -93,7 +93,7 @@ async def test_what_is_committed_together_is_each_ones_own_and_fails_alone(store
         kept = {number: f"entered {number}" for number in range(21) if number not in refused}
         assert outcomes == kept | dict.fromkeys(refused, "refused")
         assert len(await store.read(names)) == 20
-        # All fresh ones share few runs.
+        # All new ones share few runs.
         begun = len(runs)
         async with trio.open_nursery() as callers:
             for _ in range(20):
@@ -102,7 +102,9 @@ async def test_what_is_committed_together_is_each_ones_own_and_fails_alone(store
 
 
 def test_rows_are_found_as_they_were_inserted_and_by_one_of_many(store: Store) -> None:
-    """Whichever way they go to the database: bytes, no value, and text with all that is quoted."""
+    """This holds for each way into the database: bytes, null, and text with all quoted
+    characters.
+    """
     columns = ("imei", "device", "way", "body", "reason", "received")
     rows = [
         (
@@ -201,7 +203,7 @@ async def test_who_asks_for_others_too_and_is_cancelled_leaves_them_an_answer() 
                 await trio.testing.wait_all_tasks_blocked()
                 callers.start_soon(ask, 3)
                 await trio.testing.wait_all_tasks_blocked()
-                # 1 is read, 2 waits for its turn, and asks for 3 as well.
+                # 1 is being read, 2 waits for its turn and also requests 3.
                 scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
         assert answers == ["3 is to come again"]
@@ -237,7 +239,7 @@ def test_administration_works_beside_a_running_store(database: str) -> None:
 def test_administration_that_gets_into_a_hubs_way_is_carried_out_all_the_same(
     postgres: str,
 ) -> None:
-    """Of two that wait for each other PostgreSQL ends one."""
+    """PostgreSQL ends one of two transactions that wait for each other."""
     database = new_database(postgres)
     store = open_store(database)
     for name in "ab":

@@ -1,4 +1,4 @@
-"""The hub in front of people who have no key, and of people who have one and mean it ill."""
+"""The hub against callers without a key, and against malicious callers with one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.processes import PATIENCE, Agent, Hub, Running, administer, agent, hu
 
 STRANGERS = 300
 WHOLE = b"GET / \r\n\r\n"
-"""How the heads begin and end that are answered without a body."""
+"""Beginning and end of heads that get an answer without a body."""
 
 
 async def head_only(hub: Cloud, *lines: str) -> bytes:
-    """What the hub says to the head of a push alone, announced with a body that never comes."""
+    """Return the hub's answer to the head of a push, whose announced body never comes."""
     headers = ["Host: hub", "Content-Type: application/json", "Content-Length: 1000000", *lines]
     text = "\r\n".join(["POST /api/package HTTP/1.1", *headers, "Expect: 100-continue", "", ""])
     async with await trio.open_tcp_stream("127.0.0.1", hub.port) as stream:
@@ -64,7 +64,7 @@ async def test_who_calls_is_judged_by_the_head(store: Store) -> None:
 
 @pytest.mark.parametrize("path", ["/api/package", "/healthz"])
 async def test_no_body_holds_up_the_others(tmp_path: Path, path: str) -> None:
-    """From somebody with a key, too."""
+    """This includes callers with a key."""
     with closing(open_store(str(tmp_path / "hub.sqlite3"))) as store:
         async with cloud(store) as hub:
             for name, body in BODIES.items():
@@ -78,7 +78,7 @@ async def test_no_body_holds_up_the_others(tmp_path: Path, path: str) -> None:
 
 
 async def test_no_head_holds_up_the_others(tmp_path: Path) -> None:
-    """Whatever of it is read to find out who calls."""
+    """This covers each part of the head that identifies the caller."""
     whole = {name: said for name, said in HOSTILE.items() if said[:6] + said[-4:] == WHOLE}
     with closing(open_store(str(tmp_path / "hub.sqlite3"))) as store:
         async with cloud(store) as hub:
@@ -94,7 +94,7 @@ async def test_no_head_holds_up_the_others(tmp_path: Path) -> None:
 
 
 def longest_wait(server: Hub | Agent, path: str, call: Callable[[], int]) -> tuple[float, int]:
-    """The longest that somebody else waited for `path` during a call, and the call's status."""
+    """Return another caller's longest wait for `path` during a call, and the call's status."""
     done, waits = threading.Event(), [0.0]
 
     def poll() -> None:
@@ -156,14 +156,14 @@ def test_a_crowd_of_strangers_with_large_bodies_takes_no_memory(tmp_path: Path) 
             peer = socket.create_connection(("127.0.0.1", running.port), PATIENCE)
             stack.enter_context(peer)
             peer.setblocking(False)
-            with suppress(OSError):  # refused, and the rest thrown away
+            with suppress(OSError):  # refused, and the rest is dropped
                 peer.send(head + b"Content-Length: 1048576\r\n\r\n" + b" " * 1_000_000)
         assert get(running.port, "/healthz") == 200
         assert memory(running) - before < STRANGERS * 100_000
 
 
 def memory(running: Running) -> int:
-    """The most that the process has had in bytes."""
+    """Return the peak memory of the process in bytes."""
     status = Path(f"/proc/{running.process.pid}/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024

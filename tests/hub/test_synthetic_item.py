@@ -1,5 +1,6 @@
-"""The hub's own item, which goes the whole way that others' take: what is told where it stops, and
-that nothing else is disturbed by it."""
+"""The hub's own test item takes the whole route of other items: it reports where it stops, and
+disturbs nothing.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ QUICK = (
     "import sys; from fieldagent.hub.service import synthetic_item as it;"
     " it.EVERY, it.OVERDUE = 0.5, {overdue}; from fieldagent.__main__ import main; sys.exit(main())"
 )
-"""The program, with half a second where it has a minute."""
+"""The program with half a second instead of a minute."""
 WAY = "synthetic items go the whole way: pushed, stored and posted"
 STOPPED = "the synthetic item of this minute stopped at "
 
@@ -82,7 +83,7 @@ def figure(running: Hub, name: str) -> float:
 
 
 def entered(database: str) -> int:
-    """How many items the database has ever had."""
+    """Return the number of items that the database has ever had."""
     if is_postgres(database):
         sql = "SELECT last_value FROM pg_sequences WHERE sequencename = 'item_id_seq'"
     else:
@@ -95,10 +96,10 @@ def test_it_goes_the_whole_way_again_and_again_and_leaves_nothing(
     database: str, tmp_path: Path
 ) -> None:
     open_store(database).close()
-    # Webhooks may not be at private addresses here: the hub reaches its own receiver all the same.
+    # Webhooks at private addresses are forbidden here, but the hub reaches its own receiver.
     with sending(tmp_path, database) as running:
         running.expect(WAY)
-        alps = Alps(database)  # the first workspace, and the only one where none is named
+        alps = Alps(database)  # the first workspace, which is the default
         before = entered(database)
         until(lambda: entered(database) >= before + 4)
         alps.push(running.port, "of somebody")
@@ -112,7 +113,7 @@ def test_it_goes_the_whole_way_again_and_again_and_leaves_nothing(
         lines = running.output()
     assert len([line for line in lines if "event=push" in line]) == 1
     assert [line for line in lines if "event=webhook" in line or STOPPED in line] == []
-    # One may be on its way as the hub ends: it is taken away ten minutes later.
+    # One may be in transit when the hub ends. It is removed ten minutes later.
     assert look(database, "SELECT count(*) FROM item")[0][0] <= 2
     assert look(database, "SELECT count(*) FROM audit WHERE action = 'push'")[0][0] <= 2
     assert look(database, "SELECT count(*) FROM webhook_delivery")[0][0] <= 1
@@ -136,7 +137,7 @@ FAILS = {
 
 @contextmanager
 def locked(database: str) -> Iterator[None]:
-    """Somebody else keeps what each push writes."""
+    """Lock the table that each push writes."""
     if is_postgres(database):
         with psycopg.connect(database) as other:
             other.execute("LOCK TABLE item IN ACCESS EXCLUSIVE MODE")
@@ -224,7 +225,9 @@ def test_each_of_two_hubs_sends_its_own_whichever_posts_it(postgres: str, tmp_pa
 
 
 class Listener:
-    """Of the name `localhost`, by a private authority; `files` are what a hub's settings name."""
+    """A listener with the name `localhost` from a private authority. `files` are the files in a
+    hub's settings.
+    """
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -234,7 +237,7 @@ class Listener:
         self.files = {name: str(home / name) for name in ("tls-certificate", "tls-key")}
 
     def issue(self, *, ended: timedelta = timedelta(days=-1)) -> trustme.LeafCert:
-        """Put a certificate there that ended so long ago."""
+        """Write a certificate that expired that long ago."""
         end = datetime.now(UTC) - ended
         issued = self.authority.issue_cert("localhost", not_after=end)
         chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
@@ -274,7 +277,7 @@ def test_with_an_address_it_is_pushed_there_as_others_push(tmp_path: Path) -> No
 
 
 class Unavailable(BaseHTTPRequestHandler):
-    """What a proxy answers whose hub is gone."""
+    """The answer of a proxy whose hub is away."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))

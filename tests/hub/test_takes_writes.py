@@ -1,5 +1,6 @@
-"""PostgreSQL that takes no write, or not in time: what callers, kits, probes and the log are told,
-and that all is well again once it does."""
+"""PostgreSQL accepts no writes, or not in time: the effects for callers, kits, probes and the log,
+and the recovery.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from tests.postgres import ACCOUNT, Server, new_database, server
 from tests.processes import Hub, hub, until
 
 BOUND = 10.0
-"""Seconds in which a push is answered, whatever the database does."""
+"""Seconds within which a push gets an answer, whatever the database does."""
 
 
 class Trouble(NamedTuple):
@@ -37,7 +38,7 @@ class Trouble(NamedTuple):
 
 @contextmanager
 def locked(trouble: Trouble) -> Iterator[None]:
-    """Somebody else has locked a table that each push writes."""
+    """Lock a table that each push writes, from another connection."""
     with psycopg.connect(trouble.database, application_name="a restore") as other:
         other.execute("LOCK TABLE item IN ACCESS EXCLUSIVE MODE")
         yield
@@ -45,7 +46,7 @@ def locked(trouble: Trouble) -> Iterator[None]:
 
 @contextmanager
 def row_locked(trouble: Trouble) -> Iterator[None]:
-    """Somebody else has forgotten a transaction in which the kit's row was changed."""
+    """Keep a transaction open that has changed the kit's row."""
     with psycopg.connect(trouble.database, application_name="psql") as other:
         other.execute("UPDATE device SET name = name")
         yield
@@ -53,7 +54,7 @@ def row_locked(trouble: Trouble) -> Iterator[None]:
 
 @contextmanager
 def frozen(trouble: Trouble) -> Iterator[None]:
-    """It neither answers nor ends, as on a disk that hangs."""
+    """Freeze the database: it neither answers nor ends, as on a disk that hangs."""
     pids = _processes(trouble.running.pid)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -71,7 +72,7 @@ def _processes(pid: int) -> list[int]:
 
 @contextmanager
 def full(trouble: Trouble) -> Iterator[None]:
-    """Others have filled its disk."""
+    """Fill its disk."""
     others = fill(trouble.disk)
     try:
         yield
@@ -80,7 +81,7 @@ def full(trouble: Trouble) -> Iterator[None]:
 
 
 def pushed(running: Hub, alps: Alps, text: str) -> int:
-    """The status of a push. It comes within `BOUND`."""
+    """Return the status of a push, which must come within `BOUND`."""
     headers = {"Content-Type": "application/json", **alps.proof}
     body = json.dumps({**alps.body, "message": {"content": text}})
     began = time.monotonic()
@@ -140,7 +141,7 @@ def test_what_is_told_while_nothing_can_be_written(what: str, tmp_path: Path) ->
 
 
 def on_disk(postgres: Server, disk: Path) -> str:
-    """A new database, whose tables are on that disk; the log of its server is elsewhere."""
+    """Return a new database with its tables on that disk. The server's log is on another one."""
     database = new_database(postgres.address)
     name = urlsplit(database).path[1:]
     with psycopg.connect(postgres.address % ACCOUNT, autocommit=True) as owner:

@@ -22,7 +22,7 @@ from tests.hub.test_journey import posted, receiver
 from tests.processes import MODULE, PATIENCE, administer, agent, hub, until
 
 RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER of no time: closing resets the connection (socket(7))."""
+"""SO_LINGER with zero time: closing resets the connection (socket(7))."""
 
 
 class Site:
@@ -49,7 +49,7 @@ class Site:
         }
 
     def issue(self) -> trustme.LeafCert:
-        """A certificate, put where the settings name it."""
+        """Write a certificate to the file in the settings."""
         issued = self.authority.issue_cert("127.0.0.1")
         chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
         (self.home / "chain.pem").write_bytes(chain)
@@ -57,13 +57,13 @@ class Site:
         return issued
 
     def shown(self, port: int) -> bytes:
-        """The certificate that the hub shows now."""
+        """Return the certificate that the hub uses now."""
         plain = socket.create_connection(("127.0.0.1", port), PATIENCE)
         with self.client_tls.wrap_socket(plain, server_hostname="127.0.0.1") as peer:
             return peer.getpeercert(binary_form=True) or b""
 
     def kit(self, port: int) -> dict[str, Any]:
-        """The settings of the device's agent."""
+        """Return the settings of the device's agent."""
         return {
             "satellite-port": None,
             "hub-address": f"https://127.0.0.1:{port}",
@@ -73,7 +73,7 @@ class Site:
         }
 
     def gives_sessions(self, port: int) -> bool:
-        """Whether it sends what a later connection may go on with, which every kit would pay."""
+        """Return True if it sends TLS session tickets, which would cost each kit data."""
         plain = socket.create_connection(("127.0.0.1", port), PATIENCE)
         with self.client_tls.wrap_socket(plain, server_hostname="127.0.0.1") as peer:
             peer.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -128,8 +128,9 @@ def test_links_and_pushes_in_tls_and_no_secret_in_the_log(site: Site, tmp_path: 
 def test_peers_that_vanish_take_no_link_and_no_webhook_with_them(
     site: Site, tmp_path: Path
 ) -> None:
-    """Each resets a connection that is idle. OpenSSL, where it has the socket, fails to say
-    goodbye then and leaves that in the thread's error queue, for whoever reads next."""
+    """Each peer resets an idle connection. If OpenSSL has the socket, its goodbye then fails and
+    leaves an error in the thread's queue, for the next read.
+    """
     vanished = 0
 
     def vanish() -> None:
@@ -179,7 +180,7 @@ def test_a_certificate_that_was_renewed_is_used_without_a_restart(
             if how == "SIGHUP":
                 running.process.send_signal(signal.SIGHUP)
 
-        # Only one of the two files is there yet.
+        # Only one of the two files exists yet.
         whole = (tmp_path / "key.pem").read_bytes()
         (tmp_path / "key.pem").write_bytes(b"")
         again()
@@ -196,7 +197,9 @@ def test_a_certificate_that_was_renewed_is_used_without_a_restart(
 
 @contextmanager
 def in_pieces(to: int) -> Iterator[int]:
-    """The port of a way to `to` that brings a few bytes at a time: no TLS record comes whole."""
+    """Yield a port that forwards to `to` a few bytes at a time, so that each TLS record is
+    split.
+    """
     ends: list[socket.socket] = []
 
     def carry(source: socket.socket, target: socket.socket) -> None:

@@ -1,4 +1,6 @@
-"""Waves of an update, on both engines: who is told when, and what stops them."""
+"""Waves of an update, on both engines: the times of the offers, and the conditions that
+stop them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ WITHIN = 7_200.0
 
 
 class Fleet:
-    """Kits 1 to 4, of which the first two are a wave each, and the others the third."""
+    """Kits 1 to 4: the first two are one wave each, and the others are the third."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -47,7 +49,7 @@ class Fleet:
         return update_offers.offer(db, 1, "2", URL, kits, within=WITHIN, now=self.now)
 
     def told(self) -> set[int]:
-        """Which kits are offered it now."""
+        """Return the kits that have the offer now."""
         return {*self.store.once(lambda db: update_offers.offers(db, [1, 2, 3, 4]))}
 
     def tells(self, device: int, state: str, why: str = "") -> list[str]:
@@ -113,7 +115,7 @@ def test_one_that_fails_stops_it_and_nobody_more_is_told(
 
 
 def test_one_that_does_not_come_back_in_time_stops_it(fleet: Fleet) -> None:
-    fleet.now += 10 * WITHIN  # it has not begun: it may be switched off
+    fleet.now += 10 * WITHIN  # it has not started: it may be switched off
     assert (fleet.look(), fleet.told()) == ([], {1})
     fleet.tells(1, "waiting")
     fleet.now += WITHIN
@@ -122,7 +124,7 @@ def test_one_that_does_not_come_back_in_time_stops_it(fleet: Fleet) -> None:
     fleet.now += 1
     fleet.look()
     assert fleet.state() == ("stopped", "kit-1 is late: it has not come back within 120 min")
-    # What became of it is shown all the same.
+    # Its result is shown in any case.
     fleet.tells(1, "taken")
     assert fleet.states()[0] == "taken"
     assert fleet.told() == set()

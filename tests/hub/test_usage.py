@@ -1,4 +1,4 @@
-"""What satellite messages cost: the hub's count, the operator's file beside it, and the money."""
+"""The cost of satellite messages: the hub's count, the operator's file beside it, and the money."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SESSIONS = f"""IMEI,Transmit Time,Message Size,Credits Used,CDR Reference
 
 {OTHER},26-09-22 00:00:01,20,1,9
 """
-"""Sessions as an operator lists them: two of one modem on a day, a mailbox check among them."""
+"""Sessions in an operator's list: two of one modem on a day, including a mailbox check."""
 
 
 def test_a_file_of_sessions_is_summed_by_modem_and_day() -> None:
@@ -159,7 +159,9 @@ async def test_an_imt_modem_is_compared_by_bytes(store: Store) -> None:
 
 
 async def test_each_count_is_priced_by_whose_it_is(store: Store) -> None:
-    """The device's operator for what is counted here, and who counted for what was imported."""
+    """The price of the device's operator for local counts, and of the counting operator for
+    imported ones.
+    """
     prices = {"rockblock": credit_price("0.10 EUR"), "cloudloop": credit_price("0.20 USD")}
 
     def price_of(operator: str | None) -> Price | None:

@@ -1,4 +1,4 @@
-"""Who goes first in a short line, and who has to leave it."""
+"""The order in a short queue, and the callers that must leave it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is on watch at the desk, who hands over to whom, and the alarm where nobody is."""
+"""The watch at the desk, its handover, and the alarm if no dispatcher is on watch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_hours_hold_over_midnight(hours: Hours, at: float, holds: bool, change: 
 
 
 async def office(alps: Field) -> None:
-    """Ben and Cleo are dispatchers, somebody is always to be on watch."""
+    """Make Ben and Cleo dispatchers, with a watch required at all hours."""
 
     def settle(db: Db) -> None:
         for member in (2, 3):
@@ -57,7 +57,7 @@ async def act(alps: Field, deed: Any, *what: Any) -> None:
 
 
 async def look(alps: Field) -> list[str]:
-    """As the hub does, where there is something to see."""
+    """Check as the hub does, if there is a due time."""
     if await alps.store.read(shifts.next_due) > alps.now:
         return []
     return await alps.store.commit(lambda db: shifts.look(db, alps.now))
@@ -91,7 +91,7 @@ async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
         standing = await store.read(lambda db: shifts.standing(db, 1, alps.now))
         (before,) = standing["before"]
         assert (before["ended"], before["note"]) == (alps.now, "Ada is late at the hut")
-        # Two may be on watch; one of them ends it, the other's time is over.
+        # Two may be on watch. One of them ends it, and the other's time is over.
         await act(alps, watch_desk.take, 2, 2 * HOUR)
         await act(alps, watch_desk.end, 3, "")
         assert await on_watch(alps) == [("Ben", None, "")]
@@ -123,7 +123,7 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         await act(alps, watch_desk.take, 2, HOUR)
         await act(alps, shifts.set_hours, Hours(360, 1320))
         assert await look(alps) == []
-        # His time is over: five minutes for whoever comes late.
+        # His time is over: five minutes remain for a late dispatcher.
         alps.now += HOUR
         (warning,) = await look(alps)
         assert warning == "nobody is on watch in Alps; the alarm is raised in 5 min"
@@ -134,7 +134,7 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         assert alarm.startswith("Nobody is on watch in Alps since 2026-") and "alarm 1" in alarm
         alps.now += HOUR
         assert await look(alps) == [] and await alarms(alps) == [("watch", "open")]
-        # Somebody comes: the alarm says so, and a person closes it. Then they go again.
+        # A dispatcher comes: the alarm shows it, and a person closes it. Then they go again.
         await act(alps, watch_desk.take, 3, HOUR)
         assert await look(alps) == []
         assert ("heard", "somebody is on watch again") in [
@@ -144,7 +144,7 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         assert len(await look(alps)) == 1
         alps.now += PATIENCE
         assert len(await look(alps)) == 1 and len(await alarms(alps)) == 2
-        # At night nobody has to be.
+        # At night no watch is required.
         await act(alps, watch_desk.take, 3, HOUR)
         alps.now = NOON + 11 * HOUR
         for _ in range(40):

@@ -1,5 +1,6 @@
-"""Web push: what leaves the hub, judged by a push service of the tests' own and others' libraries,
-and what Chromium's service worker makes of it."""
+"""Web push: the hub's posts, checked by a push service of the tests and third-party libraries, and
+their effect in Chromium's service worker.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def test_it_is_encrypted_as_the_example_of_its_rfc() -> None:
 
 @contextmanager
 def served(home: Path, database: str, **settings: str) -> Iterator[tuple[Hub, PushService]]:
-    """A hub, and a push service with a certificate that it trusts."""
+    """Yield a hub, and a push service with a certificate that the hub trusts."""
     authority = trustme.CA()
     (home / "ca.pem").write_bytes(authority.cert_pem.bytes())
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -110,13 +111,13 @@ def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, databas
                 assert time.time() < claims["exp"] <= time.time() + 86_400
                 assert claims["sub"].startswith("mailto:")
                 assert (pushed.headers["Urgency"], pushed.headers["TTL"]) == ("high", "3600")
-            # The closed page is reached: nobody else is called before their time.
+            # The closed page is reached, so other contacts keep their delay.
             until(lambda: sum(event == "told" for event, _, _ in timeline(database)) == 2)
             events = {event for event, _, _ in timeline(database)}
             assert "nobody reached" not in events and "not told" in events
             administer(database, "sos", "close", "1", "a drill", "--by", "Olga")
             until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "closed")
-            # One browser has unsubscribed at its service; the hub forgets it.
+            # One browser has unsubscribed at its service, and the hub forgets it.
             service.answers = [410, 404]
             kit.call("POST", "/api/sos", {"text": "again"})
             until(lambda: administer(database, "contact", "list") == [])
@@ -269,7 +270,7 @@ def test_who_is_asked_to_take_an_sos_over_is_rung_for_and_nobody_else(
             mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
             subscription = browser_.subscription
             assert call(running, "POST", "/console/push", subscription, **mine)[0] == 201
-        # Her console speaks another language since.
+        # Her console's language has changed meanwhile.
         for language, status in (("xx", 422), ("de", 201)):
             subscription = {**browser_.subscription, "language": language}
             assert call(running, "POST", "/console/push", subscription, **mine)[0] == status
@@ -302,7 +303,7 @@ const one = { endpoint: given.endpoint, toJSON: () => ({ endpoint: given.endpoin
 PushManager.prototype.getSubscription = async () => made;
 PushManager.prototype.subscribe = async options => { window.asked = options; return made = one; };
 """
-"""Stands for the browser's maker, whose service Chromium cannot reach here."""
+"""Replaces the browser maker's service, which Chromium cannot reach here."""
 
 
 @pytest.mark.full
@@ -333,7 +334,7 @@ def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path
             notifications = f"{shows} [each.title, each.body, each.tag, each.data]))"
 
             def rings() -> Any:
-                # Chromium's tools may drop one; one of the same tag takes its place.
+                # Chromium's tools may lose one. A second one with the same tag replaces it.
                 session.send("ServiceWorker.deliverPushMessage", message)
                 return worker.evaluate(notifications)
 
@@ -341,7 +342,7 @@ def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path
             assert worker.evaluate(notifications) == [
                 ["SOS 1 of kit-ada", "<b>leg broken</b>", "sos-1", "/console/sos/1"]
             ]
-            # A click, where no page is open.
+            # A click without an open page.
             worker.evaluate(
                 """async () => {
                   self.opened = [];
@@ -358,7 +359,7 @@ def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path
 
 
 def watched(shown: Any) -> tuple[Any, str]:
-    """A session of the developer tools, and the number of the console's service worker in it."""
+    """Return a developer tools session, and the number of the console's service worker in it."""
     session = shown.context.new_cdp_session(shown)
     registrations: list[str] = []
     session.on(

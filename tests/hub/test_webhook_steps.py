@@ -1,5 +1,6 @@
-"""A webhook that is told how far each item comes: each step once, after its item, also where steps
-come faster than posts, or while one is under way."""
+"""A webhook that gets the stages of each item: each stage once, after its item, even if stages come
+faster than posts or during one.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ BEN = 2
 
 
 def told(there: Receiver) -> list[str | list[str]]:
-    """Of each event that came: an item's content, or the words of how far it has come."""
+    """Return the content or the stages of each event that came."""
     bodies = [json.loads(request.body) for request in there.got]
     events = [
         each["payloads"][0]["events"][0]
@@ -41,7 +42,7 @@ def told(there: Receiver) -> list[str | list[str]]:
 
 
 async def comes(alps: Field, stage: Stage, text: str = "", *, item: int = 1) -> None:
-    """A step of an item, with Ben."""
+    """Record a stage of an item with Ben."""
     if stage is Stage.STORED:
         await alps.store.commit(lambda db: workspace_log.catch_up(db, [(BEN, alps.now)]))
         await alps.store.commit(
@@ -56,11 +57,11 @@ async def comes(alps: Field, stage: Stage, text: str = "", *, item: int = 1) -> 
 async def test_each_step_is_told_once_after_its_item(store: Store, batch: int) -> None:
     async with posting(store, steps=True, batch=batch) as (alps, there):
         await alps.sends(1, Entry(1, Message("are you there?"), int(START)))
-        # It has come somewhere before the item itself is posted: the item goes first.
+        # It has reached a stage before its post: the item goes first.
         await comes(alps, Stage.STORED)
         await turn(alps)
         assert told(there) == ["are you there?", ["on Ben's kit"]]
-        # Two steps before the next post are one post, and what was told once is no news.
+        # Two stages before the next post go in one post, and a stage is not repeated.
         await comes(alps, Stage.PROGRAMS)
         await comes(alps, Stage.READ, "Ben")
         await comes(alps, Stage.READ, "Ben")

@@ -1,4 +1,4 @@
-"""Webhooks as a stream: two hubs post to a receiver that misbehaves, and one of them is killed."""
+"""Webhooks as a stream: two hubs post to a faulty receiver, and one of them is killed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ SENDERS, EACH = 3, 60
 
 
 class Fickle(BaseHTTPRequestHandler):
-    """A receiver that keeps connections; some it closes behind an answer without saying so, one in
-    the middle of an answer, and one post is never answered."""
+    """A receiver that keeps connections. It closes some silently after an answer, one in the middle
+    of an answer, and leaves one post without an answer.
+    """
 
     protocol_version = "HTTP/1.1"
     got: ClassVar[list[tuple[str, list[Any]]]]
@@ -76,7 +77,7 @@ def _enter(db: Db, members: list[int], now: float) -> None:
 def test_what_two_hubs_post_comes_whole_and_in_order_though_one_is_killed(
     postgres: str, tmp_path: Path, batch: int
 ) -> None:
-    """In the middle of a run, of a batch and of a kept connection. What comes again has its id."""
+    """In the middle of a run, of a batch and of a kept connection. A repeated post has its id."""
     database = new_database(postgres)
     administer(database, "init", "Alps")
     members = [administer(database, "user", "add", f"kit {n}")["id"] for n in range(SENDERS)]
@@ -140,7 +141,7 @@ async def test_batches_of_a_sender_are_claimed_together_and_keep_their_ids(store
         await store.commit(partial(deliveries.give_back, posts=run))
         there.answers = [Response(200), Response(503)]
         await turn(alps)
-        # The second is tried later, and until then what is behind it waits.
+        # The second one is tried later, and until then later items wait.
         await send_messages(alps, range(8, 9))
         alps.now += LONGEST
         await turn(alps)

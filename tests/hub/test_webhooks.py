@@ -1,4 +1,4 @@
-"""What agents send, at the workspace's webhooks: a real receiver, both databases, hostile names."""
+"""Items from agents at the workspace's webhooks: a real receiver, both databases, hostile names."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OPEN = open_public(LOOPBACK)
 
 @dataclass
 class Receiver:
-    """Answers as told, 200 otherwise, and keeps what it got."""
+    """Answers as the test wants, by default 200, and keeps the posts."""
 
     url: str = ""
     answers: list[Response] = field(default_factory=list)
@@ -84,7 +84,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @asynccontextmanager
 async def posting(store: Store, **how: Any) -> AsyncIterator[tuple[Field, Receiver]]:
-    """A workspace whose one webhook is the receiver."""
+    """Yield a workspace with the receiver as its only webhook."""
     async with field_of(store) as alps, receiver() as there:
         webhook = Webhook(0, there.url, **{"secrets": (SECRET,), **how})
         await store.commit(lambda db: webhook_directory.add(db, 1, webhook, now=alps.now))
@@ -92,7 +92,7 @@ async def posting(store: Store, **how: Any) -> AsyncIterator[tuple[Field, Receiv
 
 
 async def turn(alps: Field) -> None:
-    """Post all that is due, each to its end."""
+    """Post everything that is due, each to its end."""
     store, now = alps.store, alps.now
     while runs := await store.commit(lambda db: claim_runs(db, now)):
         for run in runs:
@@ -188,7 +188,7 @@ async def test_one_whose_headers_are_damaged_holds_up_no_other(store: Store) -> 
 
 @pytest.mark.parametrize("only", [False, True])
 async def test_what_waits_is_signed_with_a_secret_that_came_since(store: Store, only: bool) -> None:
-    """And with the one before, so that the receiver may change when it suits."""
+    """It is also signed with the previous secret, so that the receiver may change at any time."""
     async with posting(store) as (alps, there):
         there.answers = [Response(503)]
         await alps.sends(1, Entry(1, Message("waits"), int(START)))
@@ -207,7 +207,7 @@ async def test_what_waits_is_signed_with_a_secret_that_came_since(store: Store, 
 
 
 def takes(request: Request, secret: str) -> bool:
-    """Whether who knows this secret takes it for the hub's."""
+    """Return True if the signature is valid with this secret."""
     id_, moment = (request.headers[f"webhook-{each}"] for each in ("id", "timestamp"))
     at = datetime.fromtimestamp(int(moment), UTC)
     signed = Verifier(secret).sign(id_, at, request.body.decode())
@@ -275,7 +275,7 @@ async def test_after_the_last_try_it_is_a_dead_letter_that_can_be_replayed(store
         await alps.sends(1, Entry(1, Message("first"), int(START)))
         for _ in SCHEDULE:
             await turn(alps)
-            # Nothing but this one fails: the days until it is disabled are not what is tested.
+            # Only this one fails: the test does not cover the days until it is disabled.
             await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = NULL"))
             alps.now += LONGEST
         assert await states(alps) == [("dead", len(SCHEDULE))]
@@ -349,7 +349,7 @@ async def test_days_without_a_success_disable_it_with_a_notice(store: Store) -> 
 async def test_one_post_that_fails_after_days_in_which_nothing_was_tried_disables_nothing(
     store: Store,
 ) -> None:
-    """The last of before has failed; then nothing came, or the hub was off."""
+    """The last earlier post failed. Then no item came, or the hub was off."""
     async with posting(store) as (alps, there):
         old = alps.now - 2 * deliveries.PATIENCE
         await store.commit(lambda db: db.execute("UPDATE webhook SET failing_since = ?", old))
@@ -467,12 +467,14 @@ def test_nothing_else_is_taken_for_special() -> None:
 
 
 LED_ON = [ipaddress.ip_network(each) for each in ("::ffff:0:0/96", "64:ff9b::/96")]
-"""What stands for an IPv4 address that is judged in its place."""
+"""Networks that contain an IPv4 address, which is checked instead."""
 
 
 @pytest.mark.parametrize("network", [*NETWORKS, *MULTICAST], ids=str)
 def test_nothing_of_a_special_network_is_public(network: Network) -> None:
-    """From its first address to its last; what lies beside it, and in no other, is."""
+    """From its first address to its last. Addresses beside it that are in no other network are
+    public.
+    """
     first, last = int(network[0]), int(network[-1])
     kind = type(network[0])
     if network not in LED_ON:
@@ -516,7 +518,7 @@ Lookup = Callable[..., Awaitable[list[Any]]]
 
 
 def names(*answers: list[str]) -> Lookup:
-    """A resolver whose answer changes from one question to the next."""
+    """Return a resolver whose answer changes between questions."""
     left = list(answers)
 
     async def getaddrinfo(host: str, port: int, *args: Any, **how: Any) -> list[Any]:
@@ -544,7 +546,7 @@ async def test_other_spellings_of_this_machine_are_refused(host: str) -> None:
 async def test_the_address_that_was_checked_is_the_one_that_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the name says at the second question would lead to ourselves."""
+    """The second answer for the name would lead to ourselves."""
     asked: list[str] = []
 
     async def open_tcp_stream(host: str, port: int) -> Any:
@@ -561,7 +563,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_used(
 async def test_a_way_that_swallows_everything_does_not_keep_a_post_from_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a network does whose IPv6 leads nowhere: the name's first address never answers."""
+    """For example a network whose IPv6 leads nowhere: the name's first address never answers."""
     ended: list[str] = []
     connect = trio.open_tcp_stream
 
@@ -702,7 +704,7 @@ async def test_a_batch_is_a_signed_array_in_order_and_keeps_its_id_when_it_comes
         there.answers = [Response(500)]
         await send_messages(alps, range(2))
         await turn(alps)
-        # What comes meanwhile is not put into what may be there already.
+        # Later items are not added to a batch that may have arrived already.
         await send_messages(alps, range(2, 6))
         alps.now += LONGEST
         await turn(alps)
@@ -790,7 +792,7 @@ async def test_an_alarm_of_the_hub_is_no_sos(store: Store) -> None:
 
 
 async def until_posted(alps: Field, there: Receiver, posts: int) -> None:
-    """So many have come, and their ends are written down."""
+    """Wait until that many posts have come and their results are stored."""
     await until_async(lambda: len(there.got) >= posts)
     with trio.fail_after(PATIENCE):
         while await alps.rows("SELECT 1 FROM webhook_delivery WHERE claimed_until > 0"):
@@ -799,7 +801,7 @@ async def until_posted(alps: Field, there: Receiver, posts: int) -> None:
 
 
 async def test_a_hub_that_comes_asks_at_once_who_was_down_before_it(store: Store) -> None:
-    """What waits for its own time, hours ahead, goes as soon as that is taken."""
+    """Items that wait for their own time, hours ahead, go after a successful probe."""
     async with posting(store) as (alps, there):
         for sender in (1, 2):
             await alps.sends(sender, Entry(1, Message(f"a{sender}"), int(START)))
@@ -818,7 +820,7 @@ async def test_a_hub_that_comes_asks_at_once_who_was_down_before_it(store: Store
 
 
 async def test_a_probe_that_fails_before_its_time_leaves_the_last_try(store: Store) -> None:
-    """Who is down is probed twice a minute, and the last try is a day away."""
+    """A failed receiver is probed twice a minute, and the last try is a day away."""
     tried = len(SCHEDULE) - 1
     async with posting(store) as (alps, there):
         await alps.sends(1, Entry(1, Message("x"), int(START)))
@@ -839,7 +841,7 @@ async def test_a_probe_that_fails_before_its_time_leaves_the_last_try(store: Sto
 
 
 async def test_after_an_outage_all_goes_as_soon_as_a_probe_is_taken(store: Store) -> None:
-    """Each sender's own time is minutes ahead; the probe comes within half a minute."""
+    """Each sender's own time is minutes ahead, and the probe comes within half a minute."""
     async with posting(store) as (alps, there):
         there.answers = [Response(503)] * 9
         for number in range(2):
@@ -848,7 +850,7 @@ async def test_after_an_outage_all_goes_as_soon_as_a_probe_is_taken(store: Store
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(webhooks.run, store, clock=alps.clock, open_stream=OPEN))
             await until_posted(alps, there, 3)
-            # The second failure has shown that it is down: of what is due one goes at a time.
+            # The second failure has shown that it is down: only one due item goes at a time.
             for posts in range(4, 10):
                 alps.now += 2 * flow.PROBE
                 await store.commit(lambda db: db.announce("webhooks"))
@@ -863,7 +865,7 @@ async def test_after_an_outage_all_goes_as_soon_as_a_probe_is_taken(store: Store
 async def test_many_sos_go_some_at_a_time_and_keep_nothing_else_back(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They fall due together where they failed together, and each takes a connection."""
+    """They become due together after they failed together, and each uses a connection."""
     monkeypatch.setattr(flow, "SOS_MOST", 3)
     async with posting(store) as (alps, there), trio.open_nursery() as nursery:
         release, inside, most = trio.Event(), 0, 0

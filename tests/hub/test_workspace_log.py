@@ -1,4 +1,4 @@
-"""What kits send to everybody: addressed as devices come for it, and nobody is left out."""
+"""Items from kits to all: they are addressed when devices fetch them, and no device is left out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ADA, BEN, CLEO = 1, 2, 3
 
 @asynccontextmanager
 async def field(store: Store) -> AsyncIterator[Field]:
-    """Nobody asks for what others send over satellite."""
+    """Yield a field in which no member accepts items over satellite."""
     async with field_of(store) as alps:
         await store.commit(lambda db: db.execute("UPDATE membership SET over_satellite = 0"))
         yield alps
@@ -100,7 +100,7 @@ async def test_an_sos_goes_first_however_far_a_device_is_behind(
 async def test_what_is_urgent_goes_before_what_came_earlier(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of all that a device lacks, not of what it was given first."""
+    """This counts for all items that a device lacks, not only for the first ones it got."""
     monkeypatch.setattr(workspace_log, "AT_ONCE", 1)
     monkeypatch.setattr(workspace_log, "AT_LEAST", 1)
     async with field(store) as alps:
@@ -193,7 +193,7 @@ async def test_who_leaves_and_comes_back_lacks_what_came_meanwhile(store: Store)
         await store.commit(
             lambda db: directory.join(db, 1, BEN, over_satellite=False, now=alps.now)
         )
-        # Another rule is no return.
+        # A changed rule is not a return.
         await says(alps, "after", first=3)
         await store.commit(lambda db: directory.join(db, 1, BEN, over_satellite=True, now=alps.now))
         assert await texts(alps, BEN) == ["before", "after"]

@@ -1,4 +1,6 @@
-"""Coasts and borders of the console's map: what the file has, and how a line loses its detail."""
+"""Coasts and borders of the console's map: the content of the file, and the simplification of
+lines.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ WORLDS = {
     "hub/console/world.json": (300_000, {"coasts", "borders"}),
     "agent/page/world.json": (80_000, {"coasts"}),
 }
-"""Bytes at the most, and kinds of lines."""
+"""Maximum bytes, and the kinds of lines."""
 
 
 def points(steps: list[int], degree: int) -> Iterator[tuple[float, float]]:
-    """Longitude and latitude."""
+    """Yield longitude and latitude."""
     east = north = 0
     for right, up in zip(steps[::2], steps[1::2], strict=True):
         east, north = east + right, north + up
@@ -40,7 +42,7 @@ def test_every_line_is_on_the_globe_and_none_goes_round_it(name: str) -> None:
         assert len(placed) > 1
         assert all(abs(east) <= 180 and abs(north) <= 90 for east, north in placed)
         assert all(abs(one[0] - other[0]) <= 180 for one, other in pairwise(placed))
-    # Land's End and the North Cape are where they are, within what the lines may be awry.
+    # Land's End and the North Cape are in the right place, within the allowed error of the lines.
     coast = [each for line in world["coasts"] for each in points(line, world["steps"])]
     for east, north in ((-5.71, 50.07), (25.78, 71.17)):
         assert min(max(abs(each[0] - east), abs(each[1] - north)) for each in coast) < 0.5

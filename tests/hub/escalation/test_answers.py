@@ -1,4 +1,4 @@
-"""What becomes of what contacts write back: codes, words, limits, and what their writer is told."""
+"""The handling of contacts' answers: codes, texts, limits, and the replies to their authors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HANDED = HandoverResult(HandoverOutcome.HANDED)
 
 
 async def told(alps: Field) -> list[str]:
-    """Let all that is due be handed over; return the codes, or the texts of replies."""
+    """Deliver everything that is due, and return the codes, or the texts of replies."""
     messages = await alps.store.commit(lambda db: telling.claim(db, alps.now + 9, 9, ""))
     for each in messages:
         await alps.store.commit(partial(telling.settle, telling=each, result=HANDED, now=alps.now))
@@ -33,7 +33,7 @@ async def told(alps: Field) -> list[str]:
 
 
 async def ask_for_help(alps: Field, **contact: Any) -> str:
-    """Raise an SOS of kit 1, and return the code that the contact is told."""
+    """Raise an SOS of kit 1, and return the code in the contact's message."""
     await alps.store.commit(_number_on)
     new = contacts.NewContact("Bergwacht", PHONE, "sms")._replace(**contact)
     await alps.store.commit(lambda db: contacts.add(db, 1, new, now=START))
@@ -43,7 +43,7 @@ async def ask_for_help(alps: Field, **contact: Any) -> str:
 
 
 def _number_on(db: Db) -> None:
-    """Members of the field have numbers that PostgreSQL has not given."""
+    """Members of the field have numbers that PostgreSQL has not assigned."""
     if db.takes_lists:
         db.execute("SELECT setval(pg_get_serial_sequence('member', 'id'), 100)")
 

@@ -1,4 +1,4 @@
-"""The steps in which contacts are told: which cannot work, and the test of all of them."""
+"""The steps of contacts: the check which of them work, and the test of all of them."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_kind_of_contact_of_ones_own_is_named_in_the_settings(
     administer_from_shell(database, *added)
     assert chain(config, "test")[0] == OK
     assert (tmp_path / "pigeon-7").read_text().startswith("TEST. ")
-    # Without it the hub starts all the same, and shows that this contact is not told.
+    # The hub starts without it, and shows that this contact gets no messages.
     written(config, {"database": database})
     code, steps, _ = chain(config, "list")
     assert (code, steps[0]["works"]) == (REFUSED, False)

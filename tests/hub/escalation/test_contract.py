@@ -1,5 +1,6 @@
-"""What every kind of contact of `known.CONTACTS` keeps: `fieldagent hub contact test` against a
-stand-in of its service, which takes the message, refuses it, or is away."""
+"""The contract of each kind of contact in `known.CONTACTS`: `fieldagent hub contact test` with a
+stand-in for its service, which accepts the message, refuses it, or is away.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class StandIn(NamedTuple):
     address: str
     taken: Sequence[Any]
     answers: list[Any]
-    """To the next messages, in turn; then it takes them."""
+    """Answers to the next messages in order. Afterwards it accepts them."""
     refusal: Any
     settings: dict[str, str]
     trusts: str = ""
@@ -100,7 +101,7 @@ STAND_INS: dict[str, Callable[[Path], AbstractContextManager[StandIn]]] = {
     "twilio": _twilio,
     "sms": _sms,
 }
-"""By the kind's name; a new kind has one, too."""
+"""Stand-ins by the kind's name. A new kind needs one too."""
 
 
 def _lines(settings: dict[str, str]) -> str:
@@ -108,13 +109,15 @@ def _lines(settings: dict[str, str]) -> str:
 
 
 def check_contact(home: Path, kind: ContactKind, service: StandIn, database: str) -> Path:
-    """Add one, test it while its service takes and refuses; return the hub's settings."""
+    """Add a contact, and test it while its service accepts and refuses. Return the hub's
+    settings.
+    """
     settings = home / "hub.properties"
     settings.write_text(_lines({"database": database, **service.settings}))
     if kind.form:
         set_up = parse(_lines(service.settings), Path("hub.properties")).contact_own
         assert kind_of(service.address, contact_kinds(), set_up) is kind
-        # In a process of its own: apprise loads what this Python warns of.
+        # In a separate process, because apprise loads modules about which Python warns.
         added = ("contact", "add", "Duty", service.address, "--config", str(settings))
         administer_from_shell(database, *added)
     else:
@@ -135,7 +138,7 @@ def check_contact(home: Path, kind: ContactKind, service: StandIn, database: str
 
 
 def told_by_a_test(settings: Path, service: StandIn) -> tuple[int, str]:
-    """Return how `contact test` ended, and the reason that it told."""
+    """Return the exit code of `contact test` and its printed reason."""
     done = subprocess.run(
         [*MODULE, "hub", "contact", "test", "1", "--config", str(settings)],
         env=os.environ | ({"SSL_CERT_FILE": service.trusts} if service.trusts else {}),

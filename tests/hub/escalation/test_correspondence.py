@@ -1,5 +1,6 @@
-"""What comes back to a kit from an address that it wrote to, on both engines; then by mail from the
-servers of strangers, aiosmtpd and pymap, with a real kit and a real hub."""
+"""Answers from an address to which a kit has written, on both engines. Then by mail from foreign
+servers, aiosmtpd and pymap, with a real kit and a real hub.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ DORA = "dora@example.org"
 
 
 async def write(field: Field, kit: int, number: int, to: str = PHONE) -> str:
-    """Let a kit write to an address, and the service take it; return the identity of the mail."""
+    """Let a kit write to an address and the service accept it, and return the identity of
+    the mail.
+    """
     await field.sends(kit, Entry(number, Message("Back on Sunday"), int(field.now), to=to))
     (each,) = [
         each
@@ -50,18 +53,18 @@ async def answer(field: Field, text: str, to: str = "") -> str:
 
 
 async def told(field: Field) -> list[str]:
-    """What lines up for who answered."""
+    """Return the queued texts to the address that answered."""
     rows = await field.rows("SELECT text FROM outward WHERE text <> '' ORDER BY id")
     return [text for (text,) in rows]
 
 
 class Come(NamedTuple):
-    """What a kit was brought."""
+    """The items that a kit got."""
 
     words: list[tuple[str, str]]
-    """From whom, and what."""
+    """Senders and texts."""
     read: list[tuple[int, str]]
-    """Which of its own was read, and by whom."""
+    """Numbers of its own items that were read, and the readers."""
 
 
 async def come(field: Field, kit: int) -> Come:
@@ -89,7 +92,7 @@ async def test_an_sms_goes_to_the_kit_that_wrote_to_that_number(store: Store) ->
         await write(field, ADA, 1)
         await write(field, ADA, 2)
         assert await answer(field, "OK see you then") == "to the kit"
-        # Which of the two was answered, nobody said: one has been read.
+        # The answer does not show which of the two was meant: one has been read.
         assert await come(field, ADA) == ([(PHONE, "OK see you then")], [(1, PHONE)])
         assert await come(field, BEN) == ([], [])
         assert (await told(field))[0].startswith("Your words are on their way to Ada")

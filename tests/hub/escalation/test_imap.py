@@ -1,5 +1,6 @@
-"""Answers by mail, read from the IMAP server of a stranger (PyPI `pymap`), and what of a mail
-counts."""
+"""Answers by mail, read from a foreign IMAP server (PyPI `pymap`), and the parts of a mail that
+count.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ OWN = {"mail-from": "sos@example.org"}
 
 
 class Mailbox:
-    """Of an account at the server."""
+    """Mailbox of an account at the server."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -171,7 +172,7 @@ def test_a_server_that_is_away_stops_nothing(tmp_path: Path) -> None:
 
 
 class Disk:
-    """Takes answers as the hub does, or cannot."""
+    """Accepts answers like the hub, or fails."""
 
     def __init__(self) -> None:
         self.full = True
@@ -200,7 +201,7 @@ def inward_of(settings: dict[str, str], disk: Disk) -> Inward:
 
 @contextmanager
 def tls_before(port: int, tls: ssl.SSLContext) -> Iterator[int]:
-    """Speaks TLS from the first byte, and hands what it reads to the server at that port."""
+    """Yield a port that speaks TLS from the first byte and forwards to the server at that port."""
 
     class Front(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -266,7 +267,7 @@ async def test_a_mail_is_seen_once_it_is_on_disk(tmp_path: Path) -> None:
         disk = Disk()
         inward = inward_of(settings, disk)
         disk.full = False
-        await imap.look(inward)  # what the server had at its start
+        await imap.look(inward)  # mails that were at the server at its start
         large = mail_from("bw@example.org", "x" * imap.MAIL_MAX, to=f"sos+{ID}@example.org")
         box.deliver(large)
         box.deliver(mail_from("bw@example.org", "OK", to=f"sos+{ID}@example.org"))
@@ -288,9 +289,9 @@ async def test_a_mail_that_cannot_be_read_keeps_back_none_behind_it(tmp_path: Pa
         inward = inward_of(settings, disk)._replace(
             note_fault=lambda error, where: faults.append(where)
         )
-        await imap.look(inward)  # what the server had at its start
+        await imap.look(inward)  # mails that were at the server at its start
         to = f"sos+{ID}@example.org"
-        # The library's own mistake: UnboundLocalError.
+        # An error of the library itself: UnboundLocalError.
         odd = f"From: *0*=@[\t\r\nTo: {to}\r\n\r\nOK\r\n"
         box.deliver(odd.encode())
         box.deliver(mail_from("bw@example.org", "OK", to=to))
@@ -309,11 +310,13 @@ def read_bytes(raw: bytes) -> ContactAnswer | None:
 
 
 LONG = b"; a=b" * 50_000
-"""Parameters for which the library's parser takes quadratic time."""
+"""Parameters for which the library's parser needs quadratic time."""
 
 
 async def test_no_mail_holds_up_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long header is refused unread, and one of a part ends the child that reads it."""
+    """A long header is refused unread, and a long part header ends the child process that
+    reads it.
+    """
     hasty = "from fieldagent.hub.escalation import mail_reading; mail_reading.CPU_MAX = 0.3; main()"
     monkeypatch.setattr(imap, "READ_APART", imap.READ_APART.replace("main()", hasty))
     to = f"To: sos+{ID}@example.org\r\n".encode()
@@ -436,14 +439,14 @@ FRENCH = (
         (f"We go.\n\nDe: Alpes\nEnviado el: domingo\n\n{SENT}", "We go."),
         (f"We go.\n\nVon: Alpen\nGesendet: Sonntag\n\n{SENT}", "We go."),
         (f"We go.\n\nВід: Альпи\nНадіслано: неділя\n\n{SENT}", "We go."),
-        # Nothing introduces it.
+        # No line introduces the quote.
         (f"We go.\n\n{SENT}", "We go."),
         ("We go.\n\n\tSOS 2 von kit-ada: Bein\n\nAusgelöst 2026-11-29T08:57:17Z\n", "We go."),
-        # It says nothing of its own.
+        # The mail has no text of its own.
         (f"{OUTLOOK}{SENT}", ""),
         (SENT, ""),
         (f"{WROTE}{QUOTED}", ""),
-        # Words that look like a quote, and are none.
+        # Texts that look like a quote but are not one.
         ("From: the hut we see you\nGo down.", "From: the hut we see you\nGo down."),
         ("SOS 2: two of us are coming\nStay there.", "SOS 2: two of us are coming\nStay there."),
     ],

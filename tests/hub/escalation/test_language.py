@@ -1,5 +1,6 @@
-"""What contacts are told, in the language of each: every text is in every catalogue, and what
-people write back is read as in English."""
+"""The messages to contacts, in the language of each: each text is in each catalogue, and answers
+are read as in English.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from tests.page.texts import places
 FOLDER = Path(str(files("fieldagent.hub.escalation")))
 SPEAKING = ("answer_page.py", "answers.py", "mail.py", "notice.py", "sms.py", "words_down.py")
 TOLD = ("answer_page.py", "answers.py", "notice.py")
-"""What stands in these is for contacts alone, but for what the hub itself keeps."""
+"""Modules whose texts are only for contacts, except for the hub's own records."""
 KEPT = re.compile(
     r"SELECT|INSERT|UPDATE|DELETE|ORDER BY|LIMIT|LIKE|outcome|doctype|<\w|Content-|default-src"
     r"|no-store|nosniff|form-action|wrong code|taken in before|of a stranger|about nothing"
@@ -44,14 +45,14 @@ def docstrings(tree: ast.AST) -> set[int]:
 
 
 def constant(node: ast.expr, names: dict[str, ast.Constant]) -> ast.Constant:
-    """The text that is said: it stands there, or has a name right before."""
+    """Return the text of a call, which is a literal or a name that was assigned directly before."""
     literal = names[node.id] if isinstance(node, ast.Name) else node
     assert isinstance(literal, ast.Constant) and isinstance(literal.value, str), ast.unparse(node)
     return literal
 
 
 def said_in(tree: ast.AST) -> Iterator[ast.Constant]:
-    """What a module says, each text in the order in which it stands."""
+    """Yield the texts of a module in order."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -103,7 +104,9 @@ def test_nothing_is_said_past_the_catalogues(name: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
-    """Cyrillic has 70 characters a message: the words of who is in distress are cut, and stay."""
+    """Cyrillic allows 70 characters per message: the text of a person in distress is shortened but
+    stays.
+    """
     subject = say(language, "{what} of {device}", what="SOS 12", device="kit-ada")
     notice = Notice(
         *("id", subject, "all of it", 12, "kit-ada"),
@@ -118,7 +121,7 @@ def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
     for text in (by_code, by_link):
         assert sms_alphabet.parts(text) <= 3
         assert subject in text and notice.place in text and "ногу зламано" in text
-    # Of the other languages every letter is one of the 160.
+    # In the other languages, each letter is one of the 160.
     latin = sms.text_of(replace(notice, said="leg broken", place=""), answers=True)
     assert (sms_alphabet.alphabet_of(latin) is Alphabet.UCS2) == (language == "uk")
     assert say(language, "Other words go to the kit.") in latin

@@ -1,4 +1,4 @@
-"""Quiet hours: alarms that can wait are told in the morning, in one message."""
+"""Quiet hours: alarms that can wait are sent in the morning in one message."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ NIGHT, MORNING = at("2026-11-26T23:30+01:00"), at("2026-11-27T06:00+01:00")
         (HOURS, "2026-11-27T06:00+01:00", None),
         ("12:00-14:00 UTC", "2026-11-26T13:00+00:00", "2026-11-26T14:00+00:00"),
         ("12:00-14:00 UTC", "2026-11-26T15:00+00:00", None),
-        # Summer begins: at two it is three. And it ends: at three it is two once more.
+        # Summer time begins: 2:00 is 3:00. It ends: 3:00 is 2:00 again.
         (HOURS, "2027-03-28T01:30+01:00", "2027-03-28T06:00+02:00"),
         ("22:00-02:30 Europe/Zurich", "2026-10-25T02:15+02:00", "2026-10-25T02:30+02:00"),
         ("22:00-02:30 Europe/Zurich", "2026-10-25T02:15+01:00", "2026-10-25T02:30+01:00"),
-        # No clock shows half past two then.
+        # On that day no clock shows 2:30.
         ("22:00-02:30 Europe/Zurich", "2027-03-28T00:00+01:00", "2027-03-28T03:30+02:00"),
         ("22:00-02:30 Europe/Zurich", "2027-03-28T01:45+01:00", "2027-03-28T03:30+02:00"),
-        # And an hour later they have begun again.
+        # One hour later they have begun again.
         ("02:45-02:30 Europe/Zurich", "2027-03-27T02:50+01:00", "2027-03-29T02:30+02:00"),
     ],
 )
@@ -78,7 +78,7 @@ def test_what_are_no_quiet_hours_is_told(text: str, why: str) -> None:
 
 
 async def duty(alps: Field, own: str = "", **how: Any) -> int:
-    """A contact that is told at once, in the night."""
+    """Add a contact that gets messages immediately, at night."""
     alps.now = NIGHT
     new = contacts.NewContact("Duty", "duty@example.org")._replace(**how)
     contact = await alps.store.commit(lambda db: contacts.add(db, 1, new, now=NIGHT))
@@ -119,10 +119,10 @@ async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store)
         second = await raised(alps, "operator", 2)
         third = await raised(alps, "watch", 3)
         assert await due(alps) == []
-        # Nobody else is there, which hurries nothing that waits for the morning.
+        # No other contact is present, which does not speed up an alarm that waits for the morning.
         await store.commit(lambda db: alarm.look(db, alps.now))
         assert await due(alps) == []
-        # What somebody has answered meanwhile is told no more.
+        # An alarm that was answered meanwhile is not sent.
         await store.commit(lambda db: alarm.end(db, third))
         alps.now = MORNING
         (message,) = await due(alps)
@@ -130,7 +130,8 @@ async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store)
         assert f"Fence {first} of kit 1: fence it is" in message.notice.text
         assert f"Satellite operator {second} of kit 2: operator it is" in message.notice.text
         assert await due(alps) == []
-        # It failed, and goes again as one; then both have it in their timelines.
+        # The message failed and is sent again as one. Then both incidents have it in their
+        # timelines.
         await store.commit(lambda db: telling.settle(db, message, FAILED, alps.now))
         alps.now += 3600
         (again,) = await due(alps)
@@ -167,7 +168,7 @@ async def test_a_step_that_falls_into_them_waits(store: Store) -> None:
 
 
 async def test_that_nobody_is_there_brings_no_step_into_them(store: Store) -> None:
-    """It is for half past six, and not for half past eleven."""
+    """The message goes at half past six instead of half past eleven."""
     async with field_of(store) as alps:
         await duty(alps, after=7 * 3600)
         await raised(alps, "fence")
@@ -189,7 +190,7 @@ async def test_a_further_try_that_falls_into_them_waits(store: Store) -> None:
         alps.now = MORNING
         (message,) = await due(alps)
         assert message.round == 2
-        # By day the next comes in its own time.
+        # By day the next try comes at its usual time.
         await store.commit(lambda db: telling.settle(db, message, HANDED, alps.now))
         alps.now += 600
         assert [each.round for each in await due(alps)] == [3]

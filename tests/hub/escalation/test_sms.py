@@ -1,5 +1,6 @@
-"""SMS contacts by each adapter, from the SOS of a kit to the answer of who was told: the services
-are stand-ins of the tests' own, by what their documentation says."""
+"""SMS contacts with each adapter, from the SOS of a kit to the contact's answer. The services are
+stand-ins, made from their documentation.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ CODE = re.compile(r"OK ([0-9]{6})")
 
 
 class Call(NamedTuple):
-    """What a service posts to the hub."""
+    """A call of a service to the hub."""
 
     path: str
     headers: dict[str, str]
@@ -41,13 +42,13 @@ class Call(NamedTuple):
 
 class Adapter(NamedTuple):
     settings: Callable[[str], dict[str, str]]
-    """Of the service at that address."""
+    """Settings for the service at that address."""
     read: Callable[[Pushed], tuple[str, str, str]]
-    """Identity, number and text of what the hub handed over."""
+    """Identity, number and text of the hub's SMS."""
     came: Callable[[str, str], Call]
-    """An SMS of this identity and text came from PHONE."""
+    """Makes the call for an SMS with this identity and text from PHONE."""
     reported: Callable[[str, bool], Call]
-    """What became of the hub's message of this identity."""
+    """Makes the call with the result of the hub's message with this identity."""
     service: str
 
 
@@ -158,7 +159,7 @@ def post(running: Hub, call: Call) -> int:
 
 
 def thread(database: str) -> list[str]:
-    """What happened, in words."""
+    """Return the timeline as texts."""
     (row,) = (administer(database, "sos", "show", "1")["timeline"],)
     return [f"{each['event']}: {each['detail']}" for each in row]
 

@@ -1,5 +1,6 @@
-"""What is at the other end of each operator: it takes MT messages or refuses them, falls silent,
-and brings MO messages."""
+"""The other end of each operator: it accepts or refuses MT messages, falls silent, and brings MO
+messages.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +29,23 @@ class Gateway(Protocol):
     kind: OperatorKind
     own: Own
     imei: str
-    """Of the modem that it knows."""
+    """IMEI of the modem that it knows."""
     body: bytes
-    """What that modem sends."""
+    """Body from that modem."""
     codes: Mapping[Any, Any]
-    """Those that `refuse` can make it answer, and the failure each is."""
+    """Codes for `refuse`, and the failure that each one means."""
 
     def taken(self) -> list[bytes]:
-        """Return the MT messages that it has taken, oldest first."""
+        """Return the accepted MT messages, the oldest first."""
 
     def refuse(self, code: Any) -> None:
-        """Answer the next call so."""
+        """Answer the next call with this code."""
 
     def fall_silent(self) -> bool:
-        """Cut the next call before an answer; False of one that cannot."""
+        """Cut the next call before an answer. Return False if the gateway cannot do that."""
 
     async def bring(self, host: OperatorHost) -> bool:
-        """Bring one MO message, and return whether the hub confirmed it."""
+        """Bring one MO message. Return True if the hub confirmed it."""
 
 
 class DirectIpGateway:
@@ -225,4 +226,4 @@ GATEWAYS: dict[str, MakeGateway] = {
     "cloudloop": cloudloop_gateway,
     "folder": folder_gateway,
 }
-"""By operator; one of `known.OPERATORS` without a gateway here fails its tests."""
+"""Gateways by operator. One of `known.OPERATORS` without a gateway here fails its tests."""

@@ -1,4 +1,6 @@
-"""What every satellite operator promises the hub (`hub/operator/contract.py`), tried with each."""
+"""The contract between each satellite operator and the hub (`hub/operator/contract.py`), tested
+with each.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,9 @@ from tests.wire.test_rockblock import NOW
 
 MT = b"to the kit"
 THERE = FarModem("imt", "t" * 32)
-"""What the hub has learned of the modem."""
+"""The hub's knowledge of the modem."""
 NAMES = [*OPERATORS, "folder"]
-"""With the example of docs/how-to/add-an-operator.md."""
+"""Includes the example of docs/how-to/add-an-operator.md."""
 
 
 @pytest.fixture(params=NAMES)
@@ -58,7 +60,7 @@ def caller_of(gateway: Gateway) -> Operator:
 
 
 class Desk:
-    """Where MO messages go."""
+    """Receives MO messages."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, bytes]] = []
@@ -80,7 +82,7 @@ class Desk:
 
 
 async def check_operator(gateway: Gateway) -> None:
-    """An MT message is handed over whole; an MO message is confirmed once it is stored."""
+    """An MT message is delivered complete, and an MO message is confirmed after it is stored."""
     verdict = await caller_of(gateway).send(gateway.imei, MT, number=7, priority=True, modem=THERE)
     assert (verdict.outcome, verdict.failure) == (Outcome.SENT, None)
     assert gateway.taken() == [MT]
@@ -180,7 +182,9 @@ def test_the_page_quotes_what_runs(block: str) -> None:
 
 
 def test_a_message_goes_and_one_comes_by_it(tmp_path: Path) -> None:
-    """A real hub, a device of that operator: a push to it, and a file that brings its answer."""
+    """A real hub with a device of that operator: a push to it, and a file that brings its
+    answer.
+    """
     courier, database = folder(tmp_path / "courier"), str(tmp_path / "hub.sqlite3")
     settings = {
         "database": database,

@@ -54,7 +54,7 @@ def test_at_the_console(tmp_path: Path, screen: str) -> None:
         shown.locator("#map .name span", has_text="Island").wait_for()
         drawn = shown.locator("#map path.fence")
         assert drawn.count() == 2
-        # Over the antimeridian it is as narrow as it is, and not round the earth.
+        # Across the antimeridian the shape keeps its width and does not go round the earth.
         boxes = [each.bounding_box() for each in drawn.all()]
         widths = [each["width"] for each in boxes]
         assert max(widths) < shown.locator("#map").bounding_box()["width"] / 4

@@ -1,4 +1,4 @@
-"""What positions of a kit show of its coming and going."""
+"""Detection of fence crossings from a kit's positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ METRE = 180 / 3.141592653589793 / EARTH
 
 
 def at(metres: float, when: float, accuracy: float = 0.0) -> DatedPlace:
-    """So far north of the hut."""
+    """Return a position that many metres north of the hut."""
     return DatedPlace(45.0 + metres * METRE, 7.0, when, accuracy)
 
 
@@ -43,14 +43,15 @@ def test_the_first_position_is_no_crossing() -> None:
 def test_an_old_position_that_came_late_decides_nothing() -> None:
     assert told(at(0, 10), at(900, 5)) == []
     assert told(at(0, 10), at(0, 10), at(900, 10)) == []
-    # It was outside at 5 and is inside at 10: what it shows is told as the newer one came.
+    # It was outside at 5 and is inside at 10. The crossing is reported when the newer position
+    # arrives.
     assert told(at(900, 1), at(0, 10), at(900, 5), at(0, 11)) == [Crossing(True, 10, 1, False)]
 
 
 def test_a_position_that_may_be_wrong_decides_only_what_it_can() -> None:
     assert told(at(0, 1), at(900, 2, accuracy=600)) == []
     assert told(at(0, 1), at(900, 2, accuracy=600), at(900, 3)) == [Crossing(False, 3, 1, True)]
-    # One that is less exact than the fence is wide is never inside.
+    # A position that is less exact than the fence's width is never inside.
     assert told(at(900, 1), at(0, 2, accuracy=501)) == []
 
 

@@ -1,4 +1,4 @@
-"""A kit that crosses a fence is an alarm that says what is known, once."""
+"""A kit that crosses a fence causes one alarm with the known facts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def fence(alps: Field, tells: str = "both", *kits: str, group: str = "") -
 
 
 async def told(alps: Field) -> list[str]:
-    """The words of all alarms, in their order."""
+    """Return the texts of all alarms in order."""
     rows = await alps.rows("SELECT body FROM item WHERE sos = 2 ORDER BY id")
     said = [stored_entry(body).content for (body,) in rows]
     return [each.content for each in said if isinstance(each, Message)]
@@ -97,7 +97,7 @@ async def test_an_alarm_says_what_is_known(store: Store) -> None:
         numbers = [number for (number,) in await alps.rows("SELECT id FROM item WHERE sos = 2")]
         (shown,) = await store.read(lambda db: reading.items(db, numbers))
         assert (shown.as_json()["sos"], shown.as_json()["alarm"]) == (False, True)
-        # Over satellite it is the same, and joins what nobody has closed.
+        # Over satellite the result is the same, and it joins the open incident.
         alps.now += 7200
         await alps.sends(1, Entry(3, IN, TIME + 1300), bearer=Bearer.SATELLITE)
         _, second = await told(alps)
@@ -113,7 +113,7 @@ async def test_each_kits_positions_count_in_the_order_of_their_own_times(store: 
             1, Entry(1, OUT, TIME + 900), Entry(2, IN, TIME + 300), Entry(3, OUT, TIME + 600)
         )
         assert len(await told(alps)) == 1
-        # What comes late decides nothing, and neither does what a kit only says again.
+        # Late positions decide nothing, and neither do repeated ones.
         await alps.sends(1, Entry(4, IN, TIME + 800))
         again = Location(45.9, 7.6, source=PositionSource.LAST)
         await alps.sends(1, Entry(5, again, TIME + 1000))
@@ -133,7 +133,7 @@ async def test_the_alarm_is_there_with_its_position_or_neither(
             raise OSError("the hub is killed before the commit")
 
         with monkeypatch.context() as change:
-            # What follows in that transaction.
+            # A later step of that transaction fails.
             change.setattr(check_in, "heard_all", dies)
             with pytest.raises(OSError, match="is killed"):
                 await alps.sends(1, Entry(2, OUT, TIME + 60))
@@ -184,7 +184,7 @@ async def test_where_kits_were_before_counts(store: Store) -> None:
         alps.now += 60
         await alps.sends(1, Entry(2, OUT, TIME + 60))
         assert await alarms(alps) == [(1, "open")]
-        # A closed one is over: what comes next is another.
+        # After an incident is closed, the next crossing opens a new one.
         await store.commit(lambda db: sos.set_closed(db, 1, alps.now))
         alps.now += 60
         await alps.sends(1, Entry(3, IN, TIME + 120))

@@ -1,4 +1,4 @@
-"""A kit that is to be at a place by a time, and the alarm where it is not."""
+"""A kit that must be at a place by a time, and the alarm if it is not."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_who_is_not_there_is_overdue_once(store: Store) -> None:
             " 2 h 30 min old."
         ]
         assert await look(alps) == [] and await alarms(alps) == [("overdue", 1)]
-        # It comes after all, and a person closes the alarm.
+        # It arrives late, and a person closes the alarm.
         alps.now += HOUR
         await says(alps, 2, THERE, alps.now - 60)
         route = await standing(alps)
@@ -90,7 +90,7 @@ async def test_one_whose_place_is_damaged_keeps_no_position_out(store: Store) ->
         await says(alps, 1, THERE, START + 60)
         rows = await store.read(lambda db: routes.listing(db, 1))
         assert {each["id"]: each["state"] for each in rows} == {1: "under way", 2: "arrived"}
-        # Nobody can tell that it arrived: a person ends it, or is told.
+        # No position proves the arrival: a person ends the route, or gets the alarm.
         alps.now = DUE + 1_800
         assert len(await look(alps)) == 1
 
@@ -99,7 +99,7 @@ async def test_who_is_there_in_time_is_not_overdue_whenever_that_is_told(store: 
     async with field_of(store) as alps:
         await says(alps, 1, THERE, START - 60)
         await expect(alps)
-        # Where it was before somebody waited for it proves nothing.
+        # A position from before the start of the route proves nothing.
         assert (await standing(alps))["state"] == "under way"
         alps.now = DUE + 600
         await says(alps, 2, AWAY, DUE)

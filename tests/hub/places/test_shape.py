@@ -1,4 +1,4 @@
-"""Circles and polygons on the earth, judged by shapely."""
+"""Circles and polygons on the earth, compared with shapely."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def on_earth(longitude: float) -> float:
 
 @st.composite
 def stars(draw: st.DrawFn) -> tuple[float, list[tuple[float, float]]]:
-    """The longitude of a middle, and points around it, of which no two sides cross."""
+    """Return the longitude of a centre, and points around it whose sides do not cross."""
     east = draw(st.sampled_from([0.0, 7.6, 179.5, -179.9, 180.0, -75.0]))
     north = draw(st.floats(-70, 70))
     turns = sorted(draw(st.sets(st.integers(0, 71), min_size=8, max_size=24)) | {0, 24, 48})
@@ -49,7 +49,7 @@ def test_shapely_says_the_same(
 ) -> None:
     east, points = star
     ours = shape.polygon(geojson([[on_earth(x), y] for x, y in points]))
-    # On a map where the antimeridian is nothing special.
+    # On a map without a special antimeridian.
     theirs, x, y = TheirPolygon(points), east + right, points[0][1] + up
     off = beyond(ours, y, on_earth(x))
     flat = affinity.scale(theirs, cos(radians(y)), 1, origin=(x, y))
@@ -63,7 +63,7 @@ def test_shapely_says_the_same(
 def test_a_circle_is_as_wide_as_it_says(
     north: float, east: float, radius: float, bearing: float
 ) -> None:
-    """A place so far away by the sphere's own formula (the direct problem) is on its edge."""
+    """A place at that distance by the sphere's own formula (the direct problem) is on its edge."""
     far, turn, lat = radius / EARTH, radians(bearing), radians(north)
     lat_2 = asin(sin(lat) * cos(far) + cos(lat) * sin(far) * cos(turn))
     lon_2 = radians(east) + atan2(sin(turn) * sin(far) * cos(lat), cos(far) - sin(lat) * sin(lat_2))

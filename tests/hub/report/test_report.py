@@ -1,4 +1,4 @@
-"""A kit's week as a table, a track and a page to print, read by strangers' parsers."""
+"""A kit's week as a table, a track and a page to print, read by third-party parsers."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def test_a_gap_is_what_is_unusual_in_its_track() -> None:
 
 
 async def walked(alps: Field) -> KitWeek:
-    """Kit 1 tells where it is, with a night between, and an SOS; it is sent words."""
+    """Let kit 1 send its positions with a night between, and an SOS, and send it texts."""
     places = [(45.9 + step / 1000, TIME + step * 300) for step in (*range(6), *range(100, 104))]
     alps.now = START + 104 * 300
     entries = [
         Entry(number, Location(north, 7.6, altitude=2000.0 + number), when)
         for number, (north, when) in enumerate(places, 1)
     ]
-    # They come in another order than they were made.
+    # They arrive in another order than they were made.
     await alps.sends(1, *reversed(entries))
     await alps.sends(1, Entry(20, Message("=help <me>"), TIME + 40_000, sos=True))
     await alps.sends(1, Entry(21, Location(45.95, 7.6), TIME - 8 * 86_400))
@@ -110,7 +110,7 @@ async def test_it_tells_what_the_hub_knows(store: Store) -> None:
         ((day),) = week.costs
         assert (day["mo"], day["money"], week.money) == (2, "0.24 EUR", "0.24 EUR")
         assert json.loads(json.dumps(kit_week.as_json(week)))["week"] == WEEK.name
-        # What came late is of the week in which it was said. Another kit has none of it.
+        # A late item belongs to the week of its time. Another kit's report does not contain it.
         before = await report(alps, week=week_of(START - 8 * 86_400))
         assert len(before.track) == 1 and before.incidents == []
         assert (await report(alps, 2)).track == []
@@ -128,7 +128,7 @@ async def test_it_tells_what_the_hub_knows(store: Store) -> None:
 async def test_a_week_that_is_cut_says_so(
     store: Store, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, is_whole: bool
 ) -> None:
-    """Of thirteen items that came since, twelve are of the week."""
+    """Of thirteen items since then, twelve belong to the week."""
     async with field_of(store) as alps:
         await walked(alps)
         monkeypatch.setattr(kit_week, bound, most)
@@ -144,7 +144,7 @@ async def test_strangers_read_the_track(store: Store) -> None:
     first = track.segments[0].points[0]
     assert (first.latitude, first.longitude, first.elevation) == (45.9, 7.6, 2001)
     assert first.time is not None and first.time.timestamp() == TIME
-    # It takes no declaration in a string.
+    # The parser accepts no declaration in a string.
     _, _, text = documents.FORMATS["kml"].write(week).decode().partition("\n")
     kml = fastkml.KML.from_string(text)
     lines = [each.geometry for each in kml.features[0].features]  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Trackers that a kit hears by a radio of its own, at the hub."""
+"""Trackers that a kit hears on its radio, at the hub."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_tracker_is_where_a_kit_heard_it_and_the_kit_is_where_it_was(sto
 
 
 async def test_what_is_no_trackers_position_is_a_waypoint_of_the_kits(store: Store) -> None:
-    """Of a tracker that nobody has added; and an SOS, which stays one."""
+    """Of an unknown tracker; and an SOS, which remains one."""
     async with field_of(store) as alps:
         await alps.sends(1, heard(1, 46.5, START))
         await add(alps)

@@ -1,4 +1,4 @@
-"""What trackers of others say, as each kind of them writes it."""
+"""Reports of third-party trackers, in the form of each kind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRACCAR = {
     },
     "device": {"id": 7, "name": "Dog", "uniqueId": "867567"},
 }
-"""As its server forwards a position."""
+"""A position as Traccar's server forwards it."""
 CLIENT = {
     "location": {
         "timestamp": "2026-11-22T12:00:00.000Z",
@@ -68,7 +68,7 @@ PHONE = {
 
 
 def with_(document: dict[str, Any], *path: str, value: Any) -> dict[str, Any]:
-    """A copy, with another value there."""
+    """Return a copy with another value at that path."""
     copy: dict[str, Any] = json.loads(json.dumps(document))
     inner = copy
     for name in path[:-1]:
@@ -78,7 +78,7 @@ def with_(document: dict[str, Any], *path: str, value: Any) -> dict[str, Any]:
 
 
 def asked(query: str = "", body: Any = None, **headers: str) -> Request:
-    """A request, as the server hands it over; text is sent as it is."""
+    """Return a request as the server makes it. A text body stays unchanged."""
     if body is None:
         return Request("POST", "/", query_pairs(query), {})
     text = body if isinstance(body, str) else json.dumps(body)
@@ -90,7 +90,7 @@ FULL = {**THERE, "altitude": 2100.0, "speedOverGround": 10.0, "courseOverGround"
 
 
 def near(report: TrackerReport) -> TrackerReport:
-    """With rounded numbers: knots are no round ones."""
+    """Return the report with rounded numbers, because knots convert to fractions."""
     place = report.place and {name: round(value, 3) for name, value in report.place.items()}
     return report._replace(place=place)
 
@@ -129,7 +129,7 @@ def near(report: TrackerReport) -> TrackerReport:
             asked("id=7&lat=45.91&lon=7.61&altitude=-99999"),
             TrackerReport("7", None, THERE),
         ),
-        # How exact it is must not cost the position.
+        # A wrong accuracy must not cost the position.
         (
             "osmand",
             asked("id=7&lat=45.91&lon=7.61&accuracy=good"),
@@ -176,7 +176,7 @@ def near(report: TrackerReport) -> TrackerReport:
             TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, "fallDown"),
         ),
         ("traccar", asked(body={**TRACCAR, "event": {"id": 1, "type": "geofenceEnter"}}), None),
-        # A comma for the point, as a phone set to German writes it.
+        # A comma instead of the point, as from a phone with a German setting.
         ("osmand", asked("id=7&lat=45,91&lon=7,61"), TrackerReport("7", None, THERE)),
         (
             "traccar",
@@ -254,7 +254,7 @@ NO_NUMBER = "lat must be a number, not 'north'"
             asked(body=with_(TRACCAR, "position", "attributes", "alarm", value=["tow", "SOS"])),
             TrackerReport("867567", NOON, {**FULL, "speedOverGround": 5.144}, alarm="tow,SOS"),
         ),
-        # The event names one alarm, its position another.
+        # The event names one alarm, and its position another.
         (
             "traccar",
             asked(

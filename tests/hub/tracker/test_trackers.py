@@ -1,4 +1,6 @@
-"""Trackers of others at the hub: who is on the map, whom an alarm reaches, and what it costs."""
+"""Third-party trackers at the hub: their place on the map, the receivers of an alarm, and
+the cost.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def report(at: float, alarm: str = "", *, north: float = 45.91, ident: str = DOG
 
 
 async def tracked(alps: Field) -> int:
-    """Cleo, who has kit 3, carries a tracker as well: device 4."""
+    """Add a tracker for Cleo, who also has kit 3: device 4."""
     add = partial(records.add, workspace=1, member=3, name="Dog", ident=DOG, now=alps.now)
     device: int = await alps.store.commit(add)
     return device
@@ -59,7 +61,7 @@ async def incidents(alps: Field) -> list[Any]:
 
 
 async def closed(alps: Field) -> None:
-    """The newest incident, by Ben."""
+    """Let Ben close the newest incident."""
     incident = (await incidents(alps))[0]
     await alps.store.commit(
         partial(sos_desk.close, incident=incident, member=2, reason="found", now=alps.now)
@@ -109,7 +111,7 @@ async def test_the_map_has_each_position_and_people_are_told_of_one_a_minute(sto
             alps.now,
             "tracker",
         )
-        # A kit that was away has the newest alone; the tracker's own carrier has none of them.
+        # A kit that was away gets only the newest, and the tracker's own carrier gets none.
         (one,) = await collect(alps.mailbox(1))
         places = [entry.content for entry in one.entries if isinstance(entry.content, Location)]
         assert [place.latitude for place in places] == [45.12]
@@ -125,7 +127,7 @@ async def test_what_comes_again_or_late_is_told_once_and_moves_nobody_back(store
         assert await says(alps, report(START + 900, north=46.0)) is Became.TAKEN
         assert await says(alps, report(START + 900, north=46.0)) is Became.REPEATED
         assert await says(alps, report(START + 100, north=45.0)) is Became.REPEATED
-        # One whose clock is ahead is where it says, now.
+        # A tracker whose clock is ahead is at that position now.
         assert await says(alps, report(START + 9e7, north=47.0)) is Became.TAKEN
         assert await alps.rows("SELECT latitude, position_at FROM contact WHERE device = 4") == [
             (47.0, START + 1000)
@@ -147,7 +149,7 @@ async def test_an_alarm_is_one_sos_until_a_person_has_closed_it(store: Store) ->
             ("message", 1, device, incident.id),
             ("location", 0, device, incident.id),
         ]
-        # The desk closes it; a button that is stuck rings no more, one that is pressed anew does.
+        # The desk closes it. A stuck button does not ring again, and a new press does.
         await closed(alps)
         alps.now += 100
         await says(alps, report(alps.now, "sos"))
@@ -162,7 +164,7 @@ async def test_an_alarm_without_a_position_or_without_a_newer_one_rings(store: S
     async with field_of(store) as alps:
         await tracked(alps)
         await says(alps, report(START))
-        # At the same second as the position before it: a button, and no new fix.
+        # At the same second as the previous position: a button without a new fix.
         assert await says(alps, report(START, "sos")) is Became.TAKEN
         await closed(alps)
         await says(alps, TrackerReport(DOG))
@@ -177,7 +179,7 @@ async def test_an_alarm_without_a_position_or_without_a_newer_one_rings(store: S
 DISTRESS = [
     *("sos", "SOS", "Sos", "ＳＯＳ", "fallDown", "FALLDOWN", "fall_down", "accident", "SOS button"),
     *("lowBattery,sos", "sos,lowBattery", "lowBattery, SOS", "tow;sos", "tow,,fallDown", "sos1"),
-    # Longer than what is kept of the words of alarms.
+    # Longer than the stored text of alarms.
     "lowBattery,powerCut,hardBraking,tampering,geofenceExit,sos",
     f"{'x' * 40},sos",
 ]
@@ -193,7 +195,7 @@ async def test_an_alarm_of_distress_rings_whatever_comes_with_it(store: Store) -
             raised = await incidents(alps)
             assert (len(raised), raised[0].state, raised[0].kind) == (min(count, 9), "open", "sos")
             await closed(alps)
-            # A button that is stuck, with another alarm beside it, rings no second time.
+            # A stuck button with another alarm beside it does not ring again.
             alps.now += 10
             await says(alps, report(alps.now, f"{alarm},tow"))
             assert (await incidents(alps))[0].state == SosState.CLOSED, alarm
@@ -217,7 +219,7 @@ async def test_an_sos_names_what_cannot_be_read_of_it(store: Store) -> None:
 
 
 async def test_nothing_of_a_tracker_is_paid_for(store: Store) -> None:
-    """Kit 2 asks for what others send by satellite too, and an SOS is worth it elsewhere."""
+    """Kit 2 accepts items over satellite, and an SOS is worth its cost elsewhere."""
     async with field_of(store) as alps:
         await tracked(alps)
         await store.commit(
@@ -274,7 +276,7 @@ def send(address: str, body: Any = None, query: str = "") -> tuple[int, bytes]:
 
 
 def addresses(running: Hub, database: str) -> dict[str, str]:
-    """By kind; the number of all of them as `id`."""
+    """Return the addresses by kind, and the number of all of them as `id`."""
     added = administer(database, "source", "add", "the dogs")
     return {
         name: str(value).replace("https://YOUR-HUB", running.address)
@@ -285,7 +287,7 @@ def addresses(running: Hub, database: str) -> dict[str, str]:
 def test_from_the_trackers_button_to_the_desk_a_kit_and_a_webhook(
     tmp_path: Path, database: str
 ) -> None:
-    """Ben carries a phone with Traccar Client, Mia one with OwnTracks, and no kit."""
+    """Ben carries a phone with Traccar Client, Mia one with OwnTracks, and neither has a kit."""
     token = settle_in(database)
     for name, ident in (("Ben", "123456"), ("Mia", "mia/phone")):
         administer(database, "user", "add", name)
@@ -316,7 +318,7 @@ def test_from_the_trackers_button_to_the_desk_a_kit_and_a_webhook(
             ("Ben's phone", "123456", "sos"),
             ("Mia's phone", "mia/phone", ""),
         ]
-        # What a stranger sends, and a tracker that nobody has added.
+        # A stranger's data, and an unknown tracker.
         status, answer = send(source["osmand"], query="?id=7&lat=45.91&lon=7.61")
         assert status == 404 and b"nobody has added the tracker '7'" in answer
         running.expect("`fieldagent hub tracker add NAME --id '7' --user USER`")
