@@ -422,16 +422,16 @@ KEYS = (
         "radio-key",
         _keys,
         (),
-        "64 hex digits that all kits of a group share: others are not heard. While it is changed,"
-        " the new and the old, with a space (docs/how-to/radio-key.md). Check that your licence"
-        " allows authentication",
+        "64 hexadecimal digits that all kits of a group share; packets without it are ignored."
+        " During a change: the new key and the old key, with a space (docs/how-to/radio-key.md)."
+        " Check that your licence allows authentication",
     ),
     Key(
         "radio-key-next",
         _one_key,
         (),
-        "64 hex digits that take the place of radio-key soon: what bears their tag is heard"
-        " already, and nothing is sent with them (docs/how-to/radio-key.md)",
+        "64 hexadecimal digits of the next radio-key: packets with it are accepted, but none"
+        " are sent with it yet (docs/how-to/radio-key.md)",
     ),
     Key(
         "radio-seal",

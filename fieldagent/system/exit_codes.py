@@ -13,6 +13,8 @@ REFUSED = 65
 """EX_DATAERR: the agent refused the request; nothing was queued."""
 MISSING = 66
 """EX_NOINPUT: the named settings file is missing."""
+NO_PERSON = 67
+"""EX_NOUSER: nobody is called like the addressee."""
 UNAVAILABLE = 69
 """EX_UNAVAILABLE: no agent, hub or database answers."""
 IO_FAILED = 74
@@ -29,6 +31,7 @@ OF_STATUS = {"Delivered": OK, "Error": ERROR, "Collapsed": COLLAPSED, "Canceled"
 
 MEANINGS = (
     "exit codes: 0 Delivered or done, 1 Error, 2 wrong usage, 3 Collapsed, 4 Canceled, 65 refused,"
-    " 66 no such settings file, 69 no agent or hub answers, 74 disk trouble, 75 the port or the"
-    " state directory is taken, 76 another version's journal or database, 78 wrong settings"
+    " 66 no such settings file, 67 no such addressee, 69 no agent or hub answers, 74 disk trouble,"
+    " 75 the port or the state directory is taken, 76 another version's journal or database,"
+    " 78 wrong settings"
 )

@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from fieldagent.system.exit_codes import NO_PERSON
+from tests.agent.test_agent import command
 from tests.hub.test_cluster import contents, push
 from tests.hub.test_journey import (
     IMEI,
@@ -98,6 +100,9 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
                 ("group", "rescue"),
                 *(("device", f"{name}'s") for name in users),
             }
+            misspelt = command(bens, "send", "message", "hi", "--to", "Clio")
+            assert misspelt.returncode == NO_PERSON and "nearest: Cleo" in misspelt.stderr
+            assert bens.call("GET", "/api/packages").body["packages"] == []
             body = {"message": {"content": "are you there?"}, "to": "ben", "receipt": "read"}
             sent = adas.call("POST", "/api/package", body).body
             # Only the arrival at the gateway is known.

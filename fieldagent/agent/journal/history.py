@@ -65,10 +65,13 @@ def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bo
     return any(journal.read(sql, sequence, channel) for sequence in sequences)
 
 
-def may_have_left(journal: Journal, sequence: int) -> bool:
-    """Return True if the Package was transmitted over any channel, or may have been."""
-    sql = "SELECT 1 FROM story WHERE sequence = ? AND event IN ('sent', 'may have left') LIMIT 1"
-    return bool(journal.read(sql, sequence))
+def may_have_left(journal: Journal, sequence: int, channel: Channel | None = None) -> bool:
+    """Return whether it has been transmitted over that channel, or any, or nobody knows that it was
+    not."""
+    sql = "SELECT 1 FROM story WHERE sequence = ? AND event IN ('sent', 'may have left')"
+    if channel is None:
+        return bool(journal.read(f"{sql} LIMIT 1", sequence))
+    return bool(journal.read(f"{sql} AND channel = ? LIMIT 1", sequence, channel))
 
 
 def refusals(journal: Journal, sequence: int, channel: Channel) -> int:

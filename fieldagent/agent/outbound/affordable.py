@@ -34,6 +34,8 @@ class Affordable(NamedTuple):
     """The other channels, each with the reason."""
     price: int
     """Credits and SMS together."""
+    satellite: int = 0
+    """The credits of the price that a satellite message takes."""
 
     @property
     def goes(self) -> bool:
@@ -55,7 +57,7 @@ def affordable(
     """Return the Package with the channels that the budget can pay, the other channels with their
     reasons, and the price. `now` is Unix time.
     """
-    price = 0
+    price = satellite = 0
     withheld: dict[str, str] = {}
     estimates = costs(package, outboxes, now)
     for channel, cost in estimates.items():
@@ -69,11 +71,12 @@ def affordable(
             )
         else:
             price += amount
+            satellite += amount * (channel is Channel.SATELLITE)
     if not withheld:
-        return Affordable(package, {}, price)
+        return Affordable(package, {}, price, satellite)
     wanted = frozenset(estimates) if package.channels is None else package.channels
     channels = wanted - {Channel(channel) for channel in withheld}
-    return Affordable(replace(package, channels=channels), withheld, price)
+    return Affordable(replace(package, channels=channels), withheld, price, satellite)
 
 
 def _price(channel: Channel, cost: Cost, *, has_sms: bool) -> int:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.budget import Budget, DayLimit
+from fieldagent.package.package import Channel
 from fieldagent.wire.credit import Tariff
 
 SMS = "SMS"
 """The name under which the journal books the cost of SMS, beside the channels."""
+PROMISED_MAX = 1_000
+"""Most Packages whose credits may be given back."""
 
 
 class DayPurse:
@@ -26,6 +31,8 @@ class DayPurse:
         )
         self._paid_on: BudgetDay | None = None
         """Day of the last booking: canceled bookings belong to it."""
+        self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
+        """Satellite credits that were booked for a Package, and the day, by its sequence."""
 
     def left(self, *, urgent: bool = False) -> int | None:
         return self._budget.left(urgent=urgent)
@@ -55,6 +62,27 @@ class DayPurse:
             if count:
                 await self._book(-count, day)
             raise
+
+    def promise(self, sequence: int, count: int) -> None:
+        """Remember the satellite credits that were booked for a Package. A restart forgets them:
+        then they stay booked."""
+        if count:
+            self._promised[sequence] = count, self._budget.today()
+        if len(self._promised) > PROMISED_MAX:
+            self._promised.popitem(last=False)
+
+    async def give_back(self) -> None:
+        """Give back what was booked for Packages that have ended, and of which nothing left over
+        satellite: another way was quicker."""
+        for sequence, (count, day) in [*self._promised.items()]:
+            leg = outbound.legs(self._journal, sequence).get(Channel.SATELLITE)
+            if leg is not None and leg.status is None:
+                continue
+            del self._promised[sequence]
+            if leg is not None and not history.may_have_left(
+                self._journal, sequence, Channel.SATELLITE
+            ):
+                await self._book(-count, day)
 
 
 def sms_purse(journal: Journal, limit: int) -> DayPurse:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fieldagent.cli.item import data_of, location_of, message_of, picture_of, waypoint_of
+from fieldagent.cli.kit import addressee
 from fieldagent.cli.kit.answer import report, show
 from fieldagent.cli.kit.expected import begin_in_words, expected_in_words, in_turn_in_words
 from fieldagent.kit.local_http import CallFailed, call
-from fieldagent.system.exit_codes import OF_STATUS, OK
+from fieldagent.system.exit_codes import NO_PERSON, OF_STATUS, OK
 from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted
 
@@ -57,6 +58,9 @@ def _send(
             "to": _whom(arguments.to),
             "receipt": arguments.receipt,
         }
+        if fault := addressee.fault_of(arguments.port, body["to"]):
+            print(f"fieldagent: {fault}", file=sys.stderr)
+            return NO_PERSON
         if arguments.dry_run:
             return _estimate(arguments, body)
         return finish(arguments, _post(arguments, body))
@@ -116,6 +120,10 @@ def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
             raise CallFailed(f"{known} how it goes; {failed}", failed.code) from None
     status = package["status"]
     show(arguments, package, f"Package {package['id']}: {status or 'queued'}{_reasons(package)}")
+    named = getattr(arguments, "to", None)
+    if status == "Delivered" and named and (why := addressee.unreached(arguments.port, package)):
+        print(f"fieldagent: the hub has it, and {escaped(why)}", file=sys.stderr)
+        return NO_PERSON
     return OF_STATUS[status] if status else OK
 
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.journal.spending import BudgetDay
 from fieldagent.agent.outbound.budget import DAY, day_at
 from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.package.delivery import Leg
+from fieldagent.package.package import Channel, Message, Package, Status
 from fieldagent.system.lived_time import LivedTime, Reading
+from tests import kit as kits
 from tests.running import running
 
 MIDNIGHT = 1_789_948_800.0
@@ -94,3 +101,37 @@ async def test_what_is_given_back_after_midnight_was_spent_before_it(tmp_path: P
         await purse.spend(1)
         await purse.spend(-1)
         assert (purse.spent(), purse.left()) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("events", "status", "left"),
+    [
+        ([], Status.CANCELED, 8),
+        (["waits"], Status.CANCELED, 8),
+        ([], Status.ERROR, 8),
+        (["sent"], Status.DELIVERED, 5),
+        (["sent"], Status.CANCELED, 5),
+        (["may have left"], Status.CANCELED, 5),
+        ([], None, 5),
+    ],
+)
+async def test_what_left_for_nothing_is_given_back(
+    tmp_path: Path, events: list[str], status: Status | None, left: int
+) -> None:
+    async with kits.kit(tmp_path) as k:
+        purse = DayPurse(k.journal, "mqtt", 8)
+        async with purse.paying(3):
+            standing = await k.intake.accept(Package(Message("x")))
+        purse.promise(standing.sequence, 3)
+        await purse.give_back()
+        assert purse.left() == 5
+        for event in events:
+            where: Any = {"sequences": [standing.sequence], "channel": Channel.SATELLITE}
+            note = partial(history.note, event=event, detail="", at=1.0)
+            await k.journal.persist(partial(note, **where))
+        if status is not None:
+            ended = [EndedLeg(standing.sequence, Channel.SATELLITE, Leg(status))]
+            await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
+        for _ in range(2):
+            await purse.give_back()
+        assert purse.left() == left

@@ -99,9 +99,12 @@ class Door:
             return await self._intake.accept(package, name), {}
         if package.sos:
             return await self._intake.accept(package, name), {}
+        await self.purse.give_back()
         plan = self._affordable(sender, package)
         async with self.purse.paying(plan.price):
-            return await self._intake.accept(plan.package, name), plan.withheld
+            standing = await self._intake.accept(plan.package, name)
+        self.purse.promise(standing.sequence, plan.satellite)
+        return standing, plan.withheld
 
     def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:
         listed = sender in self._settings.senders

@@ -138,6 +138,7 @@ class LanDoor:
         name = re.sub(r"[^\x21-\x7e]", "?", f"tak-{said.sender.uid}-{said.message_id}")[:200]
         if not asked and outbound.by_idempotency_key(self._journal, name) is not None:
             return LanOutcome("repeated")
+        await self.purse.give_back()
         listed = callsign in self._settings.allow
         limits = SpendingLimits(
             "" if listed else f"{callsign} is not in tak-lan-allow",
@@ -156,9 +157,10 @@ class LanDoor:
             return LanOutcome("refused", said.sender, f"Not sent: {plan.why}.")
         try:
             async with self.purse.paying(plan.price):
-                await self._intake.accept(plan.package, name)
+                standing = await self._intake.accept(plan.package, name)
         except StoreFull as full:
             return LanOutcome("refused", said.sender, f"Not sent: {full}.")
+        self.purse.promise(standing.sequence, plan.satellite)
         return LanOutcome("taken", said.sender, f"Without {plan.why}." if plan.why else "")
 
     def admit_reply(self, uid: str, now: float) -> bool:
