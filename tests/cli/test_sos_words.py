@@ -95,7 +95,8 @@ def test_only_what_is_known_of_the_next_try_is_said(name: str) -> None:
 def test_another_kits_sos_is_dated_by_what_is_known(state: str, age: int | None) -> None:
     came = AT if age is None else AT + age
     heard = {
-        "number": 70,
+        "number": 693758377,
+        "short": 70,
         "name": "Ada",
         "state": state,
         "raised": AT,
@@ -106,6 +107,6 @@ def test_another_kits_sos_is_dated_by_what_is_known(state: str, age: int | None)
     }
     clock = {None: "", 7 * 3600: "7 hours", 13 * 3600 + 59: "13 hours", 30 * 86_400: "30 days"}
     said = heard_text(heard)
-    assert said.startswith("SOS 70 of Ada, ") and said.endswith(": help")
+    assert said.startswith("SOS 70 of Ada (693758377), ") and said.endswith(": help")
     assert (f"raised {WHEN}" in said) == (age is None)
     assert (f"its clock says {clock[age]} ago" in said) == (age is not None)
