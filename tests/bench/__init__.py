@@ -1,4 +1,4 @@
-"""What it all costs. Each benchmark is a module that prints its rows."""
+"""Cost measurements. Each benchmark is a module that prints its rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-# Programs of peers, such as uvicorn, stand beside this Python.
+# Programs of peers, such as uvicorn, are in the same folder as this Python.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-# Without its compiled code a start takes twice as long, and what compiled it stays in memory.
+# Without compiled code, a start takes twice as long, and the compiler's memory stays in use.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,6 +1,7 @@
-"""Every benchmark in one table: `python -m tests.bench [NAME...]`. Ratios of one run, with their
-goals; the exit code is 1 where a goal is missed or a benchmark failed, and 2 where none has such a
-name. One that fails keeps no other from running."""
+"""Runs all benchmarks in one table: `python -m tests.bench [NAME...]`. The figures are ratios of
+one run, with goals. The exit code is 1 if a goal is missed or a benchmark failed, and 2 for an
+unknown name. A failed benchmark does not stop the others.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,7 @@ NAMES = (
     *("pushes", "inbound", "webhooks", "silent_links", "consoles", "large_hub", "links"),
     *("team", "satellite_modems"),
 )
-"""Modules of `tests.bench`, each with a `main` that prints its rows, in the order in which they
-run."""
+"""Modules of `tests.bench` in order. Each has a `main` that prints its rows."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,10 +1,10 @@
-"""Each view of the console with 1 000 kits and a million items: from the click to the paint.
+"""Measures each view of the console with 1 000 kits and a million items, from the click to the
+paint.
 
-Run as `python -m tests.bench.console_views`; it ends with 1 where a view takes longer than the
-goal. Chromium looks at a hub on SQLite that has what a year leaves behind. Each view is opened
-several times, and the median counts. Beside it stand the seconds that the hub and the page have
-computed for it, which others at work on the machine make no longer, and what the machine has to do
-(its load of a minute, proc_loadavg(5)).
+Run it as `python -m tests.bench.console_views`. It ends with 1 if a view takes longer than the
+goal. Chromium uses a hub on SQLite with the data of a year. Each view is opened several times, and
+the median counts. The table also has the processor seconds of the hub and the page, which do not
+depend on other programs, and the machine's load (the one-minute average, proc_loadavg(5)).
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from tests.wire.test_command import STATUS
 
 KITS, ITEMS = 1_000, 1_000_000
 INCIDENTS = 10_000
-"""That are closed; each has three items, and three steps."""
+"""Number of closed incidents. Each has three items and three steps."""
 OPEN, SAID = 20, 60
-"""Those that are open, and the items of each."""
+"""Number of open incidents, and of the items of each."""
 APART = 97
-"""Items from one that is closed to the next."""
+"""Number of items between two items of closed incidents."""
 GOAL = 1.0
 """Seconds from the click to the paint."""
 TIMES = 3
 SECONDS = 30.0
-"""Between two items: a million are a year."""
+"""Seconds between two items: a million items are a year."""
 DAYS = 365
 PLACES = 50
-"""Of each kit, one after the other."""
+"""Number of consecutive positions of each kit."""
 LOOKED_AT = "kit 500"
 
 PAINTED = """
@@ -69,7 +69,7 @@ async () => {
   return (performance.now() - begun) / 1000;
 }
 """
-"""Two frames after the page has it, it is on the screen. The console allows no `eval`."""
+"""Two frames later it is on the screen. The console allows no `eval`."""
 
 
 class View(NamedTuple):
@@ -77,15 +77,15 @@ class View(NamedTuple):
     deed: str
     """JavaScript of the click."""
     shown: str
-    """JavaScript that is true once all of the view is there."""
+    """JavaScript that is true when the view is complete."""
     before: str = "true"
-    """The same of what must be there before it, and of where the click is."""
+    """JavaScript that is true when the click is possible."""
 
 
 class Seen(NamedTuple):
     seconds: float
     hub: float
-    """Seconds that it computed."""
+    """Processor seconds of the hub."""
     page: float
 
 
@@ -123,7 +123,7 @@ SUBJECTS = {
 
 
 def views() -> Iterator[View]:
-    """In the order in which a person comes by them."""
+    """Yield the views in the order in which a person opens them."""
     show = typed("#kit-show", "battery", "change")
     yield View("kits: with a low battery", show, f"{count('#kits li')} === 100", ROOM)
     yield View("kits: in order of name", typed("#kit-sort", "name", "change"), ROOM)
@@ -181,7 +181,7 @@ def views() -> Iterator[View]:
 
 
 def fill(db: Db, now: float) -> None:
-    """After `crowd.settle`: what was before that, with numbers below."""
+    """Add the earlier items, with lower numbers, after `crowd.settle`."""
     words = encode([Entry(0, Message("Camp reached, all well"), int(now))])
     db.execute(
         "CREATE TEMP TABLE told (device INTEGER, step INTEGER, body BLOB,"
@@ -210,7 +210,7 @@ def fill(db: Db, now: float) -> None:
         f"CASE WHEN n > {ITEMS - OPEN * SAID} THEN 2 + n % {OPEN - 1}"
         f" WHEN n % {APART} < 3 AND n / {APART} < {INCIDENTS} THEN {OPEN} + 1 + n / {APART} END"
     )
-    # Of each ten of a kit, seven are its positions, two its words, and one goes to it.
+    # Of ten items of a kit, seven are its positions, two its texts, and one goes to it.
     turn = f"n / {KITS} % 10"
     db.execute(
         "INSERT INTO item (id, request_id, workspace, sender, target, body, sos, priority,"
@@ -249,7 +249,7 @@ def fill(db: Db, now: float) -> None:
 
 
 def _raise_incidents(db: Db, now: float) -> None:
-    """Some are open, beside that of `crowd`, which has the first number."""
+    """Add open and closed incidents. The first number belongs to `crowd`'s incident."""
     state = f"CASE WHEN number.id <= {OPEN} THEN 'open' ELSE 'closed' END"
     numbers = f"WITH RECURSIVE number(id) AS (SELECT 2 UNION ALL SELECT id + 1 FROM number\
  WHERE id < {INCIDENTS + OPEN})"
@@ -272,7 +272,7 @@ def _raise_incidents(db: Db, now: float) -> None:
 
 
 def _count(db: Db, now: float) -> None:
-    """What each kit has spent by day, and how it is."""
+    """Add each kit's cost per day and its state."""
     db.execute(
         "WITH RECURSIVE day(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM day"
         f" WHERE n < {DAYS}) INSERT INTO spent (day, device, bytes, credits)"
@@ -306,10 +306,10 @@ def _count(db: Db, now: float) -> None:
 
 
 def large(database: str) -> None:
-    """Make it: users, kits and items as `crowd` makes them, and what was before."""
+    """Make the database: users, kits and items of `crowd`, and the earlier items."""
 
     def begin(db: Db) -> None:
-        # What comes last has the greatest numbers.
+        # Later items have higher numbers.
         db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('item', ?)", ITEMS)
 
     open_and(database, begin)
@@ -326,7 +326,7 @@ def open_and(database: str, operation: Callable[[Db], Any]) -> None:
 
 
 def measured(shown: Any, running: Hub) -> dict[str, list[Seen]]:
-    """Open each view `TIMES` times, each time from the beginning."""
+    """Open each view `TIMES` times, each time from its start."""
     samples: dict[str, list[Seen]] = {}
     metrics = shown.context.new_cdp_session(shown)
     metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
@@ -368,7 +368,9 @@ def measured(shown: Any, running: Hub) -> dict[str, list[Seen]]:
 
 
 def verdict(line: str, seen: Seen, load: float) -> str:
-    """Where more want to compute than there are cores, each waits for the others in proportion."""
+    """Return the line with its verdict. If more programs compute than there are cores, each waits
+    in proportion.
+    """
     share = min(1.0, (os.cpu_count() or 1) / load)
     if seen.seconds * share <= GOAL < seen.seconds:
         return f"{line} waits for others at work"
@@ -376,8 +378,9 @@ def verdict(line: str, seen: Seen, load: float) -> str:
 
 
 def main() -> int:
-    """Print the table; return 1 where a view misses the goal. LARGE_HUB may name a database that
-    is kept from one run to the next."""
+    """Print the table, and return 1 if a view misses the goal. LARGE_HUB may name a database that
+    is kept between runs.
+    """
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         database = os.environ.get("LARGE_HUB") or str(home / "hub.sqlite3")

@@ -1,7 +1,7 @@
-"""A push while many watch: with CONSOLES open event streams, over none.
+"""Measures a push with CONSOLES open event streams, as a ratio to a push without them.
 
-Run as `python -m tests.bench.consoles`. One caller, one push after the other, in turns without and
-with the streams, on a database of its own each.
+Run it as `python -m tests.bench.consoles`. One caller sends one push after the other, alternately
+with and without the streams, each on a separate database.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ CONSOLES = 200
 PUSHES = 100
 ROUNDS = 5
 PACE = 0.02
-"""Seconds between two pushes: fifty a second, as a busy day has them."""
+"""Seconds between two pushes: fifty per second, as on a busy day."""
 
 
 class Watched(NamedTuple):
     latency: float
-    """Of a push, over that of one that nobody watches: medians."""
+    """Latency of a push, as a ratio to a push without streams: medians."""
     processor: float
-    """Of one core, that the hub takes more for all of them."""
+    """Additional part of one core that the hub uses for all streams."""
 
 
 def watched(database: str) -> Watched:
@@ -53,7 +53,7 @@ def watched(database: str) -> Watched:
 
 
 def _listen(port: int, proof: Proof) -> socket.socket:
-    """It reads nothing more: what comes is small, and waits in the kernel."""
+    """Open a stream. It reads no more: the data is small and waits in the kernel."""
     stream = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
     stream.sendall(
         f"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nx-api-key: {proof.key}\r\n"
@@ -67,7 +67,7 @@ def _listen(port: int, proof: Proof) -> socket.socket:
 
 
 def _push(running: Hub, request: bytes, latencies: list[float]) -> float:
-    """Of one core, what the hub took for it."""
+    """Return the part of one core that the hub used."""
     begun, used = time.monotonic(), processor(running.process.pid)
     with socket.create_connection(("127.0.0.1", running.port), timeout=PATIENCE) as caller:
         for _ in range(PUSHES):

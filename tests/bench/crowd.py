@@ -1,4 +1,6 @@
-"""512 callers at one moment: each is to be served, or asked to come again with nothing queued."""
+"""512 callers at one moment: each one is served, or asked to come again without a queued
+Package.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,14 @@ CALLERS = 512
 
 
 def unanswered() -> tuple[int, int]:
-    """Of all callers of an agent, and of a hub."""
+    """Return the numbers of unanswered callers of an agent and of a hub."""
     return _by_agent(), _by_hub()
 
 
 def _by_agent() -> int:
-    """Those that were told that they are served are in its queue, and no others."""
+    """Return the count for an agent. Its queue contains exactly the Packages of the served
+    callers.
+    """
     with (
         tempfile.TemporaryDirectory() as home,
         agent(Path(home), {"satellite-port": "/nonexistent"}) as kit,
@@ -45,7 +49,7 @@ def _by_hub() -> int:
 
 
 def answers(port: int, request: bytes, callers: int) -> Counter[bytes]:
-    """By status, each with its whole head; a 503 says when to come again."""
+    """Return the number of complete answers by status. A 503 contains the time for the next try."""
     counts: Counter[bytes] = Counter()
     received: dict[socket.socket, bytes] = {}
     deadline = time.monotonic() + PATIENCE

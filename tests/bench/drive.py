@@ -1,4 +1,4 @@
-"""Callers of a server, and what they cost it: one request under way on each connection."""
+"""Callers of a server and their cost: one request at a time on each connection."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CONNECTIONS = 16
 
 class Cost(NamedTuple):
     speed: float
-    """Answers a second."""
+    """Answers per second."""
     processor: float
-    """Seconds of it that the server computed for each."""
+    """Processor seconds of the server per answer."""
 
 
 def cost(port: int, pid: int, request: bytes, requests: int, *, status: bytes, end: bytes) -> Cost:
-    """As `accepted`, of the process `pid`."""
+    """Return the cost of `accepted` for the process `pid`."""
     before = processor(pid)
     speed = accepted(port, request, requests, status=status, end=end)
     return Cost(speed, (processor(pid) - before) / requests)
@@ -35,7 +35,9 @@ def accepted(
     end: bytes,
     connections: int = CONNECTIONS,
 ) -> float:
-    """Answers of that status a second. `end` is how a whole answer ends, `status` how it begins."""
+    """Return the answers with that status per second. `status` is the beginning of an answer, and
+    `end` its end.
+    """
     peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
     selector = selectors.DefaultSelector()
     received = dict.fromkeys(peers, b"")

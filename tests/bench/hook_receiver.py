@@ -1,7 +1,7 @@
-"""A webhook's receiver as a process of its own: how long it takes for each, and what it has got.
+"""A webhook's receiver as a separate process, with a delay for each post.
 
-Run as `python -m tests.bench.hook_receiver SECONDS`: it prints its URL. `GET` answers with how many
-posts, items and connections there were.
+Run it as `python -m tests.bench.hook_receiver SECONDS`: it prints its URL. `GET` returns the
+numbers of posts, items and connections.
 """
 
 from __future__ import annotations

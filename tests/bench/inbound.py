@@ -1,13 +1,13 @@
-"""What 200 kits send over their links, taken in by a hub whose database is minutes old and which
-posts each item to a webhook.
+"""Measures items from 200 kits over their links. The hub's database is a few minutes old, and the
+hub posts each item to a webhook.
 
-Run as `python -m tests.bench.inbound`. Nothing is told PostgreSQL of its new tables by hand. Each
-kit sends one message after another, as many as its link takes at a moment: with one item in each,
-and with ten, as after a time without a link. The kits' ends take processors of the same machine:
-the hub's own share of one is told beside.
+Run it as `python -m tests.bench.inbound`. No statistics of the new tables are made by hand in
+PostgreSQL. Each kit sends one message after another, as many as its link accepts at a time: with
+one item each, and with ten, as after a time without a link. The kits use processors of the same
+machine, so the table also shows the hub's share of one processor.
 
-With `--kits 5,50,200,1000` it tells instead what an item costs by how many kits a workspace has:
-five of them are linked and send; the others are kits of as many users, away.
+With `--kits 5,50,200,1000` it measures instead the cost of an item by the number of kits in a
+workspace. Five kits are linked and send. The others belong to as many users and are away.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from tests.processes import administer, hub, started
 
 LINKS = 200
 CLIENTS = 2
-"""Processes that hold the kits' ends."""
+"""Processes that run the kits' ends."""
 ITEMS = {1: 100, 10: 300}
-"""That each kit sends, by how many are in a message."""
+"""Number of items of each kit, by the number of items in a message."""
 TIME = 1_790_000_000
 
 
@@ -53,7 +53,7 @@ class Message(NamedTuple):
 
 
 class Talk(Silence):
-    """A post with so many messages to send."""
+    """A post with this number of messages to send."""
 
     def __init__(self, messages: list[Message]) -> None:
         self._waiting = messages
@@ -73,7 +73,7 @@ class Talk(Silence):
 
 
 def messages(items: int, each: int) -> list[Message]:
-    """A track of a position a second."""
+    """Return a track with one position per second."""
     entries = [
         Entry(number, Location(46.5 + number * 1e-4, 7.25), TIME + number)
         for number in range(1, items + 1)
@@ -82,7 +82,9 @@ def messages(items: int, each: int) -> list[Message]:
 
 
 async def _talk(address: str, tokens: list[str], each: int, items: int) -> None:
-    """Link all, say so, and when told to, send; then say that the hub has it all."""
+    """Link all kits and report it. Then wait for the start signal, send, and report when the hub
+    has everything.
+    """
     posts = [Talk(messages(items, each)) for _ in tokens]
     go = trio.Event()
     linked = 0
@@ -113,18 +115,19 @@ async def _talk(address: str, tokens: list[str], each: int, items: int) -> None:
 
 class Taken(NamedTuple):
     speed: float
-    """Items a second."""
+    """Items per second."""
     processor: float
-    """Milliseconds of it that the hub took for an item."""
+    """Processor milliseconds of the hub per item."""
     statements: float
-    """Of PostgreSQL, for an item, with those of the webhook."""
+    """Statements of PostgreSQL per item, including those of the webhook."""
     posted: float
-    """Posts to the webhook a second meanwhile."""
+    """Posts to the webhook per second at the same time."""
 
 
 def taken_in(database: str, each: int, *, teams: int = 1, batch: int = 0) -> Taken:
-    """The kits are of so many users, each alone in a workspace whose webhook takes `batch` items in
-    a post."""
+    """Measure kits of that many users, each in a separate workspace whose webhook gets `batch`
+    items per post.
+    """
     administer(database, "init", "Bench")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -161,7 +164,7 @@ def taken_in(database: str, each: int, *, teams: int = 1, batch: int = 0) -> Tak
 
 
 def kits_of_teams(database: str, teams: int, webhook: Webhook) -> list[str]:
-    """Return the link tokens of LINKS new kits, in as many workspaces as there are teams."""
+    """Return the link tokens of LINKS new kits in as many workspaces as there are teams."""
     store = open_store(database)
 
     def add(db: Db) -> list[str]:
@@ -183,12 +186,13 @@ def kits_of_teams(database: str, teams: int, webhook: Webhook) -> list[str]:
 
 SENDERS = 5
 SENT = 60
-"""That each of them sends, one in a message."""
+"""Number of messages of each, with one item each."""
 
 
 def of_a_team(database: str, kits: int, postmaster: int) -> tuple[float, float]:
-    """Items a second that `SENDERS` of so many kits send, and the milliseconds of its processor
-    that the server of the database takes for one; 0 where there is none."""
+    """Return the items per second from `SENDERS` of that many kits, and the processor milliseconds
+    of the database server per item, or 0 without a server.
+    """
     administer(database, "init", "Bench")
     tokens = kits_of_users(database, kits)[:SENDERS]
     with ExitStack() as stack:
@@ -215,7 +219,7 @@ def of_a_team(database: str, kits: int, postmaster: int) -> tuple[float, float]:
 
 
 def kits_of_users(database: str, kits: int) -> list[str]:
-    """Return the link tokens of so many new ones, each of a user of its own."""
+    """Return the link tokens of that many new kits, each with its own user."""
     store = open_store(database)
 
     def add(db: Db) -> list[str]:

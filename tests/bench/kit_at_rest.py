@@ -1,9 +1,9 @@
-"""What a kit takes while nobody wants anything, by channel, and what that is on a Pi Zero 2 W.
+"""Measures an idle kit by channel, and estimates the result for a Pi Zero 2 W.
 
-Run as root as `python -m tests.bench.kit_at_rest`. Counted are wakeups, processor, memory, bytes at
-the block device of an ext4 of each kit's own, and bytes on an idle link. Computed from them and
-from the factors below, which are others', is a day of a Pi Zero 2 W: none was measured yet.
-`docs/explain/energy.md` has the figures.
+Run it as root as `python -m tests.bench.kit_at_rest`. It counts wakeups, processor time, memory,
+bytes at the block device of a separate ext4, and bytes on an idle link. It computes a day of a Pi
+Zero 2 W from these and from the factors below, which come from other sources. No Pi was measured
+yet. `docs/explain/energy.md` has the figures.
 """
 
 from __future__ import annotations
@@ -46,23 +46,24 @@ WATCHDOG = 180.0
 """WatchdogSec of `systemd/fieldagent.service`."""
 DAY, HOUR = 86_400.0, 3_600.0
 PING = 10
-"""Seconds of silence after which the watched link is tested; those of a real one are 45 to 300."""
+"""Seconds of silence after which the watched link is tested. A real link has 45 to 300."""
 MESSAGES, PACE = 5, 8.0
-"""Seconds from one to the next: ext4's journal has written each by then."""
+"""Number of messages, and seconds between two: by then, ext4's journal has written the
+earlier one."""
 WRITTEN = 45.0
-"""Seconds after which all is at the block device: ext4's journal after 5, the inodes after 30."""
+"""Seconds until everything is at the block device: ext4's journal after 5, the inodes after 30."""
 HEADERS = 52
-"""Bytes of IPv4 and of TCP with time stamps."""
+"""Bytes of the headers of IPv4 and of TCP with timestamps."""
 
 SLOWER = 20.0
-"""How much longer a core of a Pi Zero 2 W takes: what docs/explain/end-to-end.md expects, not
-measured."""
+"""Factor by which a core of a Pi Zero 2 W is slower: the estimate of docs/explain/end-to-end.md,
+not measured."""
 WAKEUP = 0.001
-"""Seconds for which a wakeup keeps a core from its rest, at most, beside what it computes."""
+"""Maximum seconds for which a wakeup keeps a core awake in addition to its work."""
 BOARD_IDLE = 0.6
-"""Watts; 0.375 after that article's savings (cnx-software.com/2021/12/09)."""
+"""Watts. 0.375 with that article's savings (cnx-software.com/2021/12/09)."""
 BOARD_BUSY = 1.75
-"""Watts: 350 mA are typical of the active board in Raspberry Pi's table of power supplies."""
+"""Watts: 350 mA are typical for the active board in Raspberry Pi's table of power supplies."""
 DEVICES = {
     "a 9602N, waiting for rings": 0.175,
     "a LoRa board with nRF52": 0.05,
@@ -79,11 +80,11 @@ WAKEUPS = {
     "link to the hub": "<= 0.1",
     PAGE_OPEN: "<= 0.3",
 }
-"""A second, of a kit with that channel alone."""
+"""Goals per second for a kit with only that channel."""
 
 
 class Card:
-    """An ext4 of its own, whose block device counts what is written to it."""
+    """A separate ext4 whose block device counts the written bytes."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -91,7 +92,7 @@ class Card:
         self._counts = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
 
     def written(self) -> int:
-        """Return the bytes so far: what is in memory alone is none."""
+        """Return the bytes so far. Data that is only in memory does not count."""
         # Sectors of 512 bytes (the kernel's Documentation/block/stat.rst).
         return int(self._counts.read_text().split()[6]) * 512
 
@@ -108,14 +109,14 @@ def card(home: Path) -> Iterator[Card]:
 
 class AtRest(NamedTuple):
     wakeups: float
-    """A second."""
+    """Wakeups per second."""
     processor: float
-    """Seconds of this machine's in an hour."""
+    """Processor seconds of this machine per hour."""
     written: float
-    """Bytes at the block device in a minute in which the disk is not proved."""
+    """Bytes at the block device in a minute without a disk test."""
     resident: int
     own: int
-    """Bytes of memory, and of those its share of what others use too (PSS)."""
+    """Bytes of private memory, and of its share of shared memory (PSS)."""
 
 
 class Kit(NamedTuple):
@@ -139,9 +140,9 @@ def look(kit: Kit) -> Seen:
 
 
 def at_rest(kits: list[Kit]) -> dict[str, AtRest]:
-    """They have a minute to come to rest, and are watched for another, all at once."""
+    """Wait a minute, and then measure all kits for another minute at the same time."""
     time.sleep(REST)
-    # What their starts have left in memory, the inodes of files, goes now and is none of the rest.
+    # Write the inodes of files from the start now, because they do not belong to the idle time.
     os.sync()
     before = [look(each) for each in kits]
     time.sleep(REST)
@@ -166,7 +167,7 @@ def _proportional(pid: int) -> int:
 
 
 class Relay:
-    """A TCP relay to a hub, which counts what goes through it either way."""
+    """A TCP relay to a hub that counts the bytes in both directions."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -191,7 +192,7 @@ class Relay:
             target.shutdown(socket.SHUT_WR)
 
     def on_wire(self) -> int:
-        """Return the bytes so far with all headers, each piece acknowledged by one of its own."""
+        """Return the bytes so far with all headers. Each piece is acknowledged by a packet."""
         return self.bytes + self.pieces * 2 * HEADERS
 
 
@@ -201,7 +202,7 @@ class Above(NamedTuple):
     ca_file: Path
 
     def link(self, name: str, port: int) -> dict[str, str]:
-        """Return the settings of a new kit's link, by this port."""
+        """Return the settings of a new kit's link through this port."""
         member = str(administer(self.database, "user", "add", name)["id"])
         device = administer(self.database, "device", "add", name, "--user", member)
         return {
@@ -225,7 +226,7 @@ def hub_with_tls(home: Path) -> Iterator[Above]:
 
 
 def measure() -> tuple[dict[str, AtRest], float]:
-    """Return what each kit does at rest, and the bytes of one test of a link, both ways."""
+    """Return the idle costs of each kit, and the bytes of one link test in both directions."""
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         above = stack.enter_context(hub_with_tls(home))
@@ -270,8 +271,9 @@ def measure() -> tuple[dict[str, AtRest], float]:
 
 
 def bytes_of_day() -> tuple[float, float]:
-    """Return what the agent writes to the block device in a day at rest: proofs of the disk, and
-    its logbook."""
+    """Return the bytes that an idle agent writes to the block device per day: disk tests and its
+    logbook.
+    """
     with tempfile.TemporaryDirectory() as name, card(Path(name)) as place:
         proof, kept = trio.run(_bytes_of_each, place)
     return proof * DAY / (WATCHDOG * PROOF_EVERY), kept * DAY / HOUR
@@ -298,10 +300,10 @@ async def _bytes_of_each(place: Card) -> tuple[int, int]:
 
 
 class Sent(NamedTuple):
-    """What one message over satellite takes, from the POST until it is delivered."""
+    """Cost of one message over satellite, from the POST to its delivery."""
 
     processor: float
-    """Seconds of this machine's."""
+    """Processor seconds of this machine."""
     written: float
     """Bytes at the block device."""
 
@@ -329,7 +331,7 @@ def main() -> None:
     if os.geteuid() != 0:
         print("a kit at rest: not measured, as only root may mount a file system of its own")
         return
-    # Each counts what is its own's alone, and waits for nearly all of its time.
+    # Each counts only its own work, and waits for almost all of its time.
     with ThreadPoolExecutor() as beside:
         day, one_sent = beside.submit(bytes_of_day), beside.submit(sent)
         results, test = measure()

@@ -1,8 +1,8 @@
-"""The hub over a database with a million items: the slowest statement of what it does all day.
+"""Finds the slowest statement of the hub's daily work on a database with a million items.
 
-Run as `python -m tests.bench.large_hub [ITEMS]`. Each operation is carried out several times by the
-program's own functions, in transactions of its own; what counts is the slowest statement of the
-median time, since nobody else writes meanwhile.
+Run it as `python -m tests.bench.large_hub [ITEMS]`. The program's own functions carry out each
+operation several times in separate transactions. The statement with the largest median time counts,
+because no other program writes at the same time.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from tests.postgres import new_database, server
 
 ITEMS, DEVICES = 1_000_000, 100
 SECONDS = 60.0
-"""Between two items: a million are two years of one workspace."""
+"""Seconds between two items: a million items are two years of one workspace."""
 TIMES = 5
 GOAL = 20.0
-"""Milliseconds that one statement takes at most."""
+"""Maximum milliseconds of a statement."""
 DATE = 1_790_000_000
 REST_OF_ID = "-0000-4000-8000-000000000000"
-"""What follows an item's number in its request id."""
+"""Rest of a request id after the item's number."""
 
 
 class Slowest(NamedTuple):
@@ -81,7 +81,9 @@ class _Timed:
 
 
 def fill(db: Db, items: int) -> None:
-    """A workspace of two years: each item to one device and one webhook, nearly all long ended."""
+    """Add a workspace with two years: each item goes to one device and one webhook, and almost all
+    have ended.
+    """
     numbers = (
         "WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number"
         f" WHERE n < {items})"
@@ -100,7 +102,7 @@ def fill(db: Db, items: int) -> None:
         f" 'directip', {items + 1} FROM member"
     )
     db.execute("INSERT INTO webhook (workspace, url, created) VALUES (1, 'https://x.test', 0)")
-    # Three of four came from a device; every hundredth is an SOS.
+    # Three of four came from a device, and every hundredth is an SOS.
     accepted = f"{DATE}.0 - ({items} - n) * {SECONDS}"
     db.execute(
         "INSERT INTO item (id, request_id, workspace, sender, target, body, sos, priority,"
@@ -117,7 +119,7 @@ def fill(db: Db, items: int) -> None:
         *bodies,
     )
     late = f"target = 8 AND id > {items * 0.9}"
-    # Two kits were away: what waits for one has outlived its time, for the other it has not.
+    # Two kits were away: the items for one have expired, those for the other have not.
     db.execute(
         "INSERT INTO delivery (item, device, sequence, state, satellite_from, way, ended)"
         f" SELECT id, target, id, CASE WHEN target = 7 AND id > {items * 0.4}"
@@ -128,7 +130,7 @@ def fill(db: Db, items: int) -> None:
     db.execute(
         f"UPDATE item SET expires = {DATE + 864_000.0} WHERE target = 8 AND id > {items * 0.9}"
     )
-    # A webhook was down for as long as that is borne.
+    # A webhook was down for the maximum time.
     db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state) SELECT 1, id, sender,"
         f" CASE WHEN id > {items * 0.95} THEN 'waiting' WHEN {_rest('id', 500)} = 0 THEN 'dead'"
@@ -158,18 +160,18 @@ def fill(db: Db, items: int) -> None:
 
 
 def _rest(number: str, divisor: int) -> str:
-    """Of a division: `%` marks a parameter for psycopg."""
+    """Return the remainder of a division: `%` marks a parameter in psycopg."""
     return f"(({number}) - ({number}) / {divisor} * {divisor})"
 
 
 def _begin_above(db: Db, table: str, greatest: int) -> None:
-    """PostgreSQL counts apart from what the rows have."""
+    """Continue after the greatest id: PostgreSQL's sequence is independent of the rows."""
     if db.for_update():
         db.execute(f"ALTER TABLE {table} ALTER COLUMN id RESTART WITH {greatest + 1}")
 
 
 def operations(items: int) -> dict[str, Callable[[Db], Any]]:
-    """What the hub does, with nothing of it shortened."""
+    """Return the hub's complete operations."""
     newest = float(DATE)
     caller = Caller(1, "bench", 1, frozenset(), 1, "User", "1", DISPATCHER, True)
     posting = Posting(
@@ -242,11 +244,11 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
 
 
 class _Undone(Exception):
-    """Each time begins with the same database."""
+    """Error that undoes an operation, so that each run has the same database."""
 
 
 def measured(store: Store, operation: Callable[[Db], Any]) -> Slowest:
-    """Of each statement the median; of those the slowest."""
+    """Return the slowest statement by its median time."""
     took: dict[int, list[tuple[str, float]]] = defaultdict(list)
 
     def once(db: Db) -> None:
@@ -270,7 +272,7 @@ def large_hub(database: str, items: int) -> Iterator[tuple[str, Slowest]]:
     try:
         store.once(partial(fill, items=items))
         if is_postgres(database):
-            # As autovacuum does within minutes.
+            # autovacuum does this within minutes.
             store.once(lambda db: db.execute("ANALYZE"))
         for what, operation in operations(items).items():
             yield what, measured(store, operation)

@@ -1,9 +1,9 @@
-"""Ten thousand kits that are linked over TLS to one hub on PostgreSQL, and say nothing.
+"""Measures ten thousand idle kits that are linked over TLS to one hub on PostgreSQL.
 
-Run as `python -m tests.bench.links [HOW MANY]`. The kits' ends are in other processes, at addresses
-of this machine's own (127.0.0.0/8), and come back as an agent does. Told are the seconds until all
-are linked; what the hub takes for each, at rest; the seconds until all are linked again after it
-was killed; and what a push took meanwhile.
+Run it as `python -m tests.bench.links [HOW MANY]`. The kits' ends are in other processes, at
+addresses of this machine (127.0.0.0/8), and reconnect like agents. It prints the seconds until all
+are linked, the idle cost of each at the hub, the seconds until all are linked again after a kill,
+and the time of a push meanwhile.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tests.processes import Hub, hub, started
 
 LINKS = 10_000
 CLIENTS = 2
-"""Processes."""
+"""Number of processes."""
 REST = 30.0
 PATIENCE = 600.0
 
 
 class Kits:
-    """A process that holds some of the links, in a thread that reads what it tells."""
+    """A process with some of the links. A thread reads its reports."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.linked = 0
@@ -57,11 +57,13 @@ class Kits:
 class Come(NamedTuple):
     seconds: float
     pushes: list[float]
-    """Seconds that each took meanwhile."""
+    """Seconds of each push meanwhile."""
 
 
 async def _hold(address: str, ca_file: str, first: int, tokens: list[str]) -> None:
-    """The kits' ends of some links: how many are open is told when it changes, once a tenth."""
+    """Run the kits' ends of some links. They report changes of the number of open links every tenth
+    of a second.
+    """
     hub = HubAddress(address, "", Path(ca_file))
     fleet = Fleet(hub, tokens, Plan(sources=sources_of(len(tokens), first)))
     last = -1
@@ -104,7 +106,7 @@ def all_linked(clients: list[Kits], links: int, push: Any) -> Come:
 
 
 def pusher(running: Hub, proof: Any, ca_file: Path) -> Any:
-    """Pushes to one that has no link, each by a connection of its own; seconds it took."""
+    """Push to a kit without a link, each time over a new connection, and return the seconds."""
     context = ssl.create_default_context(cafile=str(ca_file))
     body = b'{"sourceUserId":"1","workspaceId":"1","targetUserId":"1","message":{"content":"ping"}}'
     headers = {

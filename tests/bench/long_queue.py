@@ -1,4 +1,4 @@
-"""What a queue of 100 000 costs a real agent: its start, and who else wants something meanwhile."""
+"""Measures a real agent with a queue of 100 000: its start, and the other callers meanwhile."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ WAITING = 100_000
 
 class LongQueue(NamedTuple):
     start: float
-    """Until it listens, over that of an agent with nothing to send; it was closed in good order."""
+    """Start until it listens, as a ratio to an agent with an empty queue. It was closed in
+    order."""
     killed: float
-    """The same where both were killed before, so that the journal is looked through first."""
+    """The same after both were killed, so that the start checks the journal."""
     memory: float
-    """KiB for each that waits."""
+    """KiB per waiting Package."""
     lists: float
-    """CPU milliseconds of the agent for a list of 50, the dearest of those that its page asks."""
+    """CPU milliseconds of the agent for a list of 50, the most expensive list of its page."""
     sos: float
-    """An SOS accepted while the page is open, over the same with nobody looking."""
+    """Time to accept an SOS while the page is open, as a ratio to the same without the page."""
     held: float
-    """Seconds that a look at its health took at the longest, while all was listed and cleared."""
+    """Longest seconds of a health check while everything was listed and cleared."""
     cleared: float
-    """CPU seconds of the agent for clearing all, with those looks and nothing else."""
+    """CPU seconds of the agent for clearing everything, with only those health checks."""
 
 
 def fill(journal: Path, count: int) -> None:
-    """As an agent would have written them."""
+    """Fill the journal as an agent would."""
     opened, now = Journal(journal), time.time()
 
     def store(db: object) -> None:
@@ -96,7 +97,7 @@ def long_queue() -> LongQueue:
                 assert kit.call("GET", "/api/queue").body["queued"] == waiting
                 before = processor(kit.process.pid)
                 answer = kit.call("DELETE", "/api/queue", {})
-                # An open SOS is called off as a whole, and stays.
+                # An open SOS can only be cancelled as a whole, so it stays.
                 assert answer.body == {"deleted": WAITING}, answer
                 cleared = processor(kit.process.pid) - before
     return LongQueue(start, killed, memory, lists, sos, max(held), cleared)
@@ -104,14 +105,14 @@ def long_queue() -> LongQueue:
 
 @contextmanager
 def _started(home: Path) -> Iterator[tuple[Agent, float]]:
-    """With the seconds until it listens; it is killed at the end of the block."""
+    """Yield the agent and the seconds until it listens. It is killed at the end of the block."""
     began = time.perf_counter()
     with agent(home, {"satellite-port": "/nonexistent"}) as kit:
         yield kit, time.perf_counter() - began
 
 
 def _all_are_back(kit: Agent) -> None:
-    """In the queue."""
+    """Wait until all are in the queue again."""
 
     def queued() -> int:
         return int(kit.call("GET", "/api/status").body["channels"]["Satellite"]["queued"])
@@ -121,7 +122,7 @@ def _all_are_back(kit: Agent) -> None:
 
 LISTS = ("/api/queue?limit=50", "/api/packages?limit=50", "/api/packages?limit=50&state=waiting")
 PAUSE = 0.5
-"""Seconds between two looks of the page (page.js)."""
+"""Seconds between two loads of the page (page.js)."""
 ROUNDS, SOS = 5, 10
 
 
@@ -131,7 +132,7 @@ def _look(kit: Agent) -> None:
 
 
 def _processor_for(kit: Agent, path: str, times: int = 50) -> float:
-    """CPU milliseconds of the agent for one such call."""
+    """Return the CPU milliseconds of the agent for one such call."""
     before = processor(kit.process.pid)
     for _ in range(times):
         assert kit.call("GET", path).status == 200
@@ -139,7 +140,7 @@ def _processor_for(kit: Agent, path: str, times: int = 50) -> float:
 
 
 def _sos_accepted(kit: Agent) -> list[float]:
-    """Seconds that each of some takes."""
+    """Return the seconds of several SOS."""
     took = []
     for number in range(SOS):
         body = {"message": {"content": f"SOS {number}"}, "priority": 100}
@@ -152,7 +153,7 @@ def _sos_accepted(kit: Agent) -> list[float]:
 
 @contextmanager
 def _page_open(kit: Agent) -> Iterator[None]:
-    """It looks at each news, as often as the page does."""
+    """Load at each event, as often as the page does."""
     over = threading.Event()
 
     def look() -> None:
@@ -170,7 +171,7 @@ def _page_open(kit: Agent) -> Iterator[None]:
 
 @contextmanager
 def _longest(kit: Agent) -> Iterator[list[float]]:
-    """How long each look at its health takes."""
+    """Yield a list of the seconds of each health check."""
     took: list[float] = []
     over = threading.Event()
 

@@ -1,7 +1,7 @@
-"""What it costs that commits notify who listens: PostgreSQL lets one of them at a time commit.
+"""Measures the cost of notifications at a commit: PostgreSQL allows one such commit at a time.
 
-Run as `python -m tests.bench.notifications`. pgbench inserts a row of an item's size in each
-transaction, with and without a notification, as hubs do; connections beside it listen.
+Run it as `python -m tests.bench.notifications`. pgbench inserts a row of an item's size in each
+transaction, with and without a notification, like hubs. Other connections listen.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tests.postgres import Server, binaries, new_database, server
 
 SECONDS = 4
 MANY = 20
-"""Hubs: connections that commit, or that listen."""
+"""Number of hubs: connections that commit or listen."""
 INSERT = "INSERT INTO written VALUES (repeat('x', 200));"
 NOTIFY = "SELECT pg_notify('fieldagent', 'device 1');"
 
 
 class Commits(NamedTuple):
     speed: float
-    """A second."""
+    """Transactions per second."""
     processor: float
-    """Milliseconds of the server's for each."""
+    """Processor milliseconds of the server per transaction."""
 
 
 def commits(postgres: Server, statements: str, *, writers: int, listeners: int) -> Commits:

@@ -1,4 +1,4 @@
-"""What goes over satellite, in bytes: texts, positions, and what stands around them."""
+"""Measures bytes over satellite: texts, positions, and their overhead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.wire.field_messages import FIELD_MESSAGES
 from tests.wire.test_track import WAYS, fitting
 
 NUMBER, TIME = 50_000_000, 1_790_000_000
-"""Of an item: a sequence and a moment of the usual length."""
+"""A sequence and a time of the usual length."""
 MOMENT = datetime.fromtimestamp(TIME, UTC)
 TEXT = "Weg gesperrt, kehren um. ETA 17:30"
 SAMPLES: dict[str, Item] = {
@@ -40,7 +40,7 @@ def size(*entries: Entry, key: bytes | None = None, packed: bool = True) -> int:
 
 
 def texts() -> None:
-    """Held-out messages in five languages."""
+    """Print the sizes of held-out messages in five languages."""
     said = [Entry(NUMBER, Message(t), TIME) for each in FIELD_MESSAGES.values() for t in each]
     written = [pack(e.content.content) for e in said if isinstance(e.content, Message)]
     plain = [len(e.content.content.encode()) for e in said if isinstance(e.content, Message)]
@@ -52,7 +52,7 @@ def texts() -> None:
 
 
 def around() -> None:
-    """What a message takes beside its text."""
+    """Print the overhead of a message."""
     text = len(pack(TEXT))
     first = Entry(NUMBER, Message(TEXT), TIME)
     alone = size(first)
@@ -65,7 +65,9 @@ def around() -> None:
 
 
 def positions() -> None:
-    """How many fit, in the middle of five ways of each kind: docs/how-to/satellite.md."""
+    """Print the number of positions that fit, in the middle of five tracks of each kind:
+    docs/how-to/satellite.md.
+    """
     for way in WAYS:
         for full, irregular, what in (
             (False, False, "time and place"),
@@ -85,7 +87,7 @@ GOALS = {
     (True, MO_BYTES): ">= 45",
     (True, CREDIT_BYTES): ">= 5",
 }
-"""By whether a position has all members, and the bytes that there are."""
+"""Goals, by whether a position has all members, and by the available bytes."""
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What partitions of the large tables would gain and cost, on a copy of them.
+"""Estimates the gain and cost of partitions for the large tables, on copies of them.
 
-Run as `python -m tests.bench.partitions [ITEMS]`. A month of the items is forgotten as the hub
-does it; then copies of three tables are made with a partition for each month, and for each month
-and hash of a workspace, a month of those is dropped, and statements of the daily work are planned
-and run. The copies have no foreign keys.
+Run it as `python -m tests.bench.partitions [ITEMS]`. First it forgets a month of items like the
+hub. Then it copies three tables with a partition per month, and with one per month and hash of the
+workspace. It drops a month of these, and plans and runs statements of the daily work. The copies
+have no foreign keys.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tests.running import running
 
 MONTHS, HASHES = 12, 8
 MONTH = int(30 * 86_400 / SECONDS)
-"""Items."""
+"""Items of a month."""
 TRIES = 8
 WORKSPACES = 50
-"""In the copies."""
+"""Workspaces in the copies."""
 TABLES = {
     "item": ("id", "id", ("(id)", "(workspace, id)", "(workspace, sender, id)", "(accepted)")),
     "delivery": (
@@ -42,7 +42,7 @@ TABLES = {
     ),
     "webhook_delivery": ("item", "webhook, item", ("(item)", "(webhook, sender, item)")),
 }
-"""The item that a row is of, its key, and its indexes."""
+"""The item column of each table, its key, and its indexes."""
 STATEMENTS = {
     "an item by its number": "SELECT * FROM {of}item WHERE id = {middle}",
     "its deliveries": "SELECT * FROM {of}delivery WHERE item = {middle}",
@@ -61,7 +61,7 @@ def run(connection: Connection, sql: str) -> list[tuple[Any, ...]]:
 
 
 def told_cost(connection: Connection, postgres: Server, what: str, work: Callable[[], Any]) -> None:
-    """What the server computes and logs for it."""
+    """Print the processor time and the log size of the server."""
     spent = family_processor(postgres.pid)
     ((place,),) = run(connection, "SELECT pg_current_wal_insert_lsn()::text")
     work()
@@ -72,7 +72,7 @@ def told_cost(connection: Connection, postgres: Server, what: str, work: Callabl
 
 
 def all_of(database: str, forget: Callable[[Db], int]) -> None:
-    """Forget some in each transaction, as a hub does."""
+    """Forget some items in each transaction, like a hub."""
     with closing(open_store(database)) as store:
         trio.run(_all_of, store, forget)
 
@@ -84,7 +84,9 @@ async def _all_of(store: Store, forget: Callable[[Db], int]) -> None:
 
 
 def copies(connection: Connection, schema: str, hashes: int) -> None:
-    """Tables `schema` with partitions; a row's month follows from the number of its item."""
+    """Make tables in `schema` with partitions. A row's month follows from the number of
+    its item.
+    """
     run(connection, f"CREATE SCHEMA {schema}")
     ((first,),) = run(connection, "SELECT min(id) FROM item")
     for table, (item, key, indexes) in TABLES.items():

@@ -1,4 +1,6 @@
-"""Two plain models of a team, to hold ours against: beacons of what each has, and a flood."""
+"""Two simple models of a team for comparison with ours: beacons with the known items, and
+a flood.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ BEACON_EVERY = 60.0
 HEAD, POSITION = 24, 20
 """Bytes of an envelope around a text, and of a position."""
 ENTRY = 18
-"""Bytes of a beacon that tell what is had of one origin."""
+"""Bytes of a beacon for the items of one origin."""
 PACKET = 200
 HOPS = 3
 
 Item = tuple[int, int]
-"""Who says it, and its number."""
+"""The sender and its number."""
 
 
 class Kit:
@@ -45,7 +47,7 @@ class Kit:
         self._out.send_nowait(words)
 
     def take_in(self, item: Item, text: str) -> bool:
-        """Whether it is new."""
+        """Store an item and return True if it is new."""
         if item in self.items:
             return False
         self.items[item] = text
@@ -86,13 +88,14 @@ class Kit:
 
 
 class Beacons(Kit):
-    """Each item is sent once. Once a minute each tells what it has of whom; whoever has what
-    another lacks repeats it after a random wait, unless somebody else does."""
+    """Each item is sent once. Each kit lists its items once a minute. A kit that has an item which
+    another one lacks repeats it after a random wait, unless a third kit does.
+    """
 
     def __init__(self, number: int, sky: Sky, seed: int) -> None:
         super().__init__(number, sky, seed)
         self.heard: dict[Item, float] = {}
-        """When each was on the air last."""
+        """Last time of each item on the air."""
         self.due: dict[Item, float] = {}
 
     def begin(self, item: Item) -> None:
@@ -112,7 +115,7 @@ class Beacons(Kit):
                     self.due.setdefault(item, now + 1 + 14 * self.random.random())
 
     beacons: dict[int, list[Item]] = {}  # noqa: RUF012
-    """What each says, by number: on the air only its size counts."""
+    """Content of each beacon, by number: on the air only its size counts."""
 
     async def tick(self) -> None:
         said = trio.current_time() + BEACON_EVERY * self.random.random()
@@ -134,13 +137,14 @@ class Beacons(Kit):
 
 
 class Flood(Kit):
-    """Everybody repeats each once, unless another was heard to; its sender up to three times where
-    nobody is."""
+    """Each kit repeats each item once, unless it hears another repetition. The sender repeats up to
+    three times if it hears none.
+    """
 
     def __init__(self, number: int, sky: Sky, seed: int) -> None:
         super().__init__(number, sky, seed)
         self.times: dict[Item, int] = {}
-        """How often each was heard."""
+        """Number of times that each item was heard."""
 
     def begin(self, item: Item) -> None:
         for tries in range(3):
@@ -167,7 +171,7 @@ class Flood(Kit):
 
 @dataclass
 class Team:
-    """As `team.Team`, of such kits."""
+    """The same as `team.Team` with such kits."""
 
     sky: Sky
     kits: list[Any]

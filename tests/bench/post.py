@@ -1,9 +1,9 @@
-"""Packages that the agent accepts, beside what others would write: all of them by turns.
+"""Measures Packages that the agent accepts, alternately with other possible implementations.
 
-Run as `python -m tests.bench.post`. uvicorn reads and judges each Package by the agent's own rules
-(`uvicorn_app`). Figures are medians over the rounds, ratios of one round. CPU is what to trust:
-what a disk takes differs from one to the next. So who commits each is measured over a disk that is
-none, whose syncs take as long as those of a usual one.
+Run it as `python -m tests.bench.post`. uvicorn reads and checks each Package by the agent's own
+rules (`uvicorn_app`). Figures are medians over the rounds, and ratios are from one round. Trust the
+CPU figures, because the time of a disk varies. Therefore programs that commit each Package are
+measured with a simulated disk, whose syncs take a usual time.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tests.processes import MODULE, Agent, Running, agent, free_port
 REQUESTS = 3_000
 ROUNDS = 7
 ROW = 200
-"""Bytes that one Package takes in the journal, about: for those who store nothing else."""
+"""Approximate bytes of a Package in the journal, for programs that store nothing else."""
 REQUEST = (
     b"POST /api/package/async HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nUser-Agent: bench\r\n"
     b"Accept: */*\r\nContent-Type: application/json\r\nContent-Length: 38\r\n\r\n"
     b'{"message":{"content":"A small one."}}'
 )
 SYNCS = 400
-"""A second, of the disk that is none."""
+"""Syncs per second of the simulated disk."""
 MEMORY = Path("/dev/shm")
 UVICORN = [sys.executable, "-m", "uvicorn", "--loop", "asyncio", "--no-access-log", "--port", "0"]
 
@@ -51,9 +51,9 @@ BARE, REDIS = f"{CONNECTIONS} rows at a time and fdatasync", "Redis, AOF always"
 
 class Post(NamedTuple):
     rounds: list[dict[str, Cost]]
-    """By who took them."""
+    """Costs by program."""
     commits: float
-    """Of the agent, for each accepted Package."""
+    """Commits of the agent per accepted Package."""
 
 
 def measure(rounds: int = ROUNDS) -> Post:
@@ -82,7 +82,7 @@ def measure(rounds: int = ROUNDS) -> Post:
         before = _commits(ours)
         taken = [{what: turn() for what, turn in turns.items()} for _ in range(rounds + 1)]
         spent = _commits(ours) - before
-    # The first warms up.
+    # The first round is a warm-up.
     return Post(taken[1:], spent / ((rounds + 1) * REQUESTS))
 
 
@@ -109,7 +109,7 @@ def _uvicorn(app: str, http: str, environment: dict[str, str]) -> Iterator[tuple
 
 
 def _bare(path: Path) -> Cost:
-    """As fast as this disk is for anybody who answers after it."""
+    """Measure the speed of this disk for any program that answers after a write."""
     began, spent = time.perf_counter(), time.process_time()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for _ in range(REQUESTS // CONNECTIONS):
@@ -123,7 +123,7 @@ def _bare(path: Path) -> Cost:
 
 @contextmanager
 def _redis(folder: Path, program: str) -> Iterator[Turn]:
-    """Debian's `redis-tools` hold the server too, under that other name, and start none."""
+    """Debian's `redis-tools` contain the server too, under this name, and do not start it."""
     server = folder / "redis-server"
     server.symlink_to(program)
     port = free_port()

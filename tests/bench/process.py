@@ -1,4 +1,4 @@
-"""What a whole agent costs: memory when idle, what it does then, and its start."""
+"""Measures a whole agent: idle memory, idle work, and its start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.processes import MODULE, ZIPAPP, Agent, Hub, Running, administer, age
 
 ROUNDS = 7
 REST = 60.0
-"""Seconds that an idle agent is watched."""
+"""Seconds of the measurement of an idle agent."""
 
 _BARE = """
 import h11, trio
@@ -46,19 +46,19 @@ trio.run(main)
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory of its own and shared, as /proc tells."""
+    """Return the bytes of its private and shared memory, from /proc."""
     pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
     return int(pages) * 4096
 
 
 def processor(pid: int) -> float:
-    """Seconds that it has computed, as /proc tells (proc_pid_stat(5))."""
+    """Return its processor seconds, from /proc (proc_pid_stat(5))."""
     of_user, of_system = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
     return (int(of_user) + int(of_system)) / os.sysconf("SC_CLK_TCK")
 
 
 def family_processor(pid: int) -> float:
-    """The same with its children, those that have ended too."""
+    """Return the same with its children, including ended ones."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:15]
     own = sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -66,16 +66,16 @@ def family_processor(pid: int) -> float:
 
 
 class Doings(NamedTuple):
-    """Since it started."""
+    """Work since its start."""
 
     wakeups: int
-    """How often it waited for something, with all its threads."""
+    """Number of waits of all its threads."""
     written: int
-    """Bytes to a disk."""
+    """Bytes written to a disk."""
 
 
 def doings(pid: int) -> Doings:
-    """As /proc tells (proc_pid_status(5), proc_pid_io(5))."""
+    """Return the work from /proc (proc_pid_status(5), proc_pid_io(5))."""
     waited = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         lines = (thread / "status").read_text().splitlines()
@@ -87,14 +87,13 @@ def doings(pid: int) -> Doings:
 
 class AtRest(NamedTuple):
     wakeups: float
-    """A second."""
+    """Wakeups per second."""
     written: float
-    """Bytes in an hour."""
+    """Written bytes per hour."""
 
 
 def at_rest(*pids: int) -> list[AtRest]:
-    """What each does while nobody wants anything, all at once; they have a minute before that to
-    come to rest."""
+    """Measure idle processes at the same time, after a minute of rest."""
     time.sleep(REST)
     began, before = time.monotonic(), [doings(pid) for pid in pids]
     time.sleep(REST)
@@ -106,7 +105,7 @@ def at_rest(*pids: int) -> list[AtRest]:
 
 
 def memory(kit: Agent) -> int:
-    """Once it has answered for a while."""
+    """Return the memory after some answers."""
     for _ in range(20):
         kit.call("GET", "/api/status")
     return resident(kit.process.pid)
@@ -119,7 +118,7 @@ def bare_memory() -> int:
 
 @contextmanager
 def satellite_only() -> Iterator[Agent]:
-    """An agent with a modem."""
+    """Yield an agent with a modem."""
     with tempfile.TemporaryDirectory() as name, sky(home := Path(name)), agent(home) as kit:
         kit.expect("answers on")
         yield kit
@@ -127,14 +126,16 @@ def satellite_only() -> Iterator[Agent]:
 
 @contextmanager
 def radio_node(home: Path) -> Iterator[dict[str, str]]:
-    """A node, and the settings of a kit that has it."""
+    """Yield the settings of a kit with a simulated node."""
     folder = home / "air"
     with Running([*MODULE, "simulate", "node", "--link", str(folder)], "type `help`"):
         yield {"radio-port": str(folder / "node-1"), "radio-station": "1"}
 
 
 def until_at_work(kit: Agent) -> None:
-    """Wait for each channel: an agent that looks for a modem does other things, and holds less."""
+    """Wait until each channel works: an agent that still searches for a modem does other work and
+    uses less memory.
+    """
 
     def are_ready() -> bool:
         channels = kit.call("GET", "/api/status").body["channels"]
@@ -145,7 +146,7 @@ def until_at_work(kit: Agent) -> None:
 
 @contextmanager
 def all_channels() -> Iterator[tuple[Agent, Hub]]:
-    """An agent with a modem, a radio node and a link to a hub on SQLite, and that hub."""
+    """Yield an agent with a modem, a radio node and a link to a hub on SQLite, and that hub."""
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         database = str(home / "hub.sqlite3")
@@ -162,8 +163,9 @@ def all_channels() -> Iterator[tuple[Agent, Hub]]:
 
 
 def start_ratio(command: list[str]) -> float:
-    """Processor of the agent until its API listens, over that of starting Python and importing
-    trio."""
+    """Return the agent's processor time until its API listens, as a ratio to a start of Python with
+    trio.
+    """
     ratios = []
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as home, agent(Path(home), command=command) as kit:
@@ -177,8 +179,9 @@ def start_ratio(command: list[str]) -> float:
 
 
 def zipapp_ratio(zipapp: Path) -> float:
-    """Start of the zipapp over that of the installed package, both up to the agent's imports, with
-    the flags of the zipapp's first line."""
+    """Return the start of the zipapp as a ratio to the installed package, both up to the agent's
+    imports, with the flags of the zipapp's first line.
+    """
     ratios = []
     ahead = [f"{zipapp}/{sys.implementation.cache_tag}", str(zipapp)]
     installed = [str(Path(__file__).parents[2]), sysconfig.get_path("purelib")]
@@ -189,7 +192,7 @@ def zipapp_ratio(zipapp: Path) -> float:
 
 
 def _imports(paths: list[str]) -> float:
-    """Seconds."""
+    """Return seconds."""
     modules = "fieldagent.agent.agent, fieldagent.agent.channels.satellite"
     source = f"import sys; sys.path[:0] = {paths!r}; import {modules}"
     began = time.perf_counter()

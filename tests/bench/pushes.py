@@ -1,10 +1,10 @@
-"""Pushes that a hub accepts, on disk before their answer, in a workspace with kits and a webhook.
-Webhooks are told of what kits post, and of no push: what one costs is none of this.
+"""Measures accepted pushes, which are on disk before their answer, in a workspace with kits and a
+webhook. Webhooks get items from kits but no pushes, so their cost is not included.
 
-Run as `python -m tests.bench.pushes`, with `--lone` for what one by itself costs alone. They are
-counted against bare INSERTs of a row of a push's size, a commit for each, into the same database in
-the same run: from one connection, and from 32 by pgbench. Figures are medians over the rounds, of a
-lone push the least.
+Run it as `python -m tests.bench.pushes`, or with `--lone` only for the cost of a single push. The
+comparison is bare INSERTs of a row of a push's size, with a commit each, into the same database in
+the same run: from one connection, and from 32 with pgbench. Figures are medians over the rounds,
+and minimums for a single push.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tests.postgres import Server, binaries, new_database, server
 from tests.processes import Hub, administer, agent, hub
 
 PUSHES, CALLERS, MANY = 1_000, 64, 1_000
-"""How many items, by how many callers at one moment; and how many devices are many."""
+"""Numbers of items and of callers at one moment, and the number of devices in the case of many."""
 ALONE = 300
-"""Of those that come one after the other, in a round."""
+"""Number of consecutive pushes in a round."""
 ROUNDS = 3
 INSERTS = 500
 INSERTERS = 32
 SECONDS = 3
-"""That pgbench takes."""
+"""Seconds of pgbench."""
 LATENCIES = 50
 INSERT = (
     f"INSERT INTO audit (at, actor, action, detail) VALUES (0, 'bench', 'bench', '{'x' * 200}')"
@@ -58,19 +58,19 @@ class Proof(NamedTuple):
 
 class Pushed(NamedTuple):
     serial: float
-    """Speed over INSERTs from one connection."""
+    """Speed as a ratio to INSERTs from one connection."""
     crowd: float
-    """Speed over those of pgbench; 0 on SQLite."""
+    """Speed as a ratio to those of pgbench. 0 on SQLite."""
     statements: float
-    """Of all that the hub did, for each push; 0 on SQLite."""
+    """Statements of the hub per push. 0 on SQLite."""
     processor: float
-    """Milliseconds of the hub's for each."""
+    """Processor milliseconds of the hub per push."""
     postgres: float
-    """Of the server's."""
+    """Processor milliseconds of the server per push."""
 
 
 def pushed(database: str, devices: int, postgres: Server) -> Pushed:
-    """Speed of pushes to so many devices."""
+    """Measure the speed of pushes to that many devices."""
     proof = admitted(database)
     equip(database, devices)
     administer(database, "webhook", "add", "http://127.0.0.1:9/", "--untried")
@@ -92,19 +92,19 @@ def pushed(database: str, devices: int, postgres: Server) -> Pushed:
 
 
 def _doings(running: Hub, database: str, postgres: Server) -> tuple[float, float, float]:
-    """Statements, and milliseconds of the hub's processor and the server's, up to now."""
+    """Return the statements, and the processor milliseconds of the hub and the server, so far."""
     theirs = 1000 * family_processor(postgres.pid) if is_postgres(database) else 0.0
     return statements(database), 1000 * processor(running.process.pid), theirs
 
 
 class Lone(NamedTuple):
-    """One push at a time; on SQLite nothing of a server."""
+    """One push at a time. On SQLite there is no server."""
 
     statements: float
     processor: float
-    """Milliseconds of the hub's."""
+    """Processor milliseconds of the hub."""
     postgres: float
-    """Of the server's."""
+    """Processor milliseconds of the server."""
 
 
 def lone(database: str, postgres: Server) -> Lone:
@@ -135,18 +135,19 @@ def _settings(database: str) -> dict[str, str]:
 
 
 def _warm_up(hubs: list[Hub], proof: Proof, database: str) -> None:
-    """With nothing known of its tables PostgreSQL looks for a push's devices the longer, the more
-    items there are."""
+    """Warm up. Without statistics, PostgreSQL needs more time to find a push's devices when there
+    are more items.
+    """
     for each in hubs:
         _push_all(each.port, proof)
     if is_postgres(database):
         with psycopg.connect(database) as connection:
-            # As autovacuum does within a minute.
+            # autovacuum does this within a minute.
             connection.execute("ANALYZE")
 
 
 def equip(database: str, devices: int) -> None:
-    """So many devices, each of a user of its own."""
+    """Add that many devices, each with its own user."""
 
     def add(db: Db) -> None:
         for number in range(devices):
@@ -159,7 +160,7 @@ def equip(database: str, devices: int) -> None:
 
 
 def many_answered(database: str) -> float:
-    """Milliseconds until a location to MANY devices is answered: the median."""
+    """Return the milliseconds until a location to MANY devices is answered: the median."""
     proof = admitted(database)
     equip(database, MANY)
     with tempfile.TemporaryDirectory() as home, hub(Path(home), _settings(database)) as running:
@@ -174,7 +175,7 @@ OK, END = b"HTTP/1.1 200", b"\r\n\r\n"
 
 
 def admitted(database: str) -> Proof:
-    """A new database with somebody who may push as often as they like."""
+    """Prepare a new database with a caller who may push without limit."""
     first = administer(database, "init", "Bench")
     fast = ("key", "add", "bench", "--per-minute", "1000000", "--burst", "100000")
     return Proof(administer(database, *fast)["apiKey"], first["token"])
@@ -199,7 +200,7 @@ def _push_all(port: int, proof: Proof, pushes: int = PUSHES, callers: int = CALL
 
 
 def _inserts(database: str) -> float:
-    """A second, from one connection."""
+    """Return INSERTs per second from one connection."""
     if is_postgres(database):
         with psycopg.connect(database, autocommit=True) as connection:
             began = time.perf_counter()
@@ -217,7 +218,7 @@ def _inserts(database: str) -> float:
 
 
 def _pgbench(database: str) -> float:
-    """INSERTs a second, from INSERTERS connections."""
+    """Return INSERTs per second from INSERTERS connections."""
     where = binaries()
     assert where is not None
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
@@ -230,7 +231,7 @@ def _pgbench(database: str) -> float:
 
 
 def statements(database: str) -> float:
-    """That PostgreSQL has run for the database by now."""
+    """Return the number of statements of PostgreSQL for the database so far."""
     if not is_postgres(database):
         return 0.0
     with psycopg.connect(database) as connection:
@@ -244,8 +245,9 @@ def statements(database: str) -> float:
 
 
 def three_over_one(postgres: Server) -> float:
-    """CPU for a push where three hubs share a database, over that of one hub with a third of the
-    callers: hubs and PostgreSQL counted."""
+    """Return the CPU per push for three hubs with one database, as a ratio to one hub with a third
+    of the callers. Hubs and PostgreSQL are included.
+    """
     ratios = []
     with ExitStack() as stack:
         lone, shared = (new_database(postgres.address) for _ in range(2))
@@ -266,7 +268,7 @@ def three_over_one(postgres: Server) -> float:
 
 
 def _spent(hubs: list[Hub], proof: Proof, postgres: Server) -> float:
-    """Seconds of CPU for each push, CALLERS at each hub at one moment."""
+    """Return the CPU seconds per push, with CALLERS at each hub at one moment."""
     pids = [each.process.pid for each in hubs]
     before = sum(map(processor, pids)) + family_processor(postgres.pid)
     callers = [threading.Thread(target=_push_all, args=(each.port, proof, PUSHES)) for each in hubs]
@@ -279,7 +281,9 @@ def _spent(hubs: list[Hub], proof: Proof, postgres: Server) -> float:
 
 
 def latency() -> float:
-    """Seconds from a push to the first act of the hook's script, over loopback: the median."""
+    """Return the seconds from a push to the first action of the hook's script, over loopback: the
+    median.
+    """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         home = Path(folder)
         database = str(home / "hub.sqlite3")

@@ -1,4 +1,4 @@
-"""The queue against a bare heap of tuples: 100 000 Packages in and out."""
+"""Compares the queue with a bare heap of tuples: 100 000 Packages in and out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def queue(priorities: list[int]) -> None:
 
 
 def ratio() -> float:
-    """Speed of the queue over that of the bare heap; pairs taken in turn, their median."""
+    """Return the speed of the queue as a ratio to the bare heap: the median of alternating
+    pairs.
+    """
     priorities = random.Random(1).choices([10, 11, 12, 100], k=PACKAGES)
     ratios = []
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""How much of its time a transfer between agents puts to use on the air; in virtual time."""
+"""Measures the efficiency of a transfer between agents on the air, in virtual time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fieldagent.package.package import Status
 from tests.agent.channels.radio_kit import on_air, station, until
 
 SIZE = 3000
-"""Bytes of data; at 9 600 bit/s they alone take 2.5 s."""
+"""Bytes of data, which take 2.5 s at 9 600 bit/s."""
 AFTER_HEADERS = 0.69
-"""Share of the air that is left for data by the preamble and the envelope of each packet."""
+"""Share of the air for data, after the preamble and the envelope of each packet."""
 LOSSES = (0.0, 0.2, 0.5)
 
 
@@ -29,7 +29,7 @@ async def _seconds(path: Path, loss: float, seed: int) -> float:
     ):
         for each in (sender, receiver):
             await until(lambda each=each: bool(each.outbox.link.facts.get("node")))  # type: ignore[misc]
-            # They have heard each other lately.
+            # Each has heard the other recently.
             assert await each.outcome(await each.post()) is Status.DELIVERED
         began = trio.current_time()
         sequence = await sender.post(data={"payload": payload})
@@ -38,8 +38,9 @@ async def _seconds(path: Path, loss: float, seed: int) -> float:
 
 
 def ratio(loss: float, rounds: int = 30) -> float:
-    """Bytes of data over those that the air could have brought across meanwhile: after headers,
-    and less what it loses."""
+    """Return the bytes of data as a ratio to the possible bytes in that time, without headers and
+    losses.
+    """
     taken = []
     for seed in range(rounds):
         with TemporaryDirectory() as folder:

@@ -1,5 +1,7 @@
-"""What a message takes on each kind of satellite modem: bytes on the air over those of the payload,
-what the corpus is billed, and the processor's time from a POST to the first byte for the modem."""
+"""Measures a message on each kind of satellite modem: bytes on the air as a ratio to the payload,
+the billed amount for the corpus, and the processor time from a POST to the first byte for the
+modem.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,11 @@ SIZES = (50, 340, 2_000, 30_000)
 LARGEST = {"sbd": sbd.MO_BYTES, "imt": imt.PAYLOAD_BYTES}
 POSTS = 20
 NUMBER, TIME = 50_000_000, 1_790_000_000
-"""Of an item: a sequence and a moment of the usual length."""
+"""A sequence and a time of the usual length."""
 
 
 class Wire(Protocol):
-    """A simulated modem, at the other end of the line."""
+    """A simulated modem at the other end of the line."""
 
     def receive_data(self, data: bytes) -> None: ...
 
@@ -68,12 +70,12 @@ def main() -> None:
 
 
 def message_bytes(texts: Sequence[str]) -> list[int]:
-    """Bytes of a message with each of them alone, as it is packed."""
+    """Return the bytes of a packed message for each single text."""
     return [len(encode([Entry(NUMBER, Message(text), TIME)], packed=True)) for text in texts]
 
 
 def messages(item: Data, largest: int) -> list[int]:
-    """Return the bytes of each message that carries part of it."""
+    """Return the bytes of each message that carries a part of the item."""
     whole = encode([Entry(NUMBER, item, TIME)], packed=True)
     if len(whole) <= largest:
         return [len(whole)]
@@ -81,7 +83,7 @@ def messages(item: Data, largest: int) -> list[int]:
 
 
 def modem_of(kind: str) -> tuple[Wire, Callable[[], None]]:
-    """Return a simulated modem, and what lets the network answer it at once."""
+    """Return a simulated modem, and a function that makes the network answer immediately."""
     queue = MtQueue()
     gateway = SimulatedGateway(lambda line: None, queue, BaseCamp(lambda line: None, queue))
     if kind == "imt":
@@ -92,7 +94,7 @@ def modem_of(kind: str) -> tuple[Wire, Callable[[], None]]:
 
 
 def first_byte(kind: str) -> tuple[float, float]:
-    """Return the median milliseconds of the agent's processor, and of the clock."""
+    """Return the median milliseconds of the agent's processor and of real time."""
     modem, network = modem_of(kind)
     ours, theirs = os.openpty()
     tty.setraw(theirs)
@@ -126,7 +128,7 @@ def first_byte(kind: str) -> tuple[float, float]:
 
 
 def _busy(process: int) -> float:
-    """Return the seconds that it has had a processor (Documentation/scheduler/sched-stats)."""
+    """Return the processor seconds of the process (Documentation/scheduler/sched-stats)."""
     return sum(
         int(each.read_text().split()[0]) / 1e9
         for each in Path(f"/proc/{process}/task").glob("*/schedstat")

@@ -1,6 +1,6 @@
-"""A hub with a thousand agents that say nothing: what they cost it.
+"""Measures a hub with a thousand idle agents.
 
-Run as `python -m tests.bench.silent_links`. `tests.bench.links` has ten thousand of them, over TLS.
+Run it as `python -m tests.bench.silent_links`. `tests.bench.links` measures ten thousand over TLS.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from tests.processes import Hub, administer, hub
 
 AGENTS = 1_000
 OF_ONE_ADDRESS = 100
-"""Kits: a hub takes so many calls of one address at a moment."""
+"""Kits per address: a hub accepts only that many calls from one address at a time."""
 REST = 20.0
-"""Seconds that links are left alone, and then watched."""
+"""Seconds of rest before the measurement, and of the measurement."""
 
 
 class LinkCost(NamedTuple):
-    """A hub with very many agents that say nothing."""
+    """Cost of a hub with very many idle agents."""
 
     bytes_each: float
-    """Of the hub's memory, for one link."""
+    """Bytes of the hub's memory per link."""
     connect: float
     """Seconds until all are linked."""
     reconnect: float
-    """Seconds until all are linked again after the hub was killed and started anew."""
+    """Seconds until all are linked again after the hub was killed and restarted."""
 
 
 class Rest(NamedTuple):
     processor: float
-    """Of one core, for all links."""
+    """Part of one core for all links."""
     transactions: float
-    """A second."""
+    """Transactions per second."""
 
 
 def fleet() -> LinkCost:
@@ -59,7 +59,7 @@ def fleet() -> LinkCost:
             alone = resident(first.process.pid)
             connect, used = trio.run(_measure, first, tokens)
         with hub(home, {"database": database}) as second:
-            # As after a power cut of the hub: all come at once.
+            # As after a power cut of the hub: all agents connect at once.
             reconnect, _ = trio.run(_measure, second, tokens)
     return LinkCost((used - alone) / AGENTS, connect, reconnect)
 
@@ -70,7 +70,7 @@ def _devices(database: str) -> list[str]:
 
 
 def devices_of(database: str, devices: int) -> list[str]:
-    """The link tokens of so many new ones, all of one user."""
+    """Return the link tokens of that many new devices of one user."""
     store = open_store(database)
 
     def add(db: Db) -> list[str]:
@@ -86,13 +86,13 @@ def devices_of(database: str, devices: int) -> list[str]:
 
 
 def sources_of(kits: int, first: int = 0) -> tuple[str, ...]:
-    """Return addresses of this machine's own for so many kits, of which `first` are elsewhere."""
+    """Return addresses of this machine for that many kits, after those of `first` other kits."""
     numbers = range(first // OF_ONE_ADDRESS, -(-(first + kits) // OF_ONE_ADDRESS))
     return tuple(f"127.1.{number // 250}.{number % 250 + 1}" for number in numbers)
 
 
 async def _measure(running: Hub, tokens: list[str]) -> tuple[float, int]:
-    """Link every agent: the seconds that takes, and the hub's memory then."""
+    """Link all agents, and return the seconds and the hub's memory."""
     began = time.perf_counter()
     async with _linked(running, tokens):
         took = time.perf_counter() - began
@@ -113,7 +113,7 @@ async def _linked(running: Hub, tokens: list[str]) -> AsyncIterator[None]:
 
 
 def at_rest(database: str) -> Rest:
-    """Links over which nothing goes, on PostgreSQL."""
+    """Measure idle links on PostgreSQL."""
     tokens = _devices(database)
     with tempfile.TemporaryDirectory() as folder, hub(Path(folder), {"database": database}) as own:
         return trio.run(_rest, own, tokens, database)
@@ -133,7 +133,7 @@ async def _rest(running: Hub, tokens: list[str], database: str) -> Rest:
 
 
 def _transactions(database: str) -> int:
-    """Those that PostgreSQL has counted by now, up to a second late."""
+    """Return PostgreSQL's transaction count so far, which is up to a second old."""
     with psycopg.connect(database) as connection:
         row = connection.execute(
             "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"

@@ -1,4 +1,4 @@
-"""What the program takes to fetch: each zipapp, and what is in it by size."""
+"""Measures the download size of the program: each zipapp, and its parts by size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRAMS: tuple[tuple[tuple[str, ...], Path, str], ...] = (
     ((), ZIPAPP, "<= 4.6"),
     (("--kit",), ZIPAPP.with_name("fieldagent-kit.pyz"), "<= 1.6"),
 )
-"""How each is built, where it is then, and the megabytes that it may have."""
+"""Build options, path and maximum megabytes of each program."""
 LARGEST = 12
 
 
@@ -30,13 +30,14 @@ def main() -> None:
 
 
 def build(*how: str) -> None:
-    """Build the program of this tree, for the Python that measures: one of another day tells of
-    that day."""
+    """Build the program of this tree for the current Python. An older build would give old
+    figures.
+    """
     subprocess.run([sys.executable, BUILD, *how], check=True, stdout=subprocess.DEVNULL)
 
 
 def parts(zipapp: Path) -> Counter[str]:
-    """Return the compressed bytes of each package in it, and of each room of ours."""
+    """Return the compressed bytes of each package in it, and of each of our rooms."""
     sizes: Counter[str] = Counter()
     with ZipFile(zipapp) as archive:
         for each in archive.infolist():

@@ -1,4 +1,4 @@
-"""One air for many kits in one process: no ptys, so that a hundred can be tried."""
+"""One air for many kits in one process. Without ptys, a hundred kits are possible."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fieldagent.agent.channels.radio_modem import HeardPacket, ReceiveQueue, Tra
 from fieldagent.extensions.lab.simulator.air import SharedAir
 
 BACKOFF = 0.2
-"""Seconds, at random up to this, after the air became free."""
+"""Maximum random seconds of a wait after the air became free."""
 
 
 class Sky:
-    """Who transmits waits until the air is free, and a little longer."""
+    """A sender waits until the air is free, and a little longer."""
 
     def __init__(self, air: SharedAir, random: Random) -> None:
         self.air, self.random = air, random
         self.sent: Counter[int] = Counter()
         self.seconds = 0.0
-        """On the air, of all."""
+        """Seconds on the air of all kits."""
         self.modems: dict[int, SkyModem] = {}
         self._changed = trio.Event()
 
@@ -37,7 +37,7 @@ class Sky:
         return self.sent.total()
 
     def forget(self) -> None:
-        """What was sent so far is not counted."""
+        """Forget the packets so far."""
         self.sent.clear()
         self.seconds = 0.0
 
@@ -61,7 +61,7 @@ class Sky:
 
 
 class SkyModem:
-    """Implements `RadioModem`, and is opened at once."""
+    """Implements `RadioModem`, and is open immediately."""
 
     def __init__(self, sky: Sky, number: int) -> None:
         self._sky, self._number = sky, number

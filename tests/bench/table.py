@@ -1,4 +1,4 @@
-"""A benchmark's line: what, the figure, and its goal."""
+"""The line of a benchmark: name, figure, and goal."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from operator import ge, le
 
 MEETS = {"<=": le, ">=": ge}
 missed: list[str] = []
-"""The lines so far whose figure misses its goal."""
+"""Lines so far whose figure misses its goal."""
 
 
 def row(what: str, value: float, goal: str = "", unit: str = "") -> None:
-    """`goal` is such as "<= 1.3"; without one the figure stands beside another."""
+    """Print a line. `goal` is such as "<= 1.3". Without a goal, the figure is for comparison."""
     line = f"{what:<66} {value:>9.3f} {unit:<4}"
     if goal:
         sign, bound = goal.split()
@@ -19,7 +19,7 @@ def row(what: str, value: float, goal: str = "", unit: str = "") -> None:
 
 
 def judged(line: str, met: bool) -> str:
-    """Return the line with whether its figure meets its goal, and count it where not."""
+    """Return the line with its verdict, and count it if it misses its goal."""
     line += " met" if met else " NOT MET"
     if not met:
         missed.append(line)

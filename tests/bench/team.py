@@ -1,10 +1,10 @@
-"""How a team of kits fares on one air: agents' cores on simulated radios, in virtual time.
+"""Measures a team of kits on one air: agents' cores on simulated radios, in virtual time.
 
-`python -m tests.bench.team` prints the table, with its goals; with names of rows it measures those
-alone, and `--seeds 20` gives the mean and the worst of so many. Rows of traffic are there for kits
-that have no hub within reach, that all have a link (`linked`), and for two plain models on the same
-air: beacons of what each has (`beacons`), and a flood that everybody repeats once (`flood`). A
-Package counts as everywhere when it is at the hook of every other kit.
+`python -m tests.bench.team` prints the table with its goals. With names of rows, it measures only
+those, and `--seeds 20` prints the mean and the worst of that many seeds. There are rows of traffic
+for kits without a hub in range, for kits with a link (`linked`), and for two simple models on the
+same air: beacons with the known items (`beacons`), and a flood that each kit repeats once
+(`flood`). A Package has arrived everywhere when each other kit's hook has it.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ LINE_OF_6 = "1 2\n2 3\n3 4\n4 5\n5 6"
 GRID_OF_9 = "1 2\n2 3\n4 5\n5 6\n7 8\n8 9\n1 4\n4 7\n2 5\n5 8\n3 6\n6 9"
 SEEDS = 40
 WITHIN = 600.0
-"""Seconds in which a Package is to be everywhere."""
+"""Seconds within which a Package must arrive everywhere."""
 MESSAGE_EVERY, POSITION_EVERY, FOR = 60.0, 120.0, 1800.0
 ASKED = 10
-"""Packages that each kit without a link asks to be relayed."""
+"""Number of Packages that each kit without a link asks others to relay."""
 AIRS = {
     "9600": {"bitrate": 9600.0, "preamble": 0.05},
     "sf7": {"bitrate": 10_937.0, "preamble": 0.007},  # LoRa, 250 kHz, 4/5
@@ -62,9 +62,9 @@ class Figure:
     value: float
     goal: float | None = None
     at_most: bool = False
-    """The goal is a bound from above."""
+    """True if the goal is an upper limit."""
     worst: float | None = None
-    """Of several seeds, where the value is the mean."""
+    """Worst value of several seeds, when the value is the mean."""
 
     def in_words(self) -> str:
         worst = "" if self.worst is None else f" (worst {self.worst:.2f})"
@@ -85,7 +85,7 @@ class Team:
     sky: Sky
     kits: list[Station]
     came: dict[tuple[int, str], float] = field(default_factory=dict)
-    """By kit and text, when it was at the hook first."""
+    """First time at the hook, by kit and text."""
     copies: int = 0
     """Texts that came to a hook once more."""
 
@@ -107,19 +107,19 @@ Scenario = Callable[[Team], Awaitable[list[Figure]]]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a team is: of how many, and what their air does."""
+    """The environment of a team: its size and its air."""
 
     count: int
     loss: float = 0.0
     topology: str | None = None
     linked: frozenset[int] = frozenset()
-    """Those reach the hub, and relay to it."""
+    """Kits that reach the hub and relay to it."""
     asks: bool = True
-    """Those who do not ask for a relay, as a kit does that has a hub, and no way to it."""
+    """True if the others ask for a relay, like a kit with a hub but without a route to it."""
     hops: int = 3
     air: str = "9600"
     fades: tuple[float, float] | None = None
-    """Share of the time, and seconds."""
+    """Share of the time with a fade, and its seconds."""
 
     def sky(self, seed: int) -> Sky:
         chance = Random(seed)
@@ -131,7 +131,7 @@ class Place:
 
 
 def at_once(monkeypatched: Any = trio.to_thread) -> None:
-    """Commits are made without a thread: nobody else wants the processor meanwhile."""
+    """Make commits without a thread, because no other task needs the processor meanwhile."""
 
     async def run_sync(work: Callable[..., Any], *args: Any, **_: Any) -> Any:
         await trio.lowlevel.checkpoint()
@@ -175,7 +175,7 @@ def measure(scenario: Scenario, place: Place, seed: int = 1) -> list[Figure]:
 
 
 async def known(team: Team) -> None:
-    """Each has said its name, so that all know who is there."""
+    """Let each kit send its name, so that all know each other."""
     for kit in team.kits:
         await kit.post(message={"content": f"here is {kit.number}"})
         await trio.sleep(20)
@@ -211,7 +211,7 @@ async def end_to_end(team: Team) -> list[Figure]:
 
 
 async def cold_start(team: Team) -> list[Figure]:
-    """An SOS a minute after all were switched on, of whom some hellos were lost."""
+    """Post an SOS a minute after all kits were switched on, with some lost hellos."""
     await trio.sleep(60)
     team.sky.forget()
     await team.kits[0].post(message={"content": "sos"}, priority=100)
@@ -228,7 +228,7 @@ async def cold_start(team: Team) -> list[Figure]:
 def cold_starts(
     topology: str, count: int, seeds: Sequence[int] = range(1, SEEDS + 1)
 ) -> list[Figure]:
-    """Each seed's SOS is to be at every hook within ten minutes."""
+    """Measure several seeds: each SOS must be at all hooks within ten minutes."""
     place = Place(count, 0.3, topology, hops=count - 1)
     figures = {seed: measure(cold_start, place, seed) for seed in seeds}
     missed = [seed for seed, (hooks, _) in figures.items() if hooks.value < count - 1]
@@ -243,16 +243,16 @@ def cold_starts(
 
 @dataclass(frozen=True)
 class Traffic:
-    """A message a minute and a position each two minutes, from each kit, for half an hour."""
+    """A message per minute and a position every two minutes from each kit, for half an hour."""
 
     every: float = MESSAGE_EVERY
     seconds: float = FOR
     within: float = WITHIN
     together: bool = False
-    """All post at one instant."""
+    """True if all post at the same instant."""
     positions: bool = True
     goals: tuple[float | None, ...] = (None, None, None)
-    """Everywhere, transmissions a Package, air used."""
+    """Goals: share that arrives everywhere, transmissions per Package, used air."""
 
     async def __call__(self, team: Any) -> list[Figure]:
         posted: list[tuple[int, str, float]] = []
@@ -312,7 +312,7 @@ class Traffic:
 
 
 async def one_goes_home(team: Team) -> list[Figure]:
-    """Half an hour of traffic, then the last of them is away for an hour."""
+    """Half an hour of traffic, and then the last kit is away for an hour."""
     before = await Traffic(positions=False)(team)
     gone = team.kits.pop()
     team.sky.air.away.add(gone.number)
@@ -328,7 +328,7 @@ async def one_goes_home(team: Team) -> list[Figure]:
 
 
 async def one_returns(team: Team) -> list[Figure]:
-    """It was away while the others talked for half an hour; an SOS is among it."""
+    """A kit was away while the others sent for half an hour, including an SOS."""
     await known(team)
     back = team.kits.pop()
     team.sky.air.away.add(back.number)
@@ -355,12 +355,12 @@ async def one_returns(team: Team) -> list[Figure]:
 
 
 async def relayed(team: Team) -> list[Figure]:
-    """What those without a link post, to be brought to the hub by others."""
+    """Post items of kits without a link that others must relay to the hub."""
     await known(team)
     texts: set[str] = set()
     asking = [kit for kit in team.kits if Channel.CELLULAR not in kit.outboxes]
     if team.sky.air.losses is not None:
-        asking = asking[:1]  # the one in between has its own question
+        asking = asking[:1]  # the kit in between has its own request
     async with trio.open_nursery() as nursery:
         for kit in team.kits:
             if kit not in asking and Channel.CELLULAR in kit.outboxes:
@@ -380,7 +380,7 @@ async def relayed(team: Team) -> list[Figure]:
 
 
 async def bring(kit: Station, texts: set[str]) -> None:
-    """Its link to the hub, which takes everything at once."""
+    """Act as its link to the hub, which accepts everything immediately."""
     outbox = kit.outboxes[Channel.CELLULAR]
     while True:
         await outbox.ready()
@@ -392,7 +392,7 @@ async def bring(kit: Station, texts: set[str]) -> None:
 
 
 def transfer() -> list[Figure]:
-    """Over simulated nodes at ptys."""
+    """Measure over simulated nodes with ptys."""
     autojump.install()
     goals = dict(zip(radio.LOSSES, (0.85, 0.75, 0.55), strict=True))
     return [
@@ -432,7 +432,7 @@ TRAFFIC: dict[str, tuple[str, Place, Traffic]] = {
 }
 
 ASKED_FOR = re.compile(r"linked|beacons|flood|traffic(30|100|10-(fades|instant|sf))")
-"""Rows that are measured by name alone: the other models, and what takes minutes."""
+"""Rows that run only by name: the other models, and rows that take minutes."""
 Run = Callable[[int], list[Figure]]
 
 
@@ -501,7 +501,7 @@ def measure_plain(
 
 
 def over_seeds(run: Run, seeds: int) -> list[Figure]:
-    """The mean of each figure, and the worst."""
+    """Return the mean of each figure, and the worst."""
     results = [run(seed) for seed in range(1, seeds + 1)]
     if seeds == 1:
         return results[0]

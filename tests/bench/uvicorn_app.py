@@ -1,7 +1,7 @@
-"""What others would write in place of the agent's POST: ASGI applications under uvicorn.
+"""Alternatives to the agent's POST for comparison: ASGI applications under uvicorn.
 
-Both read the body and judge it by the agent's own rules, so that what differs is the server, the
-queue and the disk. `answering` keeps nothing; `committing` commits each row on its own.
+Both read the body and check it by the agent's own rules, so that only the server, the queue and the
+disk differ. `answering` stores nothing, and `committing` commits each row separately.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from fieldagent.package.reading import parse_package
 
 STORE = "UVICORN_APP_STORE"
-"""Where `committing` keeps what it has accepted."""
+"""Environment variable with the path of the database of `committing`."""
 
 
 async def _accepted(receive: Any) -> bytes:

@@ -1,11 +1,12 @@
-"""Posts to a webhook whose receiver is a process of its own: `python -m tests.bench.webhooks`.
+"""Measures posts to a webhook whose receiver is a separate process: `python -m
+tests.bench.webhooks`.
 
-What waits is entered before the hub starts; then it is counted what the receiver has got, by the
-clock, and on one core: for how many the hub's processor time is enough, whoever else computes.
+The items are entered before the hub starts. Then it counts the received items, by the clock and for
+one core: the number for which the hub's processor time is enough, independent of other programs.
 
-With `--flat-out` it shows instead what 200 links that send as fast as they can leave for posts on
-the same processors (`inbound`): of one user, whose items go one after the other, also in batches,
-and of as many teams. None of that has a goal, and it takes three minutes.
+With `--flat-out` it measures instead the posts while 200 links send at full speed on the same
+processors (`inbound`): of one user, whose items go one after the other, also in batches, and of as
+many teams. These have no goals, and take three minutes.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class Case(NamedTuple):
     what: str
     senders: int
     items: int
-    """In all."""
+    """Total number of items."""
     seconds: float
-    """That the receiver takes for a post."""
+    """Seconds of the receiver per post."""
     batch: int
     goal: str
 
@@ -62,11 +63,11 @@ FLAT_OUT = (
 
 class Posted(NamedTuple):
     speed: float
-    """Items a second."""
+    """Items per second."""
     processor: float
-    """Milliseconds that the hub took for an item."""
+    """Processor milliseconds of the hub per item."""
     postgres: float
-    """The same of the server."""
+    """Processor milliseconds of the server per item."""
     connections: int
 
 

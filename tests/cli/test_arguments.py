@@ -1,4 +1,4 @@
-"""What a user types, and what the command line makes of it: real processes and their output."""
+"""The interpretation of typed command lines: real processes and their output."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def needed(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def split(parser: argparse.ArgumentParser) -> bool:
-    """Whether it has options, and the last of its arguments may be left out."""
+    """Return True if it has options and its last argument is optional."""
     arguments = parser._get_positional_actions()
     return bool(flags(parser) and arguments) and arguments[-1].nargs in ("*", "?", "+")
 
@@ -131,7 +131,7 @@ def split(parser: argparse.ArgumentParser) -> bool:
     "parser", [*filter(split, leaves(build_parser()))], ids=lambda parser: parser.prog
 )
 def test_options_stand_between_arguments_too(parser: argparse.ArgumentParser) -> None:
-    """argparse before 3.12 takes all arguments from one place."""
+    """Before 3.12, argparse takes all arguments from one place."""
     arguments = parser._get_positional_actions()
     words = [next(iter(each.choices)) if each.choices else "1" for each in arguments]
     options = [w for each in needed(parser) for w in (each, "1")] + flags(parser)[:1]
@@ -179,7 +179,7 @@ def test_a_channel_is_named_in_any_case_here_and_exactly_in_the_api(tmp_path: Pa
 
 
 RUN_FOR_EVER = {"run", "demo", "simulate satellite", "simulate gsm", "simulate node", "hub run"}
-"""What they tell are their log's lines, and the hook's output."""
+"""These print only the lines of their log and the hook's output."""
 TEXTS = {"help", "completion", "manual"}
 
 
@@ -227,7 +227,7 @@ def test_a_place_is_typed_as_a_grid_names_it(tmp_path: Path) -> None:
         positions = [each["position"] for each in kit.call("GET", "/api/packages").body["packages"]]
         assert positions.pop(0) == pytest.approx([-85.5, 10.25], abs=1e-4)
         assert positions == [pytest.approx(hut, abs=1e-5)] * 5
-        # A letter of a side is none of a band.
+        # The letter of a hemisphere is not a band.
         assert send("location", "33S", "151E").returncode == 0
         done = send("location", "32T", "MI", "65356", "47001")
         assert (done.returncode, done.stdout) == (2, "")

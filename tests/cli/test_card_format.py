@@ -1,5 +1,6 @@
-"""One form for a card of build/image: what a hub writes, a kit takes, and Debian's programs
-read."""
+"""One format for a card of build/image: a hub writes it, and a kit and Debian's programs
+read it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ CA = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n"
 
 @pytest.fixture
 def kit(tmp_path: Path) -> Path:
-    """Its root, with the card's boot partition in it."""
+    """Return the root of a kit with the card's boot partition in it."""
     (tmp_path / "kit/boot/firmware").mkdir(parents=True)
     (tmp_path / "kit/boot/firmware/kit.txt").write_text("of build/image\n")
     (tmp_path / "kit/etc/fieldagent").mkdir(parents=True)
@@ -71,7 +72,7 @@ def test_what_a_hub_writes_a_kit_takes(kit: Path, tmp_path: Path) -> None:
     )
     assert "four words" in shown
     assert (kit / "etc/localtime").readlink() == Path("/usr/share/zoneinfo/Europe/Zurich")
-    # The next start has it from what the kit keeps.
+    # The next start takes it from the kit's stored settings.
     access_point.unlink()
     assert card.take(kit) == ""
     assert "four words" in access_point.read_text()
@@ -121,7 +122,7 @@ def test_what_is_wrong_stays_on_the_card_and_changes_nothing(
 
 
 def test_a_value_ends_at_its_line(kit: Path) -> None:
-    """Whatever is said in kit.properties, it becomes no second line of another program's file."""
+    """A value in kit.properties never becomes a second line in another program's file."""
     text = "country=CH\naccess-point=camp\\nignore_broadcast_ssid=1\naccess-point-password=12345678"
     with pytest.raises(InvalidSettings, match="is no name of a Wi-Fi"):
         card_format.parse(text, kit / "kit.properties")

@@ -1,5 +1,6 @@
-"""`fieldagent check` asks the modem itself, or the agent that holds it: real processes, ptys, and
-modems that are scripted line by line."""
+"""`fieldagent check` queries the modem, or the agent that uses it: real processes, ptys, and modems
+with scripted lines.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ ANSWERS = {"AT+CGSN": IMEI, "AT+CGMR": "TA16005", "AT+CSQF": "+CSQF:3", "AT+CULK
 def check(
     properties: Path, before: Sequence[str] = (), **environment: str
 ) -> tuple[int, list[str], list[str]]:
-    """The exit code, what is good, and what is not."""
+    """Return the exit code, the good and the bad results."""
     done = subprocess.run(
         [*before, *MODULE, "check", "--json", "--config", str(properties)],
         capture_output=True,
@@ -50,8 +51,9 @@ def settings(home: Path, port: str, api_port: int = 0) -> Path:
 
 @contextmanager
 def modem(answers: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
-    """A pty that answers so, OK to the rest, and nothing at all where it is empty; what it was
-    asked."""
+    """Yield a pty with these answers, OK by default, and none for an empty one. Also yield its
+    commands.
+    """
     ours, theirs = os.openpty()
     tty.setraw(theirs)
     asked: list[str] = []
@@ -101,7 +103,7 @@ def test_the_modem_is_asked(
     assert code == (78 if bad else 0)
     for wanted, findings in ((good, told_good), (bad, told_bad)):
         assert all(any(each in text for text in findings) for each in wanted), findings
-    # Nothing was sent, read or cleared.
+    # The check sends, reads and clears nothing.
     assert not [
         each for each in asked if each.startswith(("AT+SBDI", "AT+SBDR", "AT+SBDD", "AT+SBDW"))
     ]
@@ -200,7 +202,7 @@ def test_another_agent_on_the_port_is_told(tmp_path: Path) -> None:
 def test_a_port_that_may_not_be_opened_is_told_with_what_helps(
     mode: int, group: int, remedy: str
 ) -> None:
-    """Root looks as the agent's user, for whom rights count."""
+    """root checks as the agent's user, for whom the permissions count."""
     with open_place() as away, modem({}) as (port, _):
         os.chown(port, 0, group)
         Path(port).chmod(mode)

@@ -1,4 +1,6 @@
-"""`fieldagent clock`: when root's unit sets the system's clock by what the agent has left."""
+"""`fieldagent clock`: the conditions under which root's unit sets the system's clock from the
+agent's offer.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ TOLD: dict[str, Any] = {
 def clock(
     home: Path, left: bytes, shows: Reading, *, as_json: bool = False
 ) -> tuple[int, list[float]]:
-    """The exit code, and to what the clock was set."""
+    """Return the exit code, and the times to which the clock was set."""
     settings = home / "agent.properties"
     settings.write_text(f"state-directory={home}\nsatellite-port=/dev/null\n")
     (home / "clock.offer").write_bytes(left)

@@ -1,4 +1,6 @@
-"""The completion of each shell, asked of the shell itself, and the manual page, set by groff."""
+"""The completion of each shell, tested in the shell itself, and the manual page, formatted by
+groff.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def printed(*arguments: str) -> str:
 
 
 def offered(shell: str, folder: Path, line: str) -> set[str]:
-    """What the shell offers for the last word of the line."""
+    """Return the shell's suggestions for the last word of the line."""
     if shutil.which(shell) is None:
         unavailable(f"apt-get install {shell}")
     script = folder / "script"
@@ -92,7 +94,7 @@ def test_a_shell_completes_what_there_is(
 
 
 def listed(help_text: str) -> set[str]:
-    """The subcommands that a --help lists."""
+    """Return the subcommands in a --help text."""
     return set(re.findall(r"^    ([\w-]+)(?: |$)", help_text, re.MULTILINE))
 
 

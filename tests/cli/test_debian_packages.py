@@ -1,4 +1,4 @@
-"""What dpkg and apt are asked for, and what is made of their answers, where no Debian is needed."""
+"""The calls to dpkg and apt and the use of their output, without a Debian system."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OURS = "fieldagent-common 2 installed\\nfieldagent 2 {}\\n"
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Programs that stand in for Debian's."""
+    """Return a folder with stand-ins for Debian's programs."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder), prepend=":")
@@ -55,7 +55,7 @@ def test_what_no_update_begins_with(tools: Path, rows: str, message: str) -> Non
 
 
 def test_what_would_change_others_is_left_to_apt(tools: Path, tmp_path: Path) -> None:
-    """No way back brings their versions of before."""
+    """A rollback could not restore the earlier versions of other packages."""
     ours = "Inst fieldagent-common [1] (2)\\nInst fieldagent [1] (2)\\nConf fieldagent (2)\\n"
     put(tools, "apt-get", f"printf '{ours}'")
     debian_packages.change_alone(tmp_path, "2")
@@ -65,7 +65,7 @@ def test_what_would_change_others_is_left_to_apt(tools: Path, tmp_path: Path) ->
 
 
 def packed(folder: Path, version: str, *more: str) -> None:
-    """Packages of that version in the folder, with a program that tells it."""
+    """Make packages of that version in the folder, with a program that prints it."""
     tool("dpkg-deb", "dpkg")
     folder.mkdir(exist_ok=True)
     for each in debian_packages.files(folder, version):
@@ -83,7 +83,7 @@ def packed(folder: Path, version: str, *more: str) -> None:
 
 @pytest.fixture
 def at_hand(tools: Path, tmp_path: Path) -> Path:
-    """Version 1 is installed, 2 is apt's newest, and both are there."""
+    """Version 1 is installed, 2 is apt's newest, and both are available."""
     put(tools, "dpkg-query", f"printf '{OURS.replace('2', '1').format('installed')}'")
     put(tools, "apt-cache", "echo '  Candidate: 2'")
     put(

@@ -1,4 +1,4 @@
-"""`./demo --hub`: press SOS on the left, and it rings on the right; it ends as a whole."""
+"""`./demo --hub`: an SOS on the left rings on the right, and the demo ends as a whole."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_sos_on_the_kits_page_rings_at_the_console_that_the_link_opens() -> None
         match = re.search(rf"http://127.0.0.1:{desk}/console/enter/\S+", output)
         assert match and f"http://127.0.0.1:{kit}/\n" in output
         link = match[0]
-        # What looks at a link for others uses nothing up, and nobody guesses one.
+        # A link preview does not use up the link, and the link cannot be guessed.
         assert status("HEAD", link) == 303
         assert status("GET", f"{link}x") == 404
         assert status("GET", link, **{"X-Forwarded-For": "198.51.100.7"}) == 404
@@ -67,7 +67,7 @@ def test_sos_on_the_kits_page_rings_at_the_console_that_the_link_opens() -> None
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("more", [[], ["--hub", "--hub-port", "0"]], ids=["kit", "with-a-hub"])
 def test_one_signal_ends_all_of_it(more: list[str], number: signal.Signals) -> None:
-    """It is told once: one of the two had taken it, and the other went on."""
+    """Before, one of the two programs took the signal, and the other continued."""
     ports = [str(free_port()) if each == "0" else each for each in more]
     with Running([*MODULE, "demo", "--port", "0", *ports], "Ctrl-C ends the demo") as demo:
         if more:

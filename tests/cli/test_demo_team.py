@@ -1,4 +1,4 @@
-"""`fieldagent demo --team 3`: what one kit sends is on the others."""
+"""`fieldagent demo --team 3`: items of one kit arrive at the others."""
 
 from __future__ import annotations
 

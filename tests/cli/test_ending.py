@@ -1,4 +1,4 @@
-"""Asked to stop once or again and again, up to its last moment, a program ends in good order."""
+"""A program that gets one or several stop signals, up to its last moment, ends in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.processes import MODULE, PATIENCE, Running, administer, agent, hub, u
 ASKS = (signal.SIGTERM, signal.SIGINT)
 ASKED_MAX = 10_000
 BETWEEN = 0.001
-"""Seconds: a shorter part of its end is not met."""
+"""Seconds between two signals. A shorter phase of its end is not covered."""
 
 
 def of_an_agent(home: Path) -> AbstractContextManager[Running]:
@@ -96,7 +96,7 @@ def test_whatever_ends_it_its_folder_is_removed(
 
 
 def folders_of(pid: int, made: Path) -> set[Path]:
-    """Those with something in them; a drill's are in memory."""
+    """Return folders that contain something. Those of a drill are in memory."""
     folders = {each.parent for each in made.glob("fieldagent-*/*")}
     for file in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):

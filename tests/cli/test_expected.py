@@ -1,4 +1,4 @@
-"""What a dry run says of channels that begin in turn."""
+"""The text of a dry run about channels that start in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an update is from comes over a line that breaks, from servers of every kind."""
+"""The download of an update over a failing line, from servers of each kind."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from tests.machine import tool
 from tests.processes import free_port, until
 
 WHOLE = bytes(range(256)) * 1200
-"""More than a chunk."""
+"""Larger than a chunk."""
 HALF = 200_000
 
 
 class Server:
-    """Of one file. It breaks off behind so many bytes of an answer, once for each that is named."""
+    """A server of one file. It breaks off after that many bytes of an answer, once for each listed
+    number.
+    """
 
     def __init__(self, content: bytes, marks: dict[str, str], *, ranges: bool = True) -> None:
         self.content, self.marks, self.ranges = content, marks, ranges
@@ -97,7 +99,7 @@ def change_file(server: Server) -> None:
 
 
 def shorten_file(server: Server) -> None:
-    """With the same mark, which is wrong of it."""
+    """With the same entity tag, which is an error of the server."""
     server.content = WHOLE[:1000]
 
 
@@ -161,7 +163,7 @@ def test_nothing_is_kept_of_what_is_too_large(
 
 @pytest.fixture
 def caddy(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A folder that a stranger's server serves, and its address."""
+    """Yield a folder that a third-party server serves, and its address."""
     (folder := tmp_path / "served").mkdir()
     port = free_port()
     serve = [tool("caddy", "caddy"), "file-server", "--root", str(folder)]

@@ -1,4 +1,4 @@
-"""Every command of the hub's meets what is not there, and a disk that does not take what it did."""
+"""Each of the hub's commands with missing objects, and with a disk that refuses writes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.processes import administer
 T = TypeVar("T")
 NUMBER, NAME = "999999", "nobody"
 OTHERS = ("12h", "47.0", "08:00-17:00")
-"""What is meant where neither is one."""
+"""Values of arguments that are neither a name nor a number."""
 APART = {f"fieldagent hub {name}" for name in ("run", "init", "device make")}
-"""What runs for ever, makes the workspace, and makes as many kits as it is told."""
+"""Commands that run forever, make the workspace, or make many kits."""
 
 
 def value(action: argparse.Action, like: str) -> list[str]:
-    """Return words that this argument takes, and that name nothing which is there."""
+    """Return words that this argument accepts, but that name nothing that exists."""
     for word in (*(action.choices or ()), like, NUMBER, *OTHERS):
         with suppress(ValueError, argparse.ArgumentTypeError):
             if callable(action.type):
@@ -39,7 +39,7 @@ def value(action: argparse.Action, like: str) -> list[str]:
 
 
 def typed(parser: argparse.ArgumentParser, like: str) -> list[str]:
-    """Return what must be given, and whatever else leads further: a workspace, and a yes."""
+    """Return the required words, and others that lead further: a workspace, and a yes."""
     words = parser.prog.split()[1:]
     options = [each for each in parser._actions if each.option_strings]
     groups = (each for each in parser._mutually_exclusive_groups if each.required)
@@ -66,7 +66,7 @@ def all_typed() -> Iterator[tuple[str, ...]]:
 
 TYPED = sorted({*all_typed()})
 CHANGING = [words for words in TYPED if words[1] not in ("backup", "migrate")]
-"""Without what has no transaction of its own: the one copies, the other opens."""
+"""Commands with their own transaction. The others copy or open the database."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def alps(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def carried_out(words: Sequence[str], database: str) -> tuple[object, str, str]:
-    """Return the exit code, what was printed and what was complained of."""
+    """Return the exit code, the output, and the error output."""
     output, complained = io.StringIO(), io.StringIO()
     with redirect_stdout(output), redirect_stderr(complained):
         try:
@@ -100,14 +100,14 @@ def carried_out(words: Sequence[str], database: str) -> tuple[object, str, str]:
 def test_what_no_disk_and_no_database_takes_is_told_in_words(
     words: tuple[str, ...], message: str, alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where a terminal is set to Latin-1: Python has half of a character for each such byte."""
+    """As with a terminal set to Latin-1: Python has half a character for each such byte."""
     monkeypatch.chdir(tmp_path)
     code, _, complained = carried_out(("hub", *words), alps)
     assert code and message in complained
 
 
 def test_a_number_is_a_number_though_something_else_is_called_so(tmp_path: Path) -> None:
-    """Who revokes kit 2 means that, and not the first one, which is called "2"."""
+    """ "revoke 2" means kit 2, not the first kit, whose name is "2"."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "workspace", "add", "1")
@@ -155,7 +155,7 @@ def test_nothing_gets_a_name_that_nobody_could_tell_from_another(tmp_path: Path)
 
 
 ODD = ("9" * 30, "1e300", "nan", "-1")
-"""Numbers that no row, no day and no clock has."""
+"""Numbers that no row, day or clock can have."""
 
 
 def test_no_command_takes_a_number_that_nothing_has() -> None:
@@ -175,7 +175,7 @@ def test_no_command_takes_a_number_that_nothing_has() -> None:
 def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
     words: tuple[str, ...], alps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that was printed, and is unknown afterwards, is worse than none."""
+    """A printed key that is later unknown is worse than no key."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
     once = SqliteStore.once

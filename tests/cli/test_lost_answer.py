@@ -1,4 +1,4 @@
-"""An agent that takes a call and ends, or is another program: what a person is told then."""
+"""The message to a person if an agent accepts a call and ends, or is another program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.processes import MODULE, PATIENCE, agent, free_port
 
 @contextmanager
 def ends_with_the_call(answer: bytes = b"") -> Iterator[int]:
-    """Something that takes a call whole, answers no more than this, and hangs up."""
+    """Yield a port that accepts a complete call, sends only this, and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def take() -> None:
@@ -81,7 +81,7 @@ def test_where_nothing_listens_nothing_was_done() -> None:
 
 @pytest.mark.parametrize("errors", [None, "down", ["down"], [{"message": "down"}], {"a": 1}])
 def test_an_error_in_somebody_elses_form_is_told(errors: object) -> None:
-    """As a proxy or a gateway before the hub answers."""
+    """For example from a proxy or a gateway in front of the hub."""
     body = json.dumps({"detail": "no upstream", "errors": errors}).encode()
     assert explain(502, body) == "no upstream"
 

@@ -1,4 +1,4 @@
-"""What is read without argparse means what argparse reads in it, and units write it so."""
+"""The fast reader of arguments gives the same result as argparse, and units use its form."""
 
 from __future__ import annotations
 

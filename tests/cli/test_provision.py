@@ -1,4 +1,4 @@
-"""From `hub device add --card` at the hub to the settings of a kit, by way of a card."""
+"""From `hub device add --card` at the hub to the settings of a kit, over a card."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_an_empty_file_takes_no_settings_away(card: Path, settings: Path, text: 
 
 @pytest.mark.parametrize("name", [NAME, f"{NAME}.txt"])
 def test_a_file_of_windows(card: Path, settings: Path, name: str) -> None:
-    # `check` calls at the hub.
+    # `check` calls the hub.
     here = GOOD.replace("hub.example.org", "127.0.0.1:9")
     (card / name).write_bytes(b"\xef\xbb\xbf" + here.replace("\n", "\r\n").encode())
     provision(card, settings)

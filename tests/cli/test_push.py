@@ -1,4 +1,4 @@
-"""`fieldagent push` as its user sees it, where the hub is down for a while, or for good."""
+"""`fieldagent push` for its user while the hub is down temporarily or permanently."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def push(hub: str, *more: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def overloaded(times: int, location: str | None = "/api/push/6d9d") -> Iterator[str]:
-    """A hub that cannot take so many calls, and then takes one."""
+    """Yield a hub that refuses that many calls because of load, and then accepts one."""
     keys: list[str | None] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -81,7 +81,7 @@ def test_json_says_how_it_went() -> None:
 
 
 def test_whoever_says_ok_is_no_hub_for_that() -> None:
-    """As the page of an inn at which guests sign in, in the place of all others."""
+    """For example the sign-in page of a guest network, which replaces all other pages."""
     with overloaded(0, location=None) as inn:
         done = push(inn, "--patience", "1")
     assert (done.returncode, done.stdout) == (69, "")
@@ -125,7 +125,7 @@ def test_on_a_terminal_attempts_are_counted_on_one_line() -> None:
 @pytest.mark.parametrize("words", [("send",), ("push", "--hub", "http://127.0.0.1:9", *ROUTING)])
 @pytest.mark.parametrize("typed", [None, ""])
 def test_a_message_of_nothing_is_refused(words: tuple[str, ...], typed: str | None) -> None:
-    """Given so, or read from a program that has said nothing."""
+    """As an argument, or read from a program that prints nothing."""
     command, *options = words
     done = subprocess.run(
         [*MODULE, command, "message", *options, "" if typed is None else "-"],

@@ -1,4 +1,4 @@
-"""What the terminal shows is read by zbar, which has seen no line of ours."""
+"""zbar, an independent program, reads the QR code on the terminal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""`fieldagent radio` tells which radio is at a port: each that is known, as a real process, and
-what is none, or none that can be asked."""
+"""`fieldagent radio` shows which radio is at a port: each known one, as a real process, and devices
+that are none or cannot be asked.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ from tests.processes import MODULE, PATIENCE
 from tests.serial_device import serial_device
 
 SILENT = {"kiss", "aprs", "udp", "auto"}
-"""Radios that nobody can ask: a TNC says nothing, and what is no device has no port."""
+"""Radios that cannot be asked: a TNC is silent, and those that are not devices have no port."""
 KNOWN = sorted({*RADIOS, *PEOPLES_RADIOS} - SILENT)
 NOTHING = 13
-"""The command of KISS, and of RNode, that there is not."""
+"""A command that neither KISS nor RNode has."""
 
 
 def shown(place: str | Path, *more: str) -> tuple[int, str]:
-    """The exit code, and what it prints."""
+    """Return the exit code and the output."""
     command = [*MODULE, "radio", str(place), *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     return done.returncode, done.stdout + done.stderr
@@ -127,7 +128,7 @@ def test_a_tnc_says_nothing_and_neither_does_a_dead_line() -> None:
 
 
 def check_harmless(asked: bytes) -> None:
-    """That no firmware transmits or sets anything by what a silent line is asked."""
+    """Check that the bytes for a silent line make no firmware transmit or change a setting."""
     ping = bytes([meshcore.MeshcoreCommand.PING])
     framed = kiss.KissDeframer().receive_data(asked + bytes([kiss.FEND]))
     assert {each for each in framed if each[0] != NOTHING} == {
@@ -161,7 +162,7 @@ def test_a_radio_that_is_unplugged_while_it_is_asked() -> None:
 
 @pytest.mark.full
 def test_a_radio_that_stops_in_the_middle() -> None:
-    """It says which it is, and nothing more."""
+    """It sends its identity and nothing more."""
     answered = rnode.say(rnode.RnodeCommand.DETECT, rnode.DETECTED)
     asked = rnode.say(rnode.RnodeCommand.DETECT, rnode.DETECT)
     with serial_device(lambda data: answered if asked in data else b"") as device:
@@ -188,7 +189,9 @@ def test_a_board_that_starts_as_its_port_is_opened_misses_the_first_question() -
 
 
 def test_no_question_is_taken_for_an_answer() -> None:
-    """But for the node link's hello, which both ends say: `test_what_echoes_is_no_radio`."""
+    """The exception is the node link's hello, which both ends send:
+    `test_what_echoes_is_no_radio`.
+    """
     for asker in all_kinds():
         taken = [each.name for each in all_kinds() if each.is_answer(asker.question())]
         assert set(taken) <= {asker.name} & {"node"}

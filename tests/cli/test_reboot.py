@@ -1,4 +1,6 @@
-"""`fieldagent reboot`: when root's unit starts the machine anew by what the agent has left."""
+"""`fieldagent reboot`: the conditions under which root's unit reboots the machine on the agent's
+request.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from fieldagent.system.lived_time import BOOT
 
 @pytest.fixture
 def systemd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What systemd is told instead."""
+    """Return the recorded calls of systemctl."""
     words: list[str] = []
     monkeypatch.setattr(kit_health, "systemctl", lambda *command: words.extend(command))
     return words
@@ -31,7 +33,7 @@ def test_the_machine_starts_anew_once(tmp_path: Path, systemd: list[str]) -> Non
     (tmp_path / REBOOT).write_text(BOOT.read_text().strip())
     assert taken(tmp_path) == OK
     assert systemd == ["reboot"]
-    # The path unit sees it no more, also in the next boot.
+    # The path unit no longer sees it, also after the next boot.
     assert not (tmp_path / REBOOT).exists()
     assert taken(tmp_path) == REFUSED
     assert systemd == ["reboot"]

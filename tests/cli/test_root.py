@@ -1,5 +1,6 @@
-"""Root never touches what the agent's user owns: every command, and every unit that root runs,
-meets what that user can have laid in its folder, and more."""
+"""root never touches files of the agent's user: each command, and each unit of root, meets files
+that this user may have put into its folder, and more.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +34,9 @@ from tests.other_user import ENVIRONMENT, ROOT, UID, open_place, python
 
 SECRET = "what root alone may know"
 ENDS = 20.0
-"""Seconds in which a command is to have ended."""
+"""Seconds within which a command must end."""
 RUNS = 1.5
-"""Seconds for those that run until they are stopped."""
+"""Seconds for commands that run until they are stopped."""
 STOPPED = -14
 
 AGENT = "--config {settings}"
@@ -203,7 +204,7 @@ COMMANDS: Mapping[str, str] = {
     "push data": f"{{home}}/file {PUSH}",
     "push picture": f"{{home}}/file {PUSH}",
 }
-"""Every command, as root calls it; several calls stand between semicolons."""
+"""Each command as root calls it. Several calls are separated by semicolons."""
 UNTIL_STOPPED = {
     "run",
     "demo",
@@ -216,7 +217,7 @@ UNTIL_STOPPED = {
 WITHOUT_STATE = {
     name for name, calls in COMMANDS.items() if not re.search(r"\{(state|settings|update)\}", calls)
 }
-"""Those that know no folder of the agent's: whatever is laid there, they meet the same."""
+"""Commands that do not know the agent's folder: its content makes no difference to them."""
 UNITS = {
     "fieldagent-clock.service": "clock",
     "fieldagent-provision.service": "provision",
@@ -225,7 +226,7 @@ UNITS = {
     "fieldagent-update.service": "update --go-on",
     "fieldagent-update-offer.service": "update --offered",
 }
-"""Those that root runs, each with its command, which stands above."""
+"""Units of root, each with its command, which is above."""
 
 
 def test_every_command_is_in_the_table() -> None:
@@ -252,8 +253,9 @@ OF_THE_AGENTS_USER = re.compile(r"/var/lib/(?!fieldagent-update)(fieldagent|@UNI
 
 
 def test_no_script_of_roots_opens_the_agents_folder() -> None:
-    """Those of packages, of the card and of an installation name it: where it is purged, by
-    `rm -rf`, which follows no link, and where it is mounted; that is all."""
+    """The scripts of packages, the card and an installation only name it to purge it by `rm -rf`,
+    which follows no links, and to mount it.
+    """
     named = set()
     for place in ("build/packages", "build/card", "systemd"):
         for path in (ROOT / place).rglob("*"):
@@ -265,7 +267,7 @@ def test_no_script_of_roots_opens_the_agents_folder() -> None:
         "/var/lib/kit/agent /var/lib/fieldagent none bind 0 0",
         'u fieldagent - "fieldagent" /var/lib/fieldagent',
         'u fieldagent-hub - "fieldagent hub" /var/lib/fieldagent-hub',
-        # Words for people.
+        # Texts for people.
         "3. sudo -u fieldagent-hub fieldagent hub init NAME --database"
         " /var/lib/fieldagent-hub/hub.sqlite3",
         'echo "Removed. The settings in $root/etc/fieldagent and the journal in'
@@ -274,7 +276,7 @@ def test_no_script_of_roots_opens_the_agents_folder() -> None:
 
 
 class Kit:
-    """Folders of root's, and within them one of the agent's user's."""
+    """Folders of root, and one of the agent's user within them."""
 
     def __init__(self, place: Path) -> None:
         self.home = place
@@ -370,7 +372,7 @@ def links_to_folders(kit: Kit) -> None:
 
 
 def links_to_what_is_not_there(kit: Kit) -> None:
-    """What is made through them would be made in root's folders."""
+    """Files that are made through these links would appear in root's folders."""
     lay_each(kit, lambda path: path.symlink_to(kit.etc / path.name))
 
 
@@ -394,8 +396,9 @@ MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 
 def hot_journals(kit: Kit) -> None:
-    """Each names a file of root's as its super-journal, which SQLite deletes once it has rolled
-    back (https://sqlite.org/fileformat2.html#the_rollback_journal)."""
+    """Each names a file of root as its super-journal, which SQLite deletes after a rollback
+    (https://sqlite.org/fileformat2.html#the_rollback_journal).
+    """
     for name in ("journal.sqlite3", "journal.sqlite3.before", "hub.sqlite3", "map.mbtiles"):
         lay_hot_journal(kit.state / name, kit.secrets[0])
     lay_hot_journal(kit.state / "journal.sqlite3.of-9", kit.secrets[1])
@@ -418,7 +421,7 @@ def a_folder_that_leads_away(kit: Kit) -> None:
 
 
 def nothing(kit: Kit) -> None:
-    """So that each goes as far as it can."""
+    """Put nothing there, so that each command runs as far as possible."""
 
 
 LAYS = [
@@ -435,7 +438,9 @@ LAYS = [
 
 
 def lay(kit: Kit, what: Callable[[Kit], None]) -> None:
-    """As the agent's user, and where only root could lay it, it is theirs at least."""
+    """Put files there as the agent's user. Files that only root could put there at least belong to
+    that user.
+    """
     shutil.rmtree(kit.state, ignore_errors=True)
     with suppress(FileNotFoundError, NotADirectoryError):
         kit.state.unlink()
@@ -483,7 +488,7 @@ def agent_that_answers() -> Iterator[int]:
 
 @contextmanager
 def untouched(kit: Kit) -> Iterator[None]:
-    """What is root's alone is neither opened, changed, given away nor deleted meanwhile."""
+    """Check that root's own files are not opened, changed, given away or deleted meanwhile."""
     before = look(kit)
     closed = dict.fromkeys([kit.victim, *kit.secrets], OPENED | CHANGED)
     with watched({**closed, kit.etc: CHANGED}) as events:
@@ -528,11 +533,13 @@ def watched(paths: Mapping[Path, int]) -> Iterator[Callable[[], bytes]]:
 
 
 Ended = tuple[str, int, str]
-"""The command, its exit code, and what it said."""
+"""The command, its exit code, and its output."""
 
 
 def is_bad(name: str, code: int, text: str) -> bool:
-    """It gave away what is root's, failed by our mistake, was called wrongly, or hangs."""
+    """Return True if it showed a secret of root, failed by a program error, was called wrongly, or
+    hangs.
+    """
     hangs = code == STOPPED and name not in UNTIL_STOPPED
     return SECRET in text or "Traceback" in text or ": error: " in text or hangs
 
@@ -582,7 +589,7 @@ def test_no_step_of_a_trial_touches_what_is_laid(
 
 
 def test_what_is_laid_is_an_attack(kit: Kit) -> None:
-    """SQLite, run by root beside such a journal, deletes what that names."""
+    """SQLite as root deletes the named file, if such a journal is beside the database."""
     lay(kit, hot_journals)
     with closing(sqlite3.connect(kit.state / "journal.sqlite3")) as db:
         db.execute("PRAGMA user_version").fetchall()
@@ -615,7 +622,7 @@ while True:
 
 @contextmanager
 def swapped(folder: Path, name: str, target: Path) -> Iterator[None]:
-    """The agent's user puts a link in the place of what is there, and takes it away, for ever."""
+    """The agent's user repeatedly replaces a file by a link and removes it again."""
     (folder / f"{name}.link").symlink_to(target)
     command = [python(), "-c", SWAPS, str(folder), name]
     process = subprocess.Popen(command, user=UID, group=UID, extra_groups=[], env=ENVIRONMENT)

@@ -1,6 +1,7 @@
-"""Power fails at each step of settings from afar: the file of before or the new one, whole, and in
-the end the right one, whatever is left. The real steps and signatures; systemd and the agent's
-answers are stood in for."""
+"""Power fails at each step of remote settings: the old file or the new one is complete, and the
+right one wins in the end. The steps and signatures are real. systemd and the agent's answers are
+simulated.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
 
 
 class Kit:
-    """`links`: whether the agent finds the hub with the settings that are there."""
+    """A kit. `links` is True if the agent finds the hub with the current settings."""
 
     def __init__(self, folder: Path, signer: Signer, *, links: bool = True) -> None:
         self.signer, self.links, self.runs = signer, links, True
@@ -49,7 +50,7 @@ class Kit:
     def bring(
         self, *pairs: tuple[str, str], number: int = 7, token: str = TOKEN, as_text: str = ""
     ) -> None:
-        """What the agent leaves of what the hub has brought."""
+        """Put settings from the hub where the agent leaves them."""
         text = as_text or SettingsChange("kit", kit_of(token), number, pairs).text()
         signed = self.settings.with_name("signed")
         signed.write_text(text)
@@ -86,7 +87,7 @@ def kit_in(folder: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> Kit
 
 @pytest.fixture(scope="module")
 def brought(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> bytes:
-    """An offer that was signed once, for every step."""
+    """Return an offer that is signed once for all steps."""
     (folder := tmp_path_factory.mktemp("brought")).mkdir(exist_ok=True)
     made = Kit(folder, signer)
     made.bring(("sos-repeat", "900"))
@@ -130,7 +131,7 @@ def test_they_are_put_in_place_and_the_file_of_before_is_kept(kit: Kit) -> None:
     assert "# of the kit" in kit.settings.read_text()
     assert kit.settings.with_name("agent.properties.before").read_text() == kit.was
     assert kit.place.result.stat().st_mode & 0o777 == 0o644
-    # The hub may bring them again, before it has heard.
+    # The hub may send them again before it gets the result.
     kit.bring(("sos-repeat", "900"))
     kit.go_on()
     assert kit.outcome() == (7, "taken", "")
@@ -148,7 +149,7 @@ def test_a_link_that_does_not_return_takes_them_back_and_says_why(kit: Kit) -> N
 def test_what_came_by_satellite_must_work_by_what_worked(
     kit: Kit, monkeypatch: pytest.MonkeyPatch, works: list[str]
 ) -> None:
-    """A kit that only its modem reaches has no link that could return."""
+    """A kit that is in range only by its modem has no link that could return."""
     now = dict.fromkeys(works, "ready")
     monkeypatch.setattr(kit_health, "working_channels", lambda port: now)
     settings = parse(
@@ -195,7 +196,7 @@ def test_what_is_wrong_is_refused_and_touches_nothing(kit: Kit, name: str) -> No
 
 
 def test_no_program_of_ones_own_is_named_from_afar() -> None:
-    """By whichever setting may name one, as its description says."""
+    """This covers each setting whose description allows a third-party program."""
     named = {key.name for key in KEYS if "package.module:NAME" in key.means}
     assert named == OURS.keys()
     for name in named:

@@ -1,4 +1,4 @@
-"""`fieldagent setup` finds what is plugged in, and writes the settings for it: real processes."""
+"""`fieldagent setup` finds connected devices and writes their settings: real processes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ VALUES = {
     "-frequency": "869.525",
     "-share": "10",
 }
-"""What no device tells, by how the name of its setting ends."""
+"""Values that no device reports, by the ending of the setting's name."""
 
 
 def setup(home: Path, *arguments: str | Path) -> tuple[int, str]:
-    """The exit code, and what it prints."""
+    """Return the exit code and the output."""
     command = [*MODULE, "setup", "--config", str(home / "agent.properties"), *map(str, arguments)]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
@@ -66,7 +66,7 @@ def begin(home: Path, **more: str) -> None:
 
 @contextmanager
 def plugged_in(kind: str, home: Path) -> Iterator[Path]:
-    """The port of a simulated one."""
+    """Yield the port of a simulated device."""
     with ExitStack() as stack:
         if kind == "sbd":
             stack.enter_context(sky(home))
@@ -81,7 +81,7 @@ def plugged_in(kind: str, home: Path) -> Iterator[Path]:
 
 
 def is_ready(status: Mapping[str, Any], port: str) -> bool:
-    """Whether the device of that setting works."""
+    """Return True if the device of that setting works."""
     channels = status["channels"]
     states = {
         "satellite-port": lambda: channels["Satellite"]["state"],
@@ -110,7 +110,7 @@ def test_an_agent_works_with_what_was_written(kind: str, tmp_path: Path) -> None
         (seat,) = (name for name, value in settings(tmp_path).items() if value == str(port))
         with Agent(tmp_path, {"satellite-port": None, **settings(tmp_path)}) as agent:
             until(lambda: is_ready(agent.call("GET", "/api/status").body, seat))
-            # It finds its own port taken, and leaves it alone.
+            # It finds its own port in use and does not touch it.
             code, text = setup(tmp_path, "--yes")
             assert f"{port} is in use by the agent (process {agent.process.pid})" in text
             assert f"{seat}={port} stays" in text
@@ -119,7 +119,7 @@ def test_an_agent_works_with_what_was_written(kind: str, tmp_path: Path) -> None
 
 @pytest.mark.full
 def test_each_device_gets_its_place(tmp_path: Path) -> None:
-    """Two radios of one firmware, of which one is people's; the file keeps all else."""
+    """Two radios with one firmware, one of which is people's. The file keeps everything else."""
     begin(tmp_path, **{"satellite-port": "/dev/nothing", "radio-name": "Hut"})
     with nodes(tmp_path, "--kind", "meshtastic"), sky(tmp_path):
         one, other = (tmp_path / "air" / f"node-{number}" for number in (1, 2))
@@ -152,7 +152,7 @@ def test_each_device_gets_its_place(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_what_works_is_not_replaced(tmp_path: Path) -> None:
-    """Another radio is plugged in beside the one that is set."""
+    """Another radio is connected in addition to the configured one."""
     with nodes(tmp_path, "--kind", "node"):
         one, other = (tmp_path / "air" / f"node-{number}" for number in (1, 2))
         begin(tmp_path, **{"radio-port": str(other), "radio-station": "7"})
@@ -175,7 +175,7 @@ def test_the_kind_is_set_right_where_the_port_stays(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_what_a_device_needs_beside_is_asked_for(tmp_path: Path) -> None:
-    """Without it the device is left out, and the others are not."""
+    """Without it, this device is left out, but the others are not."""
     begin(tmp_path)
     with nodes(tmp_path, "--kind", "rnode"), sky(tmp_path):
         ports = (tmp_path / "air" / "node-1", tmp_path / "modem")
@@ -201,11 +201,11 @@ def test_what_a_device_needs_beside_is_asked_for(tmp_path: Path) -> None:
 
 
 END_OF_INPUT = "\x04"
-"""As Ctrl-D types it."""
+"""Ctrl-D."""
 
 
 def typed(home: Path, ports: tuple[Path, ...], lines: str) -> tuple[int, str]:
-    """The same at a terminal."""
+    """Return the same at a terminal."""
     ours, theirs = os.openpty()
     command = [*MODULE, "setup", "--config", str(home / "agent.properties"), *map(str, ports)]
     os.write(ours, lines.encode())
@@ -221,7 +221,7 @@ def typed(home: Path, ports: tuple[Path, ...], lines: str) -> tuple[int, str]:
 
 @pytest.mark.full
 def test_devices_that_are_no_device_of_ours(tmp_path: Path) -> None:
-    """All at one time: what is silent, echoes, talks garbage, is unplugged, or is in use."""
+    """All at once: devices that are silent, echo, send garbage, are unplugged, or are in use."""
     noise = [
         b"ets Jul 29 2019 12:21:46\r\n\r\nrst:0x1 (POWERON_RESET),boot:0x13\r\nOKAY\r\n",
         bytes(range(256)) * 4,
@@ -281,7 +281,7 @@ def test_settings_that_are_wrong_already_are_not_touched(tmp_path: Path) -> None
 
 
 def test_ports_have_the_name_that_lasts(tmp_path: Path) -> None:
-    """Of each device one name; of a PC's ports only those that have a chip."""
+    """Each device has one name. Of a PC's ports only those with a chip count."""
     dev, tty = tmp_path / "dev", tmp_path / "tty"
     by_id = dev / "serial" / "by-id"
     by_id.mkdir(parents=True)

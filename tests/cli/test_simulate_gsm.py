@@ -1,4 +1,4 @@
-"""`fieldagent simulate gsm` as a process, where more than one speaks at a time."""
+"""`fieldagent simulate gsm` as a process, with several senders at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.processes import until
 
 
 def test_an_sms_comes_while_the_modem_speaks_to_one_who_does_not_read(tmp_path: Path) -> None:
-    """The line is full in the middle of an answer; what comes then is told after it."""
+    """The line is full in the middle of an answer. The SMS is reported after it."""
     with gsm(tmp_path) as modem:
         line = os.open(tmp_path / "gsm", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         try:

@@ -1,4 +1,4 @@
-"""What `fieldagent sos` and `status` say of an SOS, for each state that the API can answer."""
+"""The texts of `fieldagent sos` and `status` for each state of an SOS in the API."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ ENDS: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "seen": ({"nextTry": None}, ("raised", "left", "seen by"), ""),
     "closed": ({"nextTry": None, "ended": AT}, ("raised", "left", "closed"), ""),
 }
-"""What the API answers beside the steps, the steps, and what the line ends with."""
+"""The API's answer without the steps, the steps, and the end of the line."""
 
 
 @pytest.mark.parametrize("name", ENDS)

@@ -1,5 +1,6 @@
-"""A whole system is written into the slot that does not run, of what is there and what is served,
-and its boot loader told: slots are files, systemd is stood in for, the web server is real."""
+"""A whole system is written into the other slot, from existing and served pieces, and the boot
+loader is set. Slots are files, systemd is simulated, and the web server is real.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def named(version: str) -> str:
 
 
 class Maker:
-    """Who builds systems, and serves them."""
+    """A maker that builds systems and serves them."""
 
     def __init__(self, folder: Path) -> None:
         tool("zstd", "zstd")
@@ -68,7 +69,7 @@ class Maker:
 
     @cached_property
     def with_difference(self) -> Path:
-        """What is served by who has made that from 1 to 2, too."""
+        """Return the served folder with a delta from 1 to 2."""
         folder = self.folder / "with difference"
         shutil.copytree(self.served, folder)
         command = [BUILD / "delta", folder / "2.0.0.system", folder / "1.0.0.system"]
@@ -84,7 +85,7 @@ class Maker:
 
 
 class Card:
-    """It runs slot a, of version 1."""
+    """A card that runs slot a with version 1."""
 
     def __init__(self, maker: Maker, folder: Path) -> None:
         tool("debugfs", "e2fsprogs")
@@ -142,20 +143,20 @@ class Card:
         return str(json.loads(self.place.result.read_bytes())["why"])
 
     def is_tried(self, runs: str) -> None:
-        """It is written, and this slot runs after the next start."""
+        """Write the system, and boot its slot."""
         self.begin(self.new)
         self.go_on()
         self.loader_starts_it()
         self.runs(runs)
 
     def loader_starts_it(self) -> None:
-        """What systemd-boot does to the name of what it tries."""
+        """Rename the tried entry as systemd-boot does."""
         (self.entries / "system-b+1.conf").rename(self.entries / "system-b+0-1.conf")
 
 
 @pytest.fixture
 def systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """What systemd is told."""
+    """Return the recorded commands to systemd."""
     said: list[str] = []
     monkeypatch.setattr(kit_health, "systemctl", lambda *words: said.append(" ".join(words)))
     monkeypatch.setattr(system_trial, "tell_the_hub", lambda _, text: said.append(text))
@@ -193,7 +194,7 @@ def test_it_is_written_and_armed_and_the_machine_starts_anew(
     assert "version 8" in entry
     assert f"root=PARTUUID={PARTITIONS['b']} kit.slot=b ro kit.trial" in entry
     assert (card.root / "boot/firmware/b/vmlinuz").read_bytes().startswith(b"kernel 2")
-    # The other system's own program of before, if there was one, is not this one's.
+    # A program of an earlier system in that slot does not belong to this one.
     assert not (card.root / "var/lib/kit/program-b").exists()
     assert systemd == ["stop fieldagent.service", "reboot"]
 
@@ -204,7 +205,7 @@ def test_an_sos_that_memory_alone_has_by_the_time_it_is_written_is_not_lost_with
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """To write it takes hours, in which a disk may fail and somebody need help."""
+    """Writing takes hours. Meanwhile a disk may fail and a person may need help."""
     card.begin(card.new)
     answers = ["an SOS is open", "an SOS is open", ""]
     monkeypatch.setattr(kit_health, "unsafe_to_stop", lambda port: answers.pop(0))
@@ -297,7 +298,7 @@ def test_the_difference_alone_is_fetched(
     assert card.has_written_it()
     output = capsys.readouterr().err
     fetched = int(output.partition(" bytes were fetched")[0].split()[-1].replace(",", ""))
-    # The new kernel is 100 kB, which nothing before had.
+    # The new kernel has 100 kB that no earlier file had.
     assert 100_000 < fetched < 200_000
 
 
@@ -398,7 +399,7 @@ def chosen(slot: str, words: str = "cmdline.txt") -> str:
 
 
 class PiCard(Card):
-    """The same in a Pi."""
+    """The same card in a Pi."""
 
     def __init__(self, maker: Maker, folder: Path) -> None:
         super().__init__(maker, folder)
@@ -410,8 +411,9 @@ class PiCard(Card):
         (self.boot / "a/cmdline.txt").write_text("root=PARTUUID=6b697400-02 kit.slot=a ro\n")
 
     def loader_starts_it(self) -> None:
-        """What the kernel does that the firmware starts to try it
-        (build/boards/arm64/initramfs-tools)."""
+        """Do what the kernel does after the firmware has started it to try the other system
+        (build/boards/arm64/initramfs-tools).
+        """
         assert self.choice.read_text() == chosen("a", "try.txt")
         words = (self.boot / "a/try.txt").read_text()
         assert words == "root=PARTUUID=6b697400-02 kit.slot=a ro nr_cpus=1 kit.try=b\n"

@@ -1,4 +1,4 @@
-"""What a stranger wrote, on a terminal: real processes on a pty, and no sequence gets through."""
+"""Text by strangers on a terminal: real processes on a pty, and no control sequence passes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\rconfirmed: base has it\nSOS\u202etxt.exe
 SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\rconfirmed: base has it\nSOS\u202etxt.exe\x7f\x00"
 MT = encode([Entry(1, Message(EVIL), 1_790_000_000)]).hex()
 RAW = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]|\r(?!\r*\n)")
-"""What may not reach a terminal. A pty writes every line end as CR LF."""
+"""Characters that must not reach a terminal. A pty writes each line end as CR LF."""
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ class Terminal:
         self._read = b""
 
     def until(self, text: str) -> str:
-        """All that was shown, once that holds `text`."""
+        """Return the output after it contains `text`."""
         deadline = time.monotonic() + PATIENCE
         while text.encode() not in self._read:
             ready, _, _ = select.select([self._ours], [], [], deadline - time.monotonic())

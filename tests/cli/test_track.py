@@ -1,4 +1,4 @@
-"""Which positions are worth a Package."""
+"""The choice of positions that are posted as a Package."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def after(seconds: float, metres: float = 0.0, speed: float | None = 0.0) -> Fix
 
 
 def shown(*fixes: Fix, policy: Policy = POLICY) -> Track:
-    """A track whose first fix has been posted, and none since."""
+    """Return a track with only its first fix posted."""
     track = Track(policy)
     for number, fix in enumerate(fixes):
         track.see(fix)
@@ -35,14 +35,14 @@ def shown(*fixes: Fix, policy: Policy = POLICY) -> Track:
 
 
 def driving() -> Track:
-    """A track that has been in motion for a minute, and was posted at HOME in the midst of it."""
+    """Return a track that has moved for a minute and was posted at HOME during that time."""
     track = shown(*(after(second, speed=9.0) for second in range(-60, 1)))
     track.posted()
     return track
 
 
 def count(speed: Callable[[int], float], policy: Policy = POLICY, hours: int = 24) -> int:
-    """How many are posted of a fix each second, which wanders a little about one place."""
+    """Return the number of posts from a fix per second that wanders slightly around one place."""
     track, posted = Track(policy), 0
     for second in range(hours * 3600):
         track.see(after(second, metres=second * 7 % 13 - 6, speed=speed(second)))
@@ -145,14 +145,14 @@ def test_speed_since_before_a_clock_that_jumped_counts() -> None:
     ("speed", "posted"),
     [
         (lambda second: 0.3, 48),
-        # A receiver indoors, which now and then believes that it moves.
+        # A receiver indoors, which sometimes detects motion.
         (lambda second: 1.4 if second % 45 < 5 else 0.2, 48),
-        # A slow walk: about the threshold, never for long below its half.
+        # A slow walk near the threshold, never below its half for long.
         (lambda second: (0.7, 0.9, 1.1, 1.3)[second // 20 % 4] if second > 60 else 1.2, 289),
-        # A town: each 2 minutes there is a red light.
+        # A town with a red light every 2 minutes.
         (lambda second: 0.0 if second % 120 > 75 else 12.0, 289),
     ],
-    # One more in motion: that it set out.
+    # One more in motion: the start.
     ids=["rest", "noise", "walk", "town"],
 )
 def test_a_day_costs_what_the_intervals_say(speed: Callable[[int], float], posted: int) -> None:

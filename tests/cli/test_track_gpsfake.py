@@ -1,4 +1,4 @@
-"""`fieldagent track` as a process: a real gpsd fed by gpsfake, and one that misbehaves."""
+"""`fieldagent track` as a process: with a real gpsd fed by gpsfake, and with a faulty one."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ TRACK = [*MODULE, "track", "--gpsd"]
 
 @contextmanager
 def kit(home: Path) -> Iterator[Agent]:
-    """An agent whose modem is away: what is posted waits, the newer replaces the older."""
+    """Yield an agent whose modem is away: posts wait, and newer ones replace older ones."""
     with Agent(home) as running:
         yield running
 
 
 @contextmanager
 def gpsfake(folder: Path, port: int) -> Iterator[None]:
-    """It starts a gpsd, which outlives it unless both are ended."""
+    """Run gpsfake. It starts a gpsd, which outlives it unless both are ended."""
     command = ["gpsfake", "-q", "-n", "-1", "-c", "0.01", "-P", str(port), str(folder / "way.nmea")]
-    # Its control socket outlives it too, and a folder of pytest's may be too deep for one.
+    # Its control socket outlives it too, and the path of a pytest folder may be too long for a
+    # socket.
     with TemporaryDirectory() as sockets, (folder / "gpsfake.log").open("w") as log:
         fake = subprocess.Popen(
             command,
@@ -67,7 +68,7 @@ def tracking(gpsd: int, agent: int, *more: str) -> Iterator[Running]:
 def test_positions_of_a_real_gpsd_are_posted_by_the_policy(tmp_path: Path) -> None:
     tool("gpsfake", "gpsd-clients")
     tool("gpsd", "gpsd")
-    # At rest for as long as the tracker may take to find gpsd.
+    # It rests for the time that the tracker may need to find gpsd.
     rest = [(47.0, 8.0, 0.0)] * 600
     drive = [(47.0 + 0.00015 * second, 8.0, 16.7) for second in range(1, 240)]
     (tmp_path / "way.nmea").write_text(nmea([*rest, *drive]))
@@ -76,7 +77,7 @@ def test_positions_of_a_real_gpsd_are_posted_by_the_policy(tmp_path: Path) -> No
         with tracking(port, agent.port, "--distance", "1100") as track:
             first = track.expect("Package 1")
             assert "47.000000 8.000000" in first
-            # A minute after it set out, which is 1018 m, and 1100 m from there.
+            # A minute after the start, which is 1018 m, and 1100 m later.
             for package, latitude in ((2, 47.0092), (3, 47.0191)):
                 line = track.expect(f"Package {package}")
                 assert float(line.split()[1]) == pytest.approx(latitude, abs=0.001)
@@ -91,7 +92,7 @@ def test_positions_of_a_real_gpsd_are_posted_by_the_policy(tmp_path: Path) -> No
 
 @contextmanager
 def scripted(serve: Callable[[socket.socket], None], port: int = 0) -> Iterator[int]:
-    """A gpsd that does to each caller in turn what the test says."""
+    """Yield a gpsd that handles each caller in turn as the test wants."""
     with socket.create_server(("127.0.0.1", port)) as listener:
 
         def run() -> None:
@@ -100,7 +101,7 @@ def scripted(serve: Callable[[socket.socket], None], port: int = 0) -> Iterator[
                     caller, _ = listener.accept()
                 except OSError:
                     return
-                # Whoever is told may hang up at any time.
+                # A receiver may hang up at any time.
                 with caller, suppress(OSError):
                     caller.recv(100)
                     serve(caller)
@@ -111,14 +112,14 @@ def scripted(serve: Callable[[socket.socket], None], port: int = 0) -> Iterator[
 
 
 def tpv(second: int, metres: float = 0.0) -> bytes:
-    """A receiver that is `metres` north of where it began, so long after it; and tells no speed."""
+    """Return a report `metres` north of the start at that second, without a speed."""
     time = f"2026-11-20T{10 + second // 3600}:{second // 60 % 60:02d}:{second % 60:02d}.000Z"
     report = {"class": "TPV", "mode": 3, "time": time, "lat": 47 + metres / 111_195, "lon": 8.0}
     return json.dumps(report).encode() + b"\n"
 
 
 def telling(*lines: bytes) -> Callable[[socket.socket], None]:
-    """Tells these, and then no more until its caller hangs up."""
+    """Send these lines, and then nothing until the caller hangs up."""
 
     def serve(caller: socket.socket) -> None:
         caller.sendall(b"".join(lines))
@@ -164,7 +165,7 @@ def test_an_agent_that_is_away_gets_the_newest_position_once_it_is_there() -> No
         while caller.send(tpv(second, metres=2)):
             second += 1
             there.clear()
-            # A report a moment until the tracker hangs up, as a receiver's.
+            # A report every moment until the tracker hangs up, as from a receiver.
             there.wait(0.2)
 
     with scripted(serve) as gpsd, tracking(gpsd, port) as track:
@@ -221,7 +222,7 @@ def test_batched_positions_are_all_kept_and_share_one_message(tmp_path: Path) ->
 
 
 def driving_on(caller: socket.socket) -> None:
-    """A second each time, for as long as somebody listens."""
+    """Send a report per second while a client listens."""
     for second in count():
         caller.sendall(tpv(second % 30_000))
 

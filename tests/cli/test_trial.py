@@ -1,5 +1,6 @@
-"""Power fails at each step of an update: whole programs, and the journal that fits, whatever is
-left. The real steps run; systemd and the agent's answers are stood in for."""
+"""Power fails at each step of an update: the programs stay complete, with the matching journal. The
+steps are real. systemd and the agent's answers are simulated.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +24,14 @@ HALF = b"what dpkg leaves in the middle\n"
 
 
 class Kit:
-    """`works`: whether the new program does. `packages`: whether it comes as Debian packages."""
+    """A kit. `works` is True if the new program works, and `packages` if it comes as Debian
+    packages.
+    """
 
     def __init__(self, folder: Path, *, works: bool, packages: bool = False) -> None:
         self.works, self.runs = works, True
         self.accepted = False
-        """Whether the new program has accepted something."""
+        """True if the new program has accepted a Package."""
         self.place = Place(folder / "update")
         root_units.make(self.place.folder)
         self.program = folder / "fieldagent.pyz"
@@ -52,14 +55,14 @@ class Kit:
         trial.write(self.place, offered)
 
     def install(self, _: Path, version: str) -> None:
-        """What dpkg does: each file for itself, whatever is there."""
+        """Install like dpkg: each file separately, whatever is there."""
         self.program.write_bytes(HALF)
         sync_folder(self.program.parent)
         self.program.write_bytes(NEW if version == "2" else OLD)
         sync_folder(self.program.parent)
 
     def systemctl(self, *words: str) -> None:
-        """What the agent does when it is started: the new one brings its journal to its version."""
+        """Start and stop the agent. The new program upgrades the journal to its version."""
         self.runs = words[0] == "start"
         if words[0] == "start" and self.program.read_bytes() == NEW:
             with closing(sqlite3.connect(self.journal)) as db:
@@ -76,7 +79,7 @@ class Kit:
         return {"version": "2" if new else "1", "uptime": 60.0, "channels": channels}
 
     def expected(self, version: int) -> list[Any]:
-        """All that was accepted, by whichever program, in a journal of that version."""
+        """Return all accepted texts of both programs, in a journal of that version."""
         return [("SOS",), *([("on trial",)] if self.accepted else []), (version,)]
 
     def rows(self) -> list[Any]:
@@ -91,7 +94,7 @@ PACKAGES = pytest.mark.parametrize("packages", [False, True], ids=["zipapp", "pa
 
 
 def cut_trial(kit: Kit, step: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Run a trial until power fails at the call of that number, and return the calls."""
+    """Run a trial until power fails at that call, and return the calls."""
     monkeypatch.setattr(debian_packages, "install", kit.install)
     monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
     monkeypatch.setattr(kit_health, "status", kit.status)
@@ -110,7 +113,7 @@ def test_power_may_fail_at_any_step(
         kit = Kit(home, works=works, packages=packages)
         made = cut_trial(kit, step, monkeypatch)
         assert kit.program.read_bytes() in (OLD, NEW, HALF)[: 3 if packages else 2]
-        # The next start of the kit begins with whatever program is there.
+        # The next boot of the kit starts with the program that is there.
         kit.systemctl("start")
         trial.go_on(kit.place)
         assert not kit.place.trial.exists()
@@ -127,7 +130,9 @@ def test_power_may_fail_at_any_step(
 def test_what_works_no_more_after_a_power_cut_goes_back_whole(
     tmp_path: Path, packages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However far it was, its end among it: nothing that the way back needs is gone before."""
+    """This holds at each point, also at its end: nothing that the rollback needs is removed
+    earlier.
+    """
 
     def run(home: Path, step: int) -> list[int]:
         kit = Kit(home, works=True, packages=packages)
@@ -161,7 +166,7 @@ def test_the_way_back_follows_no_link_that_the_agents_user_has_laid(
 def test_a_disk_that_fails_leaves_the_agent_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the program before; the next start goes on."""
+    """The earlier program runs, and the next start continues."""
     kit = Kit(tmp_path, works=True)
     monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
     monkeypatch.setattr(kit_health, "status", kit.status)
@@ -181,8 +186,9 @@ def test_a_disk_that_fails_leaves_the_agent_at_work(
 def test_packages_that_dpkg_cannot_install_give_way_to_those_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it cannot put those back either, the agent is started all the same, and the next start
-    of the kit goes on."""
+    """If it cannot restore those either, the agent starts in any case, and the next start of the
+    kit continues.
+    """
     kit = Kit(tmp_path, works=True, packages=True)
     monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
     monkeypatch.setattr(kit_health, "status", kit.status)
@@ -223,7 +229,7 @@ def test_a_kit_that_starts_again_and_again_goes_back(
 def test_who_waits_is_told_the_end_and_not_that_it_is_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Between the result and the end of the trial the disk may take its time."""
+    """The disk may be slow between the result and the end of the trial."""
     kit = Kit(tmp_path, works=True)
     offered = trial.read(kit.place)
     kit.place.result.write_text('{"version": "2", "previous_version": "1", "why": ""}')
@@ -245,7 +251,7 @@ def test_who_waits_is_told_the_end_and_not_that_it_is_under_way(
 def test_a_trial_that_cannot_be_read_stands_in_nobodys_way(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in place stays, the agent runs, and the next update begins."""
+    """The current program stays, the agent runs, and the next update can start."""
     kit = Kit(tmp_path, works=True)
     monkeypatch.setattr(kit_health, "systemctl", kit.systemctl)
     kit.runs = False

@@ -1,4 +1,4 @@
-"""Of what is served beside a program, a kit takes what its maker has signed, or else the whole."""
+"""A kit uses a signed delta beside a program, or else the whole program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def program(version: str) -> bytes:
 
 
 class Served:
-    """What lies on a stick: 2.0.0, and what makes it of 1.0.0, which the kit runs."""
+    """Content of a stick: 2.0.0, and its delta from 1.0.0, which the kit runs."""
 
     def __init__(self, folder: Path) -> None:
         tool("openssl", "openssl")
@@ -75,7 +75,7 @@ def as_program(served: Served) -> None:
 
 
 def of_another(served: Served) -> None:
-    """Signed by its maker, and laid where it is not for."""
+    """Signed by its maker, but beside the wrong program."""
     served.signed_delta(make_delta(contents(program("0.9.0")), contents(program("2.0.0"))))
 
 
@@ -84,7 +84,7 @@ def of_no_program(served: Served) -> None:
 
 
 def without_zstd(served: Served) -> None:
-    """Of another Debian's set of packages."""
+    """A delta from another Debian's set of packages."""
 
 
 SPOILED: list[tuple[Callable[[Served], object], str]] = [
@@ -129,7 +129,7 @@ def test_where_none_is_served_nothing_is_said_of_one(
 
 
 def test_a_delta_is_no_program(served: Served) -> None:
-    """Also where its own address is given for one."""
+    """This also holds if the address of a delta is given as a program."""
     served.next = served.delta
     with pytest.raises(NotTaken, match="signs a delta of fieldagent's, and no program"):
         served.take()

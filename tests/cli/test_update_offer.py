@@ -1,5 +1,6 @@
-"""Power fails at each step of taking what the hub has offered: it is tried once, or refused with
-the reason, whatever is left. The real steps; network, new program and systemd are stood in for."""
+"""Power fails at each step of taking the hub's offer: it is tried once, or refused with the reason.
+The steps are real. Network, new program and systemd are simulated.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ VERSIONS = {OLD: "1", NEW: "2"}
 
 
 class Kit:
-    """`works`: whether the new program does."""
+    """A kit. `works` is True if the new program works."""
 
     def __init__(self, folder: Path, *, works: bool) -> None:
         self.works, self.fetched = works, 0
@@ -39,7 +40,7 @@ class Kit:
         self.offer = self.state / PROGRAM_OFFER
         self.bring(ProgramOffer(7, "2", "https://example.org/2.pyz").encode())
         self.refusal: list[NotTaken] = []
-        """The next tries to fetch it."""
+        """Refusals of the next downloads."""
 
     def bring(self, body: bytes) -> None:
         self.offer.write_bytes(body)
@@ -120,7 +121,7 @@ def test_power_may_fail_at_any_step(
             kit.take()
             trial.go_on(kit.place)
         assert kit.program.read_bytes() in (OLD, NEW)
-        # Each start of the kit begins with what is on trial, and then looks for an offer.
+        # Each boot of the kit starts with the program on trial, and then checks for an offer.
         for _ in range(2):
             trial.go_on(kit.place)
             kit.take()
@@ -140,7 +141,7 @@ def test_power_may_fail_at_any_step(
 def test_it_waits_until_a_whole_system_that_is_under_way_has_ended(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refusal would stop it for the whole fleet."""
+    """A refusal would stop the offer for the whole fleet."""
     kit.place.folder.mkdir(exist_ok=True)
     kit.place.system.write_text("{}")
     monkeypatch.setattr(time, "sleep", lambda seconds: kit.place.system.unlink())

@@ -1,4 +1,4 @@
-"""Fixtures of the two programs, for the tests of extensions."""
+"""Fixtures of the two programs for the tests of extensions."""
 
 from tests.agent.conftest import chromium
 from tests.hub.conftest import database, postgres, store, template

@@ -40,7 +40,7 @@ SPOT = CotPoint(46.5, 8.1)
 
 
 def rows() -> dict[str, list[str]]:
-    """The cells of the map, by our kind."""
+    """Return the cells of the table by our kind."""
     table = PAGE.partition("## Mapping of items")[2]
     lines = [line for line in table.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
@@ -66,7 +66,7 @@ MQTT_OUT, MQTT_IN, TAK_OUT, TAK_BACK = range(4)
 
 
 def shown() -> set[str]:
-    """What shows where a user is, fresh or old, and takes away what is not true any more."""
+    """Return the event types that show a user's position, fresh or old, and that remove it."""
     user, now = KitUser(1, "Ada", 46.5, 8.1, 0.0, "ip"), tak_map.FRESH + 1
     old = outward.position(ADA, user, None, now, shared=True)
     last_position = ToldPosition(user, now, True)
@@ -75,7 +75,7 @@ def shown() -> set[str]:
 
 
 def sent(item: Item) -> set[str]:
-    """What goes to a TAK server of an item to everybody, and of one to a person there."""
+    """Return the event types at a TAK server for an item to all, and for one to a person there."""
     event_types = set()
     for target in (None, 9):
         fresh = FreshItem(1, 0.0, 1, target, target is None, kind_of(item), True, False)
@@ -111,7 +111,7 @@ def test_what_an_sos_and_a_tick_become_there() -> None:
 
 
 def arriving(kind: str) -> bytes:
-    """An event of a phone's for Ada, of that type."""
+    """Return an event of that type from a phone to Ada."""
     said = tak.chat(GeoChat(PHONE, ADA, "m", "word"), NOW)
     if kind.startswith(tak.POINTS):
         said = tak.marker("spot", PHONE, PlacedMarker("hut", "", SPOT, NOW, ()), NOW)
@@ -192,7 +192,7 @@ def test_what_the_hub_publishes_is_what_mqtt_shares_says(kind: str) -> None:
     private = item._replace(private=True)
     assert not hub_documents.is_shared(private, every - {"private"})
     assert hub_documents.is_shared(private, every)
-    # An SOS is everybody's.
+    # An SOS is for all.
     assert hub_documents.is_shared(private._replace(sos=True), {"incidents"})
     assert hub_documents.event_type(item) in hub_documents.EVENT_TYPES
 

@@ -1,9 +1,9 @@
-"""Fuzzes every decoder, a process each, as many at once as there are processors:
+"""Fuzzes each decoder in a separate process, one process per processor:
 
     tests/run fuzz [--seconds 3600] [NAME ...]
 
-Input begins with what stands in `corpus/NAME`. What a decoder did not survive is written beside it,
-as `crash-…`: `pytest tests/fuzz` tries all of it at every change.
+The inputs start with those of `corpus/NAME`. An input that crashes a decoder is written there as
+`crash-…`. `pytest tests/fuzz` tests all of them at each change.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import Any
 
 CORPUS = Path(__file__).parent / "corpus"
 INPUT_MAX = 4096
-"""Bytes of one input."""
+"""Maximum bytes of one input."""
 SLOW = 5
 """Seconds after which one input is a fault."""
 KEPT = 40
-"""Inputs of each decoder that the repository keeps: the smallest that show something."""
+"""Inputs of each decoder in the repository: the smallest with additional coverage."""
 
 
 def fuzz_one(name: str) -> None:
-    """In a process of its own: libFuzzer never returns."""
+    """Fuzz in a separate process, because libFuzzer never returns."""
     atheris: Any = importlib.import_module("atheris")
     with atheris.instrument_imports(include=["fieldagent", "tests.fuzz.decoders"]):
         from tests.fuzz.decoders import all_decoders
@@ -40,7 +40,7 @@ def fuzz_one(name: str) -> None:
 
 
 def run(name: str, seconds: int) -> str:
-    """How it went, in a line."""
+    """Return the result as one line."""
     own = CORPUS / name
     own.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as news:
@@ -66,7 +66,7 @@ def _libfuzzer(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _keep_the_smallest(name: str, inputs: Path) -> None:
-    """Each input that was found shows something new; the smallest join those that are kept."""
+    """Each found input adds coverage. Add the smallest ones to the kept inputs."""
     own = CORPUS / name
     room = KEPT - len(list(own.iterdir()))
     for new in sorted(inputs.iterdir(), key=lambda path: path.stat().st_size)[: max(0, room)]:

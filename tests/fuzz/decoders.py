@@ -1,7 +1,7 @@
-"""Each decoder as one function of the bytes that somebody else sent.
+"""Each decoder as one function of foreign bytes.
 
-It returns, or raises what the decoder says that it raises; anything else is a fault. Where a stream
-is cut into frames, what comes out must not depend on how the bytes arrive.
+It returns, or raises a documented error of the decoder. Anything else is a fault. If a stream is
+cut into frames, the result must not depend on the pieces in which the bytes arrive.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ Decoder = Callable[[bytes], None]
 
 
 def in_pieces(data: bytes) -> Iterator[bytes]:
-    """As long as the first byte says, so that the fuzzer chooses."""
+    """Yield pieces whose length comes from the first byte, so that the fuzzer can choose it."""
     size = (data[0] if data else 0) % 16 + 1
     for start in range(0, len(data), size):
         yield data[start : start + size]
@@ -80,8 +80,8 @@ def read_envelope(data: bytes) -> None:
     with suppress(RemoteProtocolError):
         original = envelope.decode(data)
         if original.entries:
-            # What was understood can be said again, and means the same. (The time of what has none
-            # of its own is the first entry's.)
+            # Decoded data can be encoded again with the same meaning. (An entry without a time has
+            # that of the first entry.)
             again = envelope.decode(envelope.encode(original.entries, origin=original.origin))
             said, heard = (
                 [(e.sequence, e.content, e.sos) for e in each.entries] for each in (original, again)
@@ -90,7 +90,7 @@ def read_envelope(data: bytes) -> None:
             packed = envelope.encode(original.entries, origin=original.origin, packed=True)
             if len(packed) <= envelope.PACKED_BYTES:
                 read = [(e.sequence, e.content, e.sos) for e in envelope.decode(packed).entries]
-                # A track tells its positions in the order of their numbers.
+                # A track contains its positions in the order of their numbers.
                 assert Counter(read) == Counter(said)
 
 
@@ -109,7 +109,7 @@ def read_text(data: bytes) -> None:
     with suppress(RemoteProtocolError):
         text = text_code.unpack(packed)
         assert len(text) <= min(text_code.LONGEST, text_code.PER_BYTE * len(packed))
-        # What was packed in another way is packed again, unless it is as short in UTF-8.
+        # Text that was packed in another way is packed again, unless UTF-8 is equally short.
         again = text_code.pack(text)
         assert text == (text_code.unpack(again) if isinstance(again, bytes) else again)
 
@@ -120,7 +120,7 @@ def join_slices(data: bytes) -> None:
 
 
 def read_link(data: bytes) -> None:
-    """Messages, each behind its length in a byte."""
+    """Decode messages, each after a byte with its length."""
     hello = link.LinkHello()
     ours = link.IpLink(hello)
     ours.receive(ours.hello())
@@ -135,7 +135,7 @@ def read_link(data: bytes) -> None:
 
 
 def converse(data: bytes) -> None:
-    """A modem's words after each of the commands that a driver gives."""
+    """Decode a modem's answers after each command of a driver."""
     for command in (sbd.AT, sbd.STATUS, sbd.READ_BINARY, sbd.write_binary(2), sbd.SESSION):
         conversation = sbd.Conversation()
         conversation.send(command)
@@ -183,7 +183,7 @@ def read_kiss(data: bytes) -> None:
 
 
 def read_meshcore(data: bytes) -> None:
-    """What is read as a radio's settings can be said again."""
+    """Decoded settings of a radio can be encoded again."""
     for _, content in kiss.KissDeframer().receive_data(data):
         if (word := meshcore_kiss.read_word(content)) is None:
             continue
@@ -216,7 +216,7 @@ TO_A_COMPANION: tuple[Callable[[bytes], Any], ...] = (
 
 
 def read_companion(data: bytes) -> None:
-    """Contacts, channels and texts can be said again, and mean the same."""
+    """Contacts, channels and texts can be encoded again with the same meaning."""
     whole, cut = meshcore_companion.CompanionDeframer(), meshcore_companion.CompanionDeframer()
     frames = list(whole.receive_data(data))
     assert frames == [frame for piece in in_pieces(data) for frame in cut.receive_data(piece)]
@@ -249,7 +249,7 @@ OF_A_9704: tuple[Callable[[jspr.JsprLine], Any], ...] = (
 
 
 def read_imt(data: bytes) -> None:
-    """A modem's lines, and what its messages are put together to."""
+    """Decode a modem's lines and assemble its messages."""
     whole, cut = jspr.LineReader(), jspr.LineReader()
     whole.receive_data(data)
     lines = _lines(whole)
@@ -257,7 +257,7 @@ def read_imt(data: bytes) -> None:
     for piece in in_pieces(data):
         cut.receive_data(piece)
         again += _lines(cut)
-    # A line that is too long is noise, and whether it is depends on how much has come of it.
+    # A line that is too long counts as noise, which depends on the part of it that has arrived.
     assert lines == again or len(data) > jspr.LINE_BYTES
     assembly, ours = imt.MtAssembly(), imt.MoMessage(b"hello")
     for line in lines:
@@ -290,7 +290,7 @@ def read_lingo(data: bytes) -> None:
 
 
 def read_sms(data: bytes) -> None:
-    """What a modem has, and what it is given."""
+    """Decode SMS from and to a modem."""
     for sent in (False, True):
         with suppress(RemoteProtocolError):
             message = sms_pdu.decode(data, sent=sent)
@@ -301,8 +301,9 @@ def read_sms(data: bytes) -> None:
 
 
 def read_sms_frame(data: bytes) -> None:
-    """What is read says the same when it is written again, and is tagged by no key that is not its
-    writer's."""
+    """A decoded frame can be encoded again with the same meaning, and only its author's key matches
+    its tag.
+    """
     with suppress(RemoteProtocolError):
         frame = sms_frame.read(data.decode("utf-8", "replace"))
         again = sms_frame.read(frame.text(bytes(32)))
@@ -311,7 +312,9 @@ def read_sms_frame(data: bytes) -> None:
 
 
 def read_gsm(data: bytes) -> None:
-    """A GSM modem's words while a text goes, its list is read and its places are asked for."""
+    """Decode a GSM modem's answers while a text is sent, its list is read and its storage is
+    queried.
+    """
     text = sms_pdu.Submit("+41790000000", sms_pdu.split("hello", 1)[0])
     for asked in ("AT+CMGL=4", "AT+CMGS", "AT+CPMS?"):
         talk = sms_modem.GsmConversation()
@@ -339,7 +342,7 @@ IN_MESH_PACKETS: tuple[ProtobufSchema[Any], ...] = (
 
 
 def read_meshtastic(data: bytes) -> None:
-    """What a host says and what a radio says can be said again, and means the same."""
+    """Frames of a host and of a radio can be encoded again with the same meaning."""
     whole, cut = meshtastic.Deframer(), meshtastic.Deframer()
     messages = list(whole.receive_data(data))
     assert messages == [each for piece in in_pieces(data) for each in cut.receive_data(piece)]
@@ -348,13 +351,13 @@ def read_meshtastic(data: bytes) -> None:
         for schema in SAID_BY_MESH:
             with suppress(RemoteProtocolError):
                 content = schema.decode(message)
-                # Compared by its text: a float may be no number, which equals nothing.
+                # Compared as text: a float may be NaN, which equals nothing.
                 assert repr(schema.decode(schema.encode(content))) == repr(content)
     _try_each((each.decode for each in IN_MESH_PACKETS), data)
 
 
 def read_rnode(data: bytes) -> None:
-    """A setting that agrees with ours is ours, but for the frequency's step."""
+    """A setting that agrees with ours is equal to it, except for the step of the frequency."""
     ours = rnode.settings_words(LoraSettings(869_525_000, 125_000, 8, 5), 14)
     for command, content in kiss.KissDeframer().receive_data(data):
         assert rnode.in_words(command, content)
@@ -378,7 +381,9 @@ def read_cobs(data: bytes) -> None:
 
 
 def read_node(data: bytes) -> None:
-    """A node that says hello properly, and then anything, in frames whose sums are right."""
+    """Decode a node that sends a correct hello, and then anything in frames with correct
+    checksums.
+    """
     ours, other = node.NodeLink(node.NodeHello(boot=1)), node.NodeLink(node.NodeHello(boot=2))
     ours.open(0.0)
     other.open(0.0)
@@ -425,7 +430,7 @@ def read_gps(data: bytes) -> None:
 def read_package(data: bytes) -> None:
     with suppress(NotJson, InvalidPackage):
         package = parse_package(data)
-        # An id is no part of what is said.
+        # The id is not part of the content.
         assert parse_package(canonical(package).encode()) == replace(package, id=None)
 
 
@@ -435,12 +440,12 @@ def read_settings(data: bytes) -> None:
 
 
 def serve(data: bytes) -> None:
-    """The same requests are read, and the rest is refused or not, whatever pieces they come in."""
+    """The same requests are read, and the rest is refused or not, for each division into pieces."""
     assert _requests([data]) == _requests(in_pieces(data))
 
 
 def _requests(pieces: Iterable[bytes]) -> list[Request | None]:
-    """What a handler would see; None in the end for what is refused."""
+    """Return the requests that a handler would get, with None at the end after a refusal."""
     requests = Requests(Limits())
     seen: list[Request | None] = []
     with suppress(h11.LocalProtocolError):
@@ -467,7 +472,7 @@ def read_target(data: bytes) -> None:
 
 
 def recognise_device(data: bytes) -> None:
-    """What anything at a port may say, as each kind of device looks at it."""
+    """Let each kind of device check any data from a port."""
     for kind in all_kinds():
         kind.is_answer(data)
     nmea.satellites(nmea.sentences(data))

@@ -1,4 +1,4 @@
-"""What the fuzzer has found worth keeping, its failures among it, through each decoder again."""
+"""Runs each decoder with the kept inputs of the fuzzer, including its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the event loop is held up by one step of one task."""
+"""Measures how long one step of one task blocks the event loop."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import time
 import trio
 
 FREEZE = 0.25
-"""Seconds that a step may take here. It takes 0.03 at most, and may 0.05; what was quadratic took
+"""Maximum seconds of a step here. A step takes at most 0.03 and may take 0.05. Quadratic code took
 minutes."""
 
 
 class LongestStep(trio.abc.Instrument):
-    """In seconds of this thread's own CPU time: what else the machine does does not count."""
+    """The longest step in CPU seconds of this thread, independent of other programs."""
 
     def __init__(self) -> None:
-        # Looking through what thousands of other tests have left here is no step of the server's.
+        # A search through the objects of thousands of other tests is not a step of the server.
         gc.collect()
         gc.freeze()
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""A server under test on a free loopback port, and a client that speaks raw bytes."""
+"""A server under test on a free loopback port, and a client that sends raw bytes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ROUTES = [
 
 
 def anybody(handler: Handler) -> Judge:
-    """Lets everybody in, with JSON and forms."""
+    """Return a judge that admits all callers, with JSON and forms."""
 
     async def judge(head: Request) -> Admission:
         return Admission(handler, takes=(FORM,))
@@ -72,7 +72,7 @@ def anybody(handler: Handler) -> Judge:
 
 
 class Requests:
-    """Reads whole requests off a protocol, and lets everybody in."""
+    """Reads complete requests from a protocol, and admits all callers."""
 
     def __init__(self, limits: Limits) -> None:
         self.protocol = ServerProtocol(limits)
@@ -90,7 +90,7 @@ class Requests:
 
 
 class Client:
-    """One connection. `PORT` in what is sent stands for the server's port."""
+    """One connection. `PORT` in sent bytes is replaced by the server's port."""
 
     def __init__(self, stream: trio.SocketStream, port: int) -> None:
         self.stream = stream
@@ -105,7 +105,7 @@ class Client:
         return data.replace(b"PORT", b"%d" % self.port)
 
     async def answer(self, method: str = "GET") -> tuple[h11.Response, bytes]:
-        """The next whole answer as h11, an outsider to our framing, reads it."""
+        """Return the next complete answer, read by h11, which is independent of our framing."""
         peer = h11.Connection(h11.CLIENT)
         peer.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
         peer.send(h11.EndOfMessage())
@@ -126,7 +126,7 @@ class Client:
         return response, body
 
     async def rest(self) -> bytes:
-        """Everything up to the end of the connection, be it orderly or not."""
+        """Return all data until the connection ends, in order or not."""
         received = bytes(self._buffer)
         try:
             async for data in self.stream:
@@ -148,7 +148,7 @@ class Served:
 
     @asynccontextmanager
     async def client(self, address: str = "127.0.0.1") -> AsyncIterator[Client]:
-        """Comes from `address`."""
+        """Yield a client that connects from `address`."""
         there = ("127.0.0.1", self.port)
         async with await trio.open_tcp_stream(*there, local_address=address) as stream:
             yield Client(stream, self.port)
@@ -190,7 +190,7 @@ def header(response: h11.Response, name: str) -> str | None:
 
 
 class Ticks:
-    """A handler that answers with a stream, and what became of that."""
+    """A handler that answers with a stream, and records the result."""
 
     def __init__(self, count: int = 10**9, piece: bytes = b"data: 1\n\n") -> None:
         self.count = count
@@ -214,7 +214,9 @@ PACE = 4
 
 
 async def drip(client: Client, data: bytes) -> int:
-    """One byte every PACE seconds until the server has had enough: how many that took."""
+    """Send one byte every PACE seconds until the server ends the connection, and return their
+    number.
+    """
     for sent, octet in enumerate(client.filled(data)):
         with trio.move_on_after(PACE):
             await trio.lowlevel.wait_readable(client.stream.socket)

@@ -1,4 +1,4 @@
-"""The client against the standard library's server, TLS, and servers that misbehave."""
+"""The client with the standard library's server, with TLS, and with faulty servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNTRUSTED = "^the certificate is not trusted: "
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
-    """Answers with what it was sent; `/large`, `/moved` and `/empty` are as they say."""
+    """Returns the request's body. `/large`, `/moved` and `/empty` act as their names say."""
 
     protocol_version = "HTTP/1.1"
 
@@ -99,7 +99,7 @@ async def test_a_large_reply_is_cut_off() -> None:
 
 @asynccontextmanager
 async def answering(answer: bytes, *, read: bool = True) -> AsyncIterator[int]:
-    """A server that sends `answer` whatever it hears, and closes unless that is empty."""
+    """Run a server that sends `answer` to any request, and then closes unless it is empty."""
     (listener,) = open_listeners(0, ("127.0.0.1",))
 
     async def answer_once(stream: trio.SocketStream) -> None:
@@ -130,7 +130,7 @@ async def test_an_interim_answer_is_passed_over() -> None:
 
 
 async def test_interim_answers_without_end_are_no_answer() -> None:
-    """Of a receiver that keeps its senders busy."""
+    """A receiver could block its senders in this way."""
     async with answering(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1_000) as port:
         with pytest.raises(RequestFailed, match="more than 32 interim answers"):
             await post(f"http://127.0.0.1:{port}/")
@@ -164,7 +164,7 @@ async def test_name_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def getaddrinfo(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    # Nobody outside this machine is asked.
+    # No name server outside this machine is used.
     monkeypatch.setattr("trio._highlevel_open_tcp_stream.getaddrinfo", getaddrinfo)
     with pytest.raises(RequestFailed, match=r"^name not found: "):
         await post("http://nowhere.invalid/")
@@ -229,8 +229,9 @@ async def test_https_to_a_plain_server() -> None:
 
 @asynccontextmanager
 async def talking(*talks: list[bytes]) -> AsyncIterator[tuple[int, list[int]]]:
-    """A server whose connections answer one request after another by what their talk says, and
-    then close; and how many requests each has got."""
+    """Run a server whose connections answer one request after another from their list, and then
+    close. Yield the number of requests of each too.
+    """
     (listener,) = open_listeners(0, ("127.0.0.1",))
     asked: list[int] = []
 
@@ -262,15 +263,15 @@ HALF = b"HTTP/1.1 200 OK\r\nContent-Len"
 @pytest.mark.parametrize(
     ("talks", "asked"),
     [
-        # One for all of them, with a body that nobody asked for too.
+        # One connection for all of them, also with an unrequested body.
         ([[TAKEN, LONG, TAKEN]], [3]),
         # It is closed between two requests.
         ([[TAKEN], [TAKEN, TAKEN]], [1, 2]),
-        # It is closed instead of an answer: the request goes once more.
+        # It is closed instead of an answer, and the request goes again.
         ([[TAKEN, b""], [TAKEN, TAKEN]], [2, 2]),
-        # Who says that it is closed is not asked again.
+        # A server that announces the close gets no further request on it.
         ([[CLOSING], [TAKEN, TAKEN]], [1, 2]),
-        # Too much of a body to read on.
+        # The rest of the body is too long to read.
         ([[ENDLESS], [TAKEN, TAKEN]], [1, 2]),
     ],
 )

@@ -1,4 +1,6 @@
-"""Several requests on one connection, interim answers, streams, and what a handler may do."""
+"""Several requests on one connection, interim answers, streams, and the permitted acts of a
+handler.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients we did not write: the standard library's, curl, slowhttptest, and noise."""
+"""Third-party clients: the standard library's, curl, slowhttptest, and noise."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_noise_is_refused_or_answered_and_the_next_client_is_served(noise: bytes
 
 
 def read_all(pieces: list[bytes]) -> list[tuple[str, str, bytes]] | int:
-    """The requests in `pieces`, or the status of the refusal that ends them."""
+    """Return the requests in `pieces`, or the status of the refusal that ends them."""
     requests = Requests(Limits())
     protocol = requests.protocol
     all_requests = []
@@ -169,7 +169,7 @@ def test_noise_is_read_alike_however_it_is_cut(data: bytes, cuts: list[int]) -> 
 
 
 def by_h11(data: bytes) -> tuple[bytes, bytes] | None:
-    """Body and remainder as h11 reads them; None when it wants more or refuses."""
+    """Return body and remainder as h11 reads them, or None if it needs more or refuses."""
     peer = h11.Connection(h11.SERVER)
     peer.receive_data(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + data)
     body = b""

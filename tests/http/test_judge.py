@@ -1,4 +1,4 @@
-"""Who is let in is settled by the head: before the body is asked for, waited for or read."""
+"""The head decides about the admission, before the body is requested, awaited or read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.http.serving import HOST, JSON, header, serving
 
 
 async def known(head: Request) -> str:
-    """The judge of the routes: it knows whoever names themselves, and sees no body."""
+    """Judge of the routes: it admits each caller with a name, and sees no body."""
     assert head.body == b""
     name = head.headers.get("x-name")
     if name is None:

@@ -1,4 +1,4 @@
-"""Slow, many and unfinished peers, in virtual time; and the end of the server."""
+"""Slow, many and unfinished peers in virtual time, and the end of the server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FEW = Limits(connections=4)
 
 
 class Gate:
-    """A handler that answers when it is opened."""
+    """A handler that answers when a test opens it."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -253,7 +253,7 @@ async def test_of_those_who_are_told_to_come_again_there_are_only_so_many() -> N
         await gate.has_begun(1)
         refused = [await stack.enter_async_context(server.client()) for _ in range(9)]
         await crowd(refused, GET)
-        # All have their answer, and those that came first have been closed for it.
+        # All have their answers, and the oldest were closed for that.
         for client in refused:
             assert (await client.answer())[0].status_code == 503
         for client in refused[:6]:
@@ -412,7 +412,7 @@ async def test_a_request_that_is_whole_at_its_deadline_is_answered(
 
 
 class Refusing(socket.socket):
-    """A listener whose first connections cannot be accepted."""
+    """A listener that fails to accept its first connections."""
 
     faults: ClassVar[list[int]] = []
 

@@ -1,4 +1,4 @@
-"""Both descriptions against the code, and against running programs by schemathesis."""
+"""Both API descriptions compared with the code, and with running programs by schemathesis."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ OF_SERVICES = (
     *("/operator/rockblock", "/operator/cloudloop/{secret}"),
     *("/contact/sms-gate", "/contact/twilio", "/contact/sms"),
 )
-"""There are these for those who have set up the service."""
+"""Routes that exist only if the service is configured."""
 NOT_MEANT = "use_after_free"
-"""DELETE withdraws a Package, and what became of it can be looked at for a while after."""
+"""DELETE withdraws a Package, whose result stays readable for a while."""
 
 
 def description(name: str) -> Any:
@@ -101,7 +101,7 @@ def test_every_route_is_described_and_nothing_else(name: str) -> None:
         if method != "parameters"
     }
     served = {(route.method, route.pattern) for route in routes(name)}
-    # They are there when the settings name an account there.
+    # They exist when the settings contain an account there.
     assert described - {("POST", path) for path in OF_SERVICES} == served
 
 
@@ -141,7 +141,7 @@ def test_words_are_the_code_s() -> None:
 
 
 def explore(address: str, *arguments: str) -> None:
-    """Every phase, every check; what fails is told with the seed that shows it again."""
+    """Run all phases and checks. A failure is printed with the seed that repeats it."""
     command = [
         str(Path(sys.executable).parent / "schemathesis"),
         *("--config-file", str(ROOT / "tests/schemathesis.toml")),
@@ -170,10 +170,10 @@ def explore(address: str, *arguments: str) -> None:
 
 @pytest.mark.full
 def test_the_local_api_is_as_described(tmp_path: Path) -> None:
-    """Without a channel every Package ends at once, so that the call that waits is explored too."""
+    """Without a channel each Package ends immediately, so the waiting call is covered too."""
     with agent(tmp_path, {"satellite-port": None}) as running:
         address = f"http://127.0.0.1:{running.port}"
-        # The stream of events has no end to wait for.
+        # The stream of events never ends.
         explore(address, "--exclude-path", "/api/events")
 
 
@@ -182,7 +182,7 @@ def test_the_local_api_is_as_described_while_packages_wait(tmp_path: Path) -> No
     settings = {"satellite-port": str(tmp_path / "absent"), "inbound-hook": "true"}
     with agent(tmp_path, settings) as running:
         address = f"http://127.0.0.1:{running.port}"
-        # What is tried of each member by itself hangs on no Package: the test above has tried it.
+        # Tests of single members do not depend on a Package: the test above covers them.
         phases = ("--phases", "fuzzing,stateful")
         explore(
             address,
@@ -201,14 +201,14 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
     administer(database, "user", "role", "Olga", "dispatcher")
     olga = administer(database, "token", "add", "desk", "--user", "Olga")["token"]
     with hub(tmp_path, {"database": database}) as running:
-        # A link is a WebSocket, RockBLOCK's webhook is there for those who have an account, and
-        # passkeys for those who have a name; the stream of events has no end to wait for.
+        # A link is a WebSocket. RockBLOCK's webhook needs an account, and passkeys need a name. The
+        # stream of events never ends.
         explore(
             running.address,
             *("--exclude-path", "/link"),
             *(part for path in OF_SERVICES for part in ("--exclude-path", path)),
             *("--exclude-path", "/api/events"),
-            # Administrators have a test of their own.
+            # Administrators have their own test.
             "--exclude-path-regex",
             READ_TOO.sub("", OF_ADMINISTRATORS) + "|^/console/passkeys",
             *("--header", f"x-api-key: {key}"),
@@ -224,7 +224,7 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_the_administration_api_is_as_described(tmp_path: Path) -> None:
-    """Its caller proves who calls by a password: there, every token may be revoked."""
+    """The caller authenticates with a password, because the test may revoke each token."""
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     fast = ("--administer", "--per-minute=1000000", "--burst=1000000")
@@ -238,7 +238,7 @@ def test_the_administration_api_is_as_described(tmp_path: Path) -> None:
         explore(
             running.address,
             *("--include-path-regex", OF_ADMINISTRATORS),
-            # These call whatever the body names.
+            # These call any address in the body.
             *("--exclude-operation-id", "webhookAdd", "--exclude-operation-id", "webhookTest"),
             *("--exclude-operation-id", "contactTest"),
             *("--max-examples", "4", "--header", f"x-api-key: {key}"),

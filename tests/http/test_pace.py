@@ -1,4 +1,4 @@
-"""Who waits for their turn, and who does not, by a clock that jumps."""
+"""The callers that wait for their turn, and those that do not, with a jumping clock."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_what_is_spent_at_once_is_free_and_then_a_share_of_a_core(
 async def test_who_waits_comes_to_their_turn_on_a_machine_on_which_each_look_is_dear(
     monkeypatch: pytest.MonkeyPatch, clock: trio.testing.MockClock
 ) -> None:
-    """A look of a millisecond costs 33 of waiting, which once made the next look, for ever."""
+    """A check of a millisecond costs 33 of waiting, which once caused the next check, forever."""
     steps = itertools.count()
     monkeypatch.setattr(time, "thread_time", lambda: next(steps) * 0.001)
     everybody = paced()
@@ -149,7 +149,9 @@ async def test_steps_are_charged_to_who_made_them_necessary() -> None:
 async def test_who_proves_who_they_are_pays_for_their_own_way_in(
     clock: trio.testing.MockClock,
 ) -> None:
-    """A program that connects anew for each call is not held up by the share of strangers."""
+    """A program that opens a new connection for each call is not limited by the strangers'
+    share.
+    """
     asked = paced()
     call = head(x_api_key="key_1")
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""The preference of RFC 7240 that is heeded: how long the caller will wait."""
+"""The supported preference of RFC 7240: the maximum wait of the caller."""
 
 from __future__ import annotations
 

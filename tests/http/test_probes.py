@@ -1,5 +1,6 @@
-"""One raw request each, keyed by the section that rules it: wanted status, and whether the
-connection is closed after it. Names follow Http11Probe where it has the case."""
+"""One raw request each, with the section that defines it, the expected status, and whether the
+connection closes afterwards. The names follow Http11Probe if it has the case.
+"""
 
 from __future__ import annotations
 
@@ -353,7 +354,7 @@ async def test_a_request_cut_short_by_the_end_is_refused(raw: bytes) -> None:
 
 @pytest.mark.parametrize("octet", [*(set(range(32)) - {9, 10, 13}), 127])
 async def test_no_control_character_stands_in_a_head(octet: int) -> None:
-    """RFC 9110 5.5: neither in a value, at either end of one, in a name, nor in the target."""
+    """RFC 9110 5.5: not in a value or at its ends, not in a name, and not in the target."""
     sent = bytes([octet])
     async with serving() as served:
         for line in (b"X: a%bb", b"X: %b", b"X: a%b", b"X%b: a", b"X: a\tb%bc"):

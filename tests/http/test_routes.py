@@ -1,4 +1,4 @@
-"""The router, the targets it reads, and the sockets it is reached by."""
+"""The router, its targets, and the sockets of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heads and framings made to cost as much as they can: none of them holds up the others."""
+"""Heads and framings made to cost as much as possible: none of them delays others."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_no_head_and_no_framing_holds_up_the_others(name: str) -> None:
             try:
                 await client.send(HOSTILE[name])
                 await trio.testing.wait_all_tasks_blocked(0.05)
-            except trio.BrokenResourceError:  # refused before all of it had left
+            except trio.BrokenResourceError:  # refused before all of it was sent
                 pass
             nursery.cancel_scope.cancel()
         trio.lowlevel.remove_instrument(steps)

@@ -1,4 +1,4 @@
-"""A failure of TLS in words, and the files that are trusted."""
+"""TLS failures as text, and the trusted files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def speak(words: bytes) -> Callable[[socket.socket], None]:
 
 
 def refuse(peer: socket.socket) -> None:
-    """A server of TLS 1.1 at most, whose answer is an alert."""
+    """Act like a server with TLS 1.1 at most, which answers with an alert."""
     peer.recv(4096)
     peer.sendall(b"\x15\x03\x01\x00\x02\x02\x46")
 
@@ -76,7 +76,7 @@ async def test_a_handshake_that_fails(
 
 
 async def test_whatever_fails_in_a_stream_is_breakage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """trio passes on the OSError that Python makes of an error of another connection."""
+    """trio passes on the OSError that Python raises for an error of another connection."""
     near, _ = trio.testing.memory_stream_pair()
     stream = SecureStream(near, ssl.create_default_context(), "hub.example.org")
 

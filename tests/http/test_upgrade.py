@@ -1,4 +1,4 @@
-"""Connections that become something else, and connections in TLS."""
+"""Connections that change their protocol, and connections with TLS."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEADERS = (("connection", "upgrade"), ("upgrade", "echo"))
 
 
 class Echo:
-    """An upgrade that sends back what it gets, and what became of it."""
+    """An upgrade that returns its data, and records the result."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -238,7 +238,7 @@ async def test_a_pipeline_and_a_large_body_in_tls() -> None:
 
 @pytest.mark.parametrize("size", [1, 6, 300, 65_536])
 async def test_records_come_in_any_pieces(size: int) -> None:
-    """The end of the handshake and two requests: bit by bit, or all at one time."""
+    """The end of the handshake and two requests: in small pieces, or all at once."""
     context = ssl.create_default_context()
     CA.configure_trust(context)
     arrived, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()

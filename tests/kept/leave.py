@@ -1,7 +1,7 @@
-"""Leaves behind what a release does, for later ones: `python -m tests.kept.leave FOLDER`.
+"""Makes the files of a release for tests of later ones: `python -m tests.kept.leave FOLDER`.
 
-Done once for each minor version, by the release itself. A team lives a short while: a hub, first on
-SQLite and then on PostgreSQL, and a kit with a link and a modem.
+Each release runs it once per minor version. A team works for a short time: a hub, first on SQLite
+and then on PostgreSQL, and a kit with a link and a modem.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ WAITS: tuple[dict[str, Any], ...] = (
     {"message": {"content": "a newer word"}, "collapseKey": 7},
     {"message": {"content": "no longer"}},
 )
-"""What the kit is given while the hub is gone, for its link alone."""
+"""Packages that the kit gets while the hub is away, only for its link."""
 
 
 def people(database: str) -> dict[str, Any]:
-    """Return what proves an administrator, who pushes, and what its kit is set with."""
+    """Return the credentials of an administrator, the pushing user, and the settings of the kit."""
     first: dict[str, Any] = administer(database, "init", "Alps")
     whose = {}
     for name, *how in (("Ada", "--over-satellite"), ("Ben",), ("Olga",)):
@@ -70,7 +70,7 @@ def people(database: str) -> dict[str, Any]:
 
 
 def ask(running: Hub, proof: dict[str, str], path: str) -> dict[str, Any]:
-    """Return what the hub answers to an administrator."""
+    """Return the hub's answer to an administrator."""
     connection = HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)
     connection.request("GET", path, headers=proof)
     answer = connection.getresponse()
@@ -81,7 +81,7 @@ def ask(running: Hub, proof: dict[str, str], path: str) -> dict[str, Any]:
 
 
 def hub_says(running: Hub, proof: dict[str, str]) -> dict[str, Any]:
-    """Return what its API tells of what it has, but of ages."""
+    """Return the content of the hub's API without ages."""
 
     def look(path: str, *members: str) -> list[list[Any]]:
         (rows,) = (each for each in ask(running, proof, path).values() if isinstance(each, list))
@@ -101,7 +101,7 @@ def hub_says(running: Hub, proof: dict[str, str]) -> dict[str, Any]:
 
 
 def kit_says(running: Agent) -> dict[str, Any]:
-    """Return the same of a kit."""
+    """Return the same for a kit."""
     packages = running.call("GET", "/api/packages").body["packages"]
     inbound = running.call("GET", "/api/inbound").body["payloads"]
     return {
@@ -117,7 +117,7 @@ def proof_of(first: dict[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def team(database: str, home: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """What it has said at the end: by the hub, and by the kit."""
+    """Yield the final answers of the hub and of the kit."""
     first = people(database)
     ports = free_port(), free_port()
     proof, said = proof_of(first), {}
@@ -157,7 +157,7 @@ def put(target: Path, content: bytes) -> None:
 
 
 def vectors() -> dict[str, str]:
-    """Return the examples of the documents: what they are, and their bytes."""
+    """Return the examples of the documents: their names and bytes."""
     examples: dict[str, str] = {}
     for name in ("on-air", "ip-link"):
         text = (ROOT / f"docs/reference/{name}.md").read_text()

@@ -1,7 +1,7 @@
-"""Takes the steps of `air.pml` with real kits on an air of the test's own.
+"""Carries out the steps of `air.pml` with real kits on a simulated air.
 
-Each kit's driver waits for its turn, and what it transmits is heard by those that the model has
-hear it. Before each step the model's state is compared with each kit's journal and memory.
+Each kit's driver waits for its turn, and the receivers of each packet are those of the model.
+Before each step, the model's state is compared with each kit's journal and memory.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ ADA, TWIN = 0, 3
 NAMES = ("ada", "ben", "cleo", "twin")
 TEXTS = {"a": 1, "b": 2}
 BETWEEN = 8.0
-"""Seconds between two steps, in which what is to be repeated comes to its moment and what nobody
-answered is given up."""
+"""Seconds between two steps, in which repetitions become due and unanswered packets are
+given up."""
 PATIENCE = 1200.0
-"""Seconds in which a kit comes to say what it has to say."""
+"""Seconds in which a kit gets ready to send."""
 CROWD = 3
 HOPS = 100
-"""More than any walk takes."""
+"""More than any walk needs."""
 LEGS = {None: "waits", Status.DELIVERED: "delivered"}
 
 
 class Turns:
-    """Which kit may speak, and what it has said."""
+    """The kit that may transmit now, and its packet."""
 
     def __init__(self) -> None:
         self.outbox: ChannelOutbox | None = None
@@ -63,12 +63,12 @@ class Turns:
             await ready(outbox, urgent=urgent)
 
         patch.setattr(ChannelOutbox, "ready", held)
-        # What a twin says in the very same bytes is no echo here.
+        # A twin's identical bytes are not an echo here.
         patch.setattr(radio, "ECHOES", 0)
 
 
 class Radio:
-    """Implements `RadioModem`: the walk takes what is transmitted, and says who hears it."""
+    """Implements `RadioModem`: the walk takes each packet and chooses its receivers."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -89,7 +89,7 @@ class Radio:
 
 
 class Walk:
-    """Each kit lives in a task of `nursery`."""
+    """A walk. Each kit runs in a task of `nursery`."""
 
     def __init__(self, place: Path, twin_of: int, turns: Turns, nursery: trio.Nursery) -> None:
         self._nursery = nursery
@@ -158,10 +158,12 @@ class Walk:
             await self._speak(NAMES.index(step.how), step)
 
     async def _speak(self, index: int, step: Step) -> None:
-        """Have it transmit, and those hear it that do; what it says of itself alone is lost."""
+        """Let it transmit to the chosen receivers. A packet that only contains its own name is
+        lost.
+        """
         kit = self._kits[index]
         if step.call == "fill":
-            # Somebody may be there who knows nothing: it need not be silent for long.
+            # A new kit may be there, so this one need not be silent for long.
             kit.words.greet(crowd=CROWD)
             kit.outbox.packing.queue.wake()
         packet = None
@@ -178,14 +180,14 @@ class Walk:
                 set_.heard.hear(HeardPacket(packet))
 
     def _call(self, packet: bytes) -> str:
-        """What of the item it says; nothing where it tells a name alone."""
+        """Return the part of the packet about the item, or "" if it only contains a name."""
         entries = decode(packet).entries
         if any(isinstance(each.content, Message) for each in entries):
             repeated = any(isinstance(each.content, SentBy) for each in entries)
             return "_pack_repeats" if repeated else "pack"
         return "fill" if any(isinstance(each.content, Ack) for each in entries) else ""
 
-    # What the model sees.
+    # The state that the model sees.
 
     def _state(self) -> dict[str, str]:
         kits = [self._kits.get(index) for index in range(len(NAMES))]
@@ -213,7 +215,7 @@ class Walk:
         return sum(TEXTS[text] for text in kit.messages())
 
     def _here(self, kit: Station) -> tuple[int, int]:
-        """Which of the two it says to have, and whether it says that it has none."""
+        """Return which of the two items it lists, and whether it lists that it has none."""
         holding = kit.words.holdings.holding(1)
         if holding is None:
             return 0, 0
@@ -227,7 +229,7 @@ def _in_line(values: Any) -> str:
 
 
 async def walk(steps: Sequence[Step], place: Path) -> None:
-    """Fail where the code does not do what the model does."""
+    """Fail if the code differs from the model."""
     turns = Turns()
     with pytest.MonkeyPatch.context() as patch:
         only_what_is_posted(patch)

@@ -1,7 +1,8 @@
-"""Takes the steps of `delivery.pml` with a real kit's core and a real hub's store and mailbox.
+"""Carries out the steps of `delivery.pml` with a real kit's core and a real hub's store and
+mailbox.
 
-What either says goes to the other as bytes, or is lost on the way. Before each step the model's
-state is compared with the journal's and the database's.
+Each one's bytes go to the other, or are lost. Before each step, the model's state is compared with
+the journal and the database.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from tests.models.restored_hub import walk_through_restores
 from tests.models.spin import Step
 
 CLEO = 3
-"""Whose kit has a tagged modem."""
+"""Her kit has a modem with tags."""
 TEXT = "come down"
 BACK_OFF = 7_200.0
-"""Seconds in which a call that failed is tried again."""
+"""Seconds in which a failed call is tried again."""
 VERDICTS = {"taken": Outcome.SENT, "doubtful": Outcome.DOUBTFUL, "refused": Outcome.NOT_SENT}
 
 
@@ -38,7 +39,7 @@ class Walk:
         if step.call not in ("ended", "restore"):
             await getattr(self, step.call)(step.how)
 
-    # What the model sees.
+    # The state that the model sees.
 
     async def _state(self) -> dict[str, str]:
         ((delivery,),) = await self._hub.rows(
@@ -58,7 +59,7 @@ class Walk:
             "owes": str(int(bool(journal.read("SELECT 1 FROM owed")))),
         }
 
-    # What the hub does.
+    # Acts of the hub.
 
     async def pack(self, how: str) -> None:
         self._hub.now += BACK_OFF
@@ -67,7 +68,7 @@ class Walk:
         assert packed == 1
 
     async def carry_out(self, how: str) -> None:
-        """Have the operator take it; `doubtful`: its answer is lost on the way back."""
+        """Let the operator accept it. `doubtful`: its answer is lost."""
         hub = self._hub
         hub.now += BACK_OFF
         hub.sky = Sky(verdicts=[Verdict(VERDICTS[how])] if how in VERDICTS else [])
@@ -78,7 +79,9 @@ class Walk:
             self._gateway.append(call.body)
 
     async def load(self, how: str) -> None:
-        """Bring it over the link, which may break before the kit has it, or before its word."""
+        """Send it over the link, which may break before the kit has it, or before its
+        confirmation.
+        """
         box = self._hub.mailbox(CLEO)
         if how == "nothing":
             assert await box.load(65_536) is None
@@ -95,10 +98,10 @@ class Walk:
                 return
             await box.stored(outgoing)
 
-    # What the kit does.
+    # Acts of the kit.
 
     async def receive(self, how: str) -> None:
-        """Fetch it from the gateway, which keeps it where it did not hear that it came."""
+        """Fetch it from the gateway, which keeps it if it did not get the confirmation."""
         body = self._gateway[0]
         if how != "kept":
             del self._gateway[0]
@@ -106,7 +109,7 @@ class Walk:
             await self._kit.reception.receive(body)
 
     async def take_in(self, how: str) -> None:
-        """Say with something else what has come."""
+        """Confirm the received items in another message."""
         await self._kit.post(message={"content": "a word of its own"})
         transmission = self._kit.load()
         await self._kit.outbox.settle(transmission, Outcome.SENT)
@@ -117,7 +120,7 @@ class Walk:
 
 
 async def walk(steps: Sequence[Step], place: Path) -> None:
-    """Fail where the code does not do what the model does."""
+    """Fail if the code differs from the model."""
     before, gateway = place / "before.sqlite3", list[bytes]()
     store = open_store(str(before))
     async with field_of(store) as hub:

@@ -1,7 +1,7 @@
-"""Takes the steps of `incident.pml` with a real kit's core and a real hub's records.
+"""Carries out the steps of `incident.pml` with a real kit's core and a real hub's records.
 
-What either says goes to the other as bytes, or is lost behind the operator's gateway. Before each
-step the model's state is compared with the journal's and the database's.
+Each one's bytes go to the other, or are lost behind the operator's gateway. Before each step, the
+model's state is compared with the journal and the database.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from tests.models.restored_hub import walk_through_restores
 from tests.models.spin import Step
 
 CLEO, DISPATCHER = 3, 2
-"""Whose kit it is, with a tagged modem; and who answers."""
+"""The owner of the kit, which has a modem with tags, and the user who answers."""
 LATER = 10 * 365 * 86_400.0
-"""Seconds by which the hub's clock is ahead of what is said: nothing of it is younger than its
-end."""
+"""Seconds by which the hub's clock is ahead: no message is newer than its end."""
 KIT = {
     Said.OPEN: "raised",
     Said.SEEN: "seen",
@@ -56,7 +55,7 @@ class Walk:
         if step.call not in ("ended", "restore"):
             await getattr(self, step.call)(step)
 
-    # What the model sees.
+    # The state that the model sees.
 
     async def _state(self) -> dict[str, str]:
         last_incident = incident.last(self._kit.journal)
@@ -85,7 +84,7 @@ class Walk:
         rows = db.execute(sql, CLEO, self._number, says)
         return str(rows[-1][0]) if rows else "not_owed"
 
-    # What the kit does.
+    # Acts of the kit.
 
     async def repeat(self, step: Step) -> None:
         """Send the SOS, for the first time or again."""
@@ -95,7 +94,7 @@ class Walk:
         await self._send(step)
 
     async def contact(self, step: Step) -> None:
-        """Send something else, which names the incident; or that it is called off."""
+        """Send another message that names the incident, or its cancellation."""
         if step.how == "none":
             self._contacts += 1
             await self._kit.post(message={"content": f"contact {self._contacts}"})
@@ -104,7 +103,7 @@ class Walk:
     async def _send(self, step: Step) -> None:
         transmission = self._kit.load()
         await self._kit.outbox.settle(transmission, Outcome.SENT)
-        # The hub answers a repeat ever more rarely.
+        # The hub answers repetitions more and more rarely.
         self._hub.now += self._hub.now - START - LATER + 600
         if step.value:
             device = self._hub.device(CLEO)
@@ -116,12 +115,12 @@ class Walk:
         await call_off(k.journal, k.cancellation, k.intake, [proof_key(MASTER)], self._number)
 
     async def note_word(self, step: Step) -> None:
-        """A stranger says so by radio, without a proof and with a false one."""
+        """A stranger sends this news by radio, without a proof and with a false one."""
         word = IncidentWord(self._number, Said(step.how), CLEO, "Olga")
         for said in (word, prove(word, proof_key(bytes(32)))):
             await self._kit.hear(encode([Entry(5, said, int(START))]), tagged=False)
 
-    # What the hub does.
+    # Acts of the hub.
 
     async def acknowledge(self, step: Step) -> None:
         await self._answer(lambda db, alarm: sos_desk.acknowledge(db, alarm, *self._who()))
@@ -142,7 +141,7 @@ class Walk:
         await self._hub.store.commit(answer)
 
     async def pack(self, step: Step) -> None:
-        """Give what is owed to the operator; it comes to the kit, or does not."""
+        """Give the waiting data to the operator. It reaches the kit or is lost."""
         self._hub.sky = Sky()
         await self._hub.satellite()
         imei = self._hub.device(CLEO).imei
@@ -152,7 +151,7 @@ class Walk:
 
 
 async def walk(steps: Sequence[Step], place: Path) -> None:
-    """Fail where the code does not do what the model does."""
+    """Fail if the code differs from the model."""
     before = place / "before.sqlite3"
     store = open_store(str(before))
     async with field_of(store):

@@ -1,4 +1,4 @@
-"""A hub whose database is restored, again and again, from one moment."""
+"""A hub whose database is restored repeatedly to one moment."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class TakesSteps(Protocol):
 async def walk_through_restores(
     steps: Sequence[Step], before: Path, now: float, begin: Callable[[Field], TakesSteps]
 ) -> None:
-    """Take the steps with a hub on a copy of `before`, and from each `restore` on with another;
-    `begin` says who takes them there. Its clock goes on from `now`."""
+    """Carry out the steps with a hub on a copy of `before`, and from each `restore` with a new
+    copy. `begin` makes the object that carries out the steps. The clock continues from `now`.
+    """
     waiting, lives = list(steps), 0
     while waiting:
         lives += 1

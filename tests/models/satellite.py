@@ -1,8 +1,8 @@
-"""Takes the steps of `satellite.pml` with the real driver, conversation, outbox and journal.
+"""Carries out the steps of `satellite.pml` with the real driver, conversation, outbox and journal.
 
-Each call that the model names is held until its turn in the trace: what happens before it happens
-then, and what the model knows of modem, disk and gateway is compared. Where power fails, the next
-run goes on with a copy of the journal as it was on disk at that moment.
+Each call that the model names waits for its turn in the trace. Events before it happen first, and
+the model's knowledge of modem, disk and gateway is compared. After a power cut, the next run
+continues with a copy of the journal from the disk at that moment.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ from tests.kit import Kit, kit
 from tests.models.spin import Step
 
 PATIENCE = 3 * 3600.0
-"""Seconds of virtual time in which one run of the program makes its calls."""
+"""Seconds of virtual time for the calls of one run of the program."""
 PACKAGE, SOS, FOREIGN = 1, 2, 3
 FOREIGN_BODY = b"what another host left"
 IMEIS = ("300234010000001", "300234010000002")
 NUMBERS = 8
-"""The model's MOMSNs."""
+"""Number of MOMSNs in the model."""
 MO_STATUS = {"SENT": 0, "DOUBTFUL": 18, "NOT_SENT": 32, "REFUSED": 14}
 LEGS = {None: "waits", Status.DELIVERED: "delivered", Status.ERROR: "error"}
 HAPPENS = {"brown_out", "dip", "other_modem", "port_lost", "power_fails", "accept"}
-"""What is done to the program, and not by it."""
+"""Events from outside the program."""
 
 
 def document(package: int) -> dict[str, Any]:
-    """A Package that no other fits beside."""
+    """Return a Package beside which no other fits."""
     noise = random.Random(package).choices(string.ascii_letters + string.digits, k=280)
     content = f"{package} {''.join(noise)}"
     return {"message": {"content": content}, "priority": 100 if package == SOS else 1}
 
 
 def package_in(body: bytes) -> int:
-    """Return which of the model's Packages these bytes are; 0 for none."""
+    """Return the model's Package in these bytes, or 0 if there is none."""
     if body in (b"", FOREIGN_BODY):
         return FOREIGN if body else 0
     contents = [entry.content for entry in decode(body).entries]
@@ -70,11 +70,11 @@ def package_in(body: bytes) -> int:
 
 
 class PowerFailed(Exception):
-    """The run is over: what it does in the wake of this, nobody sees."""
+    """Error that ends a run. Later acts of the run have no effect."""
 
 
 class Gateway:
-    """Notes what came: `sbd_session.Gateway`."""
+    """Records arrivals: `sbd_session.Gateway`."""
 
     def __init__(self) -> None:
         self.came: set[int] = set()
@@ -115,7 +115,7 @@ class Line:
 
 
 class Walk:
-    """Modem, gateway and disk, which outlive any run of the program."""
+    """Modem, gateway and disk, which outlive each run of the program."""
 
     def __init__(self, steps: Sequence[Step], place: Path) -> None:
         self._steps = deque(steps)
@@ -135,7 +135,7 @@ class Walk:
     # One run of the program.
 
     async def run(self) -> None:
-        """Until the trace has ended, or power fails."""
+        """Run until the trace has ended or power fails."""
         self._run_over = trio.Event()
         pace = satellite.Pace(random.Random(1))
         with trio.move_on_after(PATIENCE) as limit:
@@ -170,8 +170,9 @@ class Walk:
     async def turn(
         self, call: str, value: Callable[[], int] = lambda: 0, how: str | None = None
     ) -> None:
-        """Return when the program is to make this call, of that `value` by then. Raises what
-        happens to it instead."""
+        """Return when the program may make this call, with that `value` at that time. Raises the
+        error of an event that happens instead.
+        """
         if self._run_over.is_set():
             return
         while self._steps and self._steps[0].call in HAPPENS:
@@ -227,12 +228,12 @@ class Walk:
             self._reset(echo=step.call == "brown_out")
 
     def _reset(self, *, echo: bool) -> None:
-        """Without an echo of its own it is a dip of power that leaves no trace."""
+        """Without its own echo, it is a short power loss without a trace."""
         self._modem.state.stored = Volatile(echo=echo)
         self._modem.brown_out()
 
     def hold_session(self) -> None:
-        """What the sky does with a session that has begun."""
+        """Apply the sky's effect to a session that has started."""
         assert self._steps, "the model has ended, the code holds a session"
         step = self._steps.popleft()
         if step.call == "brown_out":
@@ -249,7 +250,7 @@ class Walk:
         self._modem.finish_session()
 
     async def rest(self) -> None:
-        """The program finds nothing to do, or waits for the time to do it."""
+        """The program has nothing to do, or waits for a time."""
         if self._run_over.is_set():
             return
         assert self._steps, "the model has ended, the code has not"
@@ -259,10 +260,10 @@ class Walk:
             self._compare(self._steps.popleft())
             self._run_over.set()
 
-    # The code's calls.
+    # Calls of the code.
 
     def hold_calls(self, patch: pytest.MonkeyPatch) -> None:
-        """Let each wait for its turn."""
+        """Let each call wait for its turn."""
         open_modem = sbd_modem.open_modem
 
         @asynccontextmanager
@@ -322,7 +323,7 @@ class Walk:
 
 
 async def walk(steps: Sequence[Step], place: Path) -> None:
-    """Fail where the code does not do what the model does."""
+    """Fail if the code differs from the model."""
     taken = Walk(steps, place)
     with pytest.MonkeyPatch.context() as patch:
         taken.hold_calls(patch)

@@ -1,7 +1,7 @@
-"""Models in Promela: checked by spin in all their runs, and walked at random for a trace.
+"""Promela models: checked by spin in all their runs, and walked at random for a trace.
 
-A model traces each step with one line, `T call value how name=value…`: the call has the name of a
-function of the code, or of what happens to it, and behind it stands the state before.
+A model traces each step with one line, `T call value how name=value…`. The call has the name of a
+function in the code or of an event, followed by the state before it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.machine import tool
 HERE = Path(__file__).parent
 MODELS = sorted(path.stem for path in HERE.glob("*.pml"))
 DEPTH = 100_000
-"""Steps of the longest run. A search that is cut off has proved nothing, and fails."""
+"""Steps of the longest run. A search that was cut off has proved nothing and fails."""
 TIME_LIMIT = 60
-"""Seconds for each program that is called."""
+"""Maximum seconds of each called program."""
 
 
 class Step(NamedTuple):
@@ -35,13 +35,14 @@ def text(model: str) -> str:
 
 
 def faults(model: str) -> list[str]:
-    """Return the switches that each break the model's protocol in one place."""
+    """Return the switches, each of which breaks the model's protocol at one place."""
     return sorted(set(re.findall(r"\bFAULT_\w+", text(model))))
 
 
 def check(model: str, place: Path, *defines: str, cycles: bool = False) -> str:
-    """Search every run of the model for a claim that does not hold, or with `cycles` for one that
-    goes on for ever; return what the checker says, `errors: 0` among it where all is well."""
+    """Search all runs of the model for a violated claim, or with `cycles` for one that is violated
+    forever. Return the checker's output, which contains `errors: 0` on success.
+    """
     spin, gcc = tool("spin", "spin"), tool("gcc", "gcc libc6-dev")
     switches = [f"-D{define}" for define in defines]
     _run([spin, *switches, "-a", HERE / f"{model}.pml"], place)
@@ -51,18 +52,18 @@ def check(model: str, place: Path, *defines: str, cycles: bool = False) -> str:
 
 
 def walk(model: str, seed: int) -> list[Step]:
-    """Return the steps of one run of the model, as chance has it."""
+    """Return the steps of one random run of the model."""
     walked = HERE / f"{model}.pml"
     command: list[str | Path] = [tool("spin", "spin"), "-T", f"-n{seed}", "-DWALK", walked]
     with tempfile.TemporaryDirectory() as place:
-        # It leaves a file of its own there, under the same name each time.
+        # It leaves a file there with the same name each time.
         said = _run(command, Path(place))
     assert "spin: " not in said, said
     return _steps(said)
 
 
 def trail(model: str, place: Path, *defines: str) -> list[Step]:
-    """Return the steps that lead to what `check` found in that place, with the same switches."""
+    """Return the steps to the error that `check` found in that place, with the same switches."""
     spin, switches = tool("spin", "spin"), [f"-D{define}" for define in defines]
     file = place / f"{model}.pml.trail"
     return _steps(_run([spin, "-T", *switches, "-k", file, HERE / f"{model}.pml"], place, 0, 1))
@@ -72,7 +73,7 @@ CYCLE = "<<<<<START OF CYCLE>>>>>"
 
 
 def _steps(said: str) -> list[Step]:
-    """Return what was traced; what goes on for ever twice."""
+    """Return the traced steps. An endless part appears twice."""
     said += said.partition(CYCLE)[2]
     lines = [line.split() for line in said.splitlines() if line.startswith("T ")]
     return [

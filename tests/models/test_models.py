@@ -1,7 +1,8 @@
-"""Each model in this folder: its claims hold in every run, each of its seeded faults is found, and
-the code does what it does.
+"""Each model in this folder: its claims hold in all runs, each of its seeded faults is found, and
+the code does the same.
 
-`NAME.pml` comes with `NAME.py`, whose `walk` makes the real classes take the steps of a trace.
+`NAME.pml` belongs to `NAME.py`, whose `walk` carries out the steps of a trace with the real
+classes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Degrees as people write them, and what is none."""
+"""Degrees as people write them, and invalid ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READ = {
     "33.5 s": -33.5,
     "47:22:36.84": 47.3769,
 }
-"""A latitude, and its decimal degrees."""
+"""Latitudes and their decimal degrees."""
 
 
 @pytest.mark.parametrize("text", READ)

@@ -1,4 +1,4 @@
-"""How long a Package takes, by how long those before took."""
+"""The expected time of a Package from the times of earlier ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ DAY = 86_400.0
 def took(
     *seconds: float, ended: tuple[float, ...] = (), waits: tuple[float, ...] = ()
 ) -> list[PastLeg]:
-    """Legs that were delivered after so long, that ended otherwise, and that wait, all of this
-    time of day."""
+    """Return channel deliveries that succeeded after these seconds, ended in another way, or wait,
+    all at this time of day.
+    """
     past = NOW - 2 * DAY
     legs = [PastLeg(past, past + each, True) for each in seconds]
     legs += [PastLeg(past, past + each, False) for each in ended]
@@ -26,8 +27,9 @@ def took(
 
 
 def test_what_ended_otherwise_is_neither_a_success_nor_a_failure() -> None:
-    """By the data of Freireich and others, Blood 21 (1963), which textbooks on survival use: the
-    estimate is 0.857 at 6, 0.627 at 16, 0.538 at 22, 0.448 at 23, and goes no further."""
+    """With the data of Freireich and others, Blood 21 (1963), which textbooks on survival analysis
+    use: the estimate is 0.857 at 6, 0.627 at 16, 0.538 at 22, 0.448 at 23, and goes no further.
+    """
     shown = (6, 6, 6, 7, 10, 13, 16, 22, 23)
     censored = (6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35)
     estimate = forecast(took(*shown, ended=censored), NOW)
@@ -48,7 +50,7 @@ def test_a_channel_that_is_silent_now_is_not_praised_for_its_past() -> None:
     estimate = forecast(quick + took(waits=(7200.0,) * 12), NOW)
     assert estimate is not None and (estimate.half, estimate.most) == (None, None)
     assert estimate.share == pytest.approx(10 / 22)
-    # What has only just been accepted says nothing against it.
+    # Packages that were just accepted do not count against it.
     assert forecast(quick + took(waits=(1.0,) * 12), NOW) == Forecast(22, 40, 40, 1.0, 40)
 
 
@@ -59,7 +61,7 @@ def test_at_night_it_is_another_than_by_day() -> None:
     at_night, by_day = forecast(night + day, NOW), forecast(night + day, NOW + DAY / 2)
     assert at_night is not None and by_day is not None
     assert (at_night.of, at_night.half, by_day.half) == (10, 3000, 30)
-    # Fewer than ten of this time of day are no ground: all are looked at.
+    # Fewer than ten at this time of day are not enough, so all of them count.
     assert forecast(night[:9] + day, NOW) == Forecast(39, 30, 3000, 1.0, 3000)
 
 
@@ -70,7 +72,7 @@ def test_how_good_the_words_were() -> None:
         return [PastLeg(at, at + taken, True) for at, taken in zip(accepted, seconds, strict=True)]
 
     assert kept(each([60] * 25), NOW) == Kept(20, 20)
-    # From the sixth on it is said; four of those took longer than was said of them.
+    # The forecast appears from the sixth on. Four of those took longer than forecast.
     assert kept(each([60] * 16 + [90, 120, 240, 480]), NOW) == Kept(15, 11)
     assert kept(each([60] * 4), NOW) == Kept(0, 0)
 

@@ -1,4 +1,4 @@
-"""Grid references, as strangers' libraries and published tables have them."""
+"""Grid references, compared with third-party libraries and published tables."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fieldagent.package.grid import NotInGrid, read_grid
 
 RADIUS = 6_378_137
 CORNER = 0.72
-"""From the middle of a square to its corner, in sides."""
+"""Distance from the centre of a square to its corner, in sides."""
 
 
 def apart(one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Return metres, through the earth: at the poles degrees of longitude are none."""
+    """Return metres through the earth: at the poles, degrees of longitude have no length."""
     return RADIUS * dist(_above(*one), _above(*other))
 
 
@@ -27,7 +27,7 @@ def _above(latitude: float, longitude: float) -> tuple[float, float, float]:
 
 
 def spots() -> list[tuple[float, float]]:
-    """Return places of the whole earth, by its area, and of where the grids are cut otherwise."""
+    """Return places of the whole earth by area, and places where the grids are irregular."""
     made = random.Random(34)
     places = [(degrees(asin(made.uniform(-1, 1))), made.uniform(-180, 180)) for _ in range(1500)]
     places += [(made.uniform(84, 90), made.uniform(-180, 180)) for _ in range(200)]

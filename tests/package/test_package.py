@@ -1,4 +1,4 @@
-"""What the local API takes as a Package, member by member, and how it refuses."""
+"""The members of a Package in the local API, and the refusals."""
 
 from __future__ import annotations
 

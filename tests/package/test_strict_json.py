@@ -1,4 +1,4 @@
-"""Bodies of JSON that nobody sends in good faith: each is refused in words, at little cost."""
+"""Malicious JSON bodies: each is refused with a text, at a low cost."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_stands_in_a_string_is_no_structure(unit: str) -> None:
 
 
 def test_no_depth_is_judged_by_the_stack() -> None:
-    """At what depth Python fails, and how, is another in each version."""
+    """The depth at which Python fails, and the kind of failure, differ between versions."""
     for path in Path(fieldagent.__file__).parent.rglob("*.py"):
         assert "RecursionError" not in path.read_text(), path
 
@@ -101,7 +101,7 @@ def test_what_is_let_pass_at_a_glance_reaches_no_bound(text: str) -> None:
 
 @pytest.mark.parametrize("name", BODIES)
 def test_no_body_costs_more_than_its_length(name: str) -> None:
-    """What was quadratic took minutes for these: a second is generous."""
+    """Quadratic code took minutes for these, so a second is generous."""
     before = time.thread_time()
     with suppress(NotJson, InvalidPackage):
         parse_package(BODIES[name])

@@ -1,4 +1,4 @@
-"""Positions as documents: what a reader of KML would stumble over."""
+"""Positions as documents: problems for readers of KML."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ADA = Identity("1", "Ada & Co", "User", "", "1")
 def test_a_line_tells_heights_of_all_its_points_or_of_none(
     heights: tuple[float | None, ...], line: str
 ) -> None:
-    """Some readers drop a line of which only some points have one."""
+    """Some readers drop a line if only some of its points have a height."""
     points = [
         Placed(str(at), ADA, "kit", datetime(2026, 5, 4, 10, at, tzinfo=UTC), place)
         for at, place in enumerate(Location(46.0, 7.0, None, height) for height in heights)

@@ -1,6 +1,7 @@
-"""Texts as people in the field send them: of hikers, sailors, medics, drivers and rescuers, 60 of
-each in five languages, four of each in Greek and Arabic. Written for this: no table was ever made
-from them."""
+"""Texts like those of people in the field: hikers, sailors, medics, drivers and rescuers. There are
+60 of each in five languages, and four of each in Greek and Arabic. They were written for this
+purpose, and no code table was made from them.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ TRADES = ("hikers", "sailors", "medics", "drivers", "rescuers")
 
 
 def _read(language: str) -> dict[str, list[str]]:
-    """Return the texts by trade: a file names a trade in a line that begins with #, then its
-    texts, one a line."""
+    """Return the texts by trade. In a file, a line that begins with # names a trade, and its texts
+    follow, one per line.
+    """
     trades: dict[str, list[str]] = {}
     trade = ""
     for line in Path(__file__).with_name(f"{language}.txt").read_text("utf-8").splitlines():
@@ -31,11 +33,11 @@ FIELD_TEXTS: dict[str, tuple[str, ...]] = {
     language: tuple(text for texts in trades.values() for text in texts)
     for language, trades in BY_TRADE.items()
 }
-"""By language."""
+"""Texts by language."""
 
 
 def packed_share(texts: Sequence[str]) -> float:
-    """Return the bytes of the texts alone, packed where that is shorter, over those of UTF-8."""
+    """Return the bytes of the texts, packed if that is shorter, as a ratio to UTF-8."""
     sent = [pack(text) for text in texts]
     sizes = [len(each if isinstance(each, bytes) else each.encode()) for each in sent]
     return sum(sizes) / sum(len(text.encode()) for text in texts)

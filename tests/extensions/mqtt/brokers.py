@@ -1,4 +1,4 @@
-"""Debian's mosquitto, paho beside the kit, and a broker of our own that does what none should."""
+"""Debian's mosquitto, paho beside the kit, and our own broker with faults."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Mosquitto(Running):
         assert MOSQUITTO is not None, "apt-get install mosquitto"
         self.port = port
         config = home / f"mosquitto-{port}.conf"
-        # As another user it would not get into the folders of tests that root runs.
+        # Another user could not enter the folders of tests that run as root.
         lines = ["user root", f"listener {port} 127.0.0.1", *(more or ("allow_anonymous true",))]
         config.write_text("".join(f"{line}\n" for line in lines))
         super().__init__([MOSQUITTO, "-c", str(config), "-v"], " running")
@@ -53,7 +53,7 @@ class Got(NamedTuple):
 
 
 class Neighbour:
-    """Another program at the broker, which hears everything."""
+    """Another program at the broker that gets all messages."""
 
     def __init__(self, port: int, user: str | None = None, password: str | None = None) -> None:
         self.got: list[Got] = []
@@ -71,7 +71,7 @@ class Neighbour:
         assert self._subscribed.wait(PATIENCE)
 
     def say(self, topic: str, payload: str | bytes | dict[str, Any], retain: bool = False) -> None:
-        """Returns once the broker has it."""
+        """Publish a message, and return when the broker has it."""
         text = json.dumps(payload) if isinstance(payload, dict) else payload
         self.client.publish(topic, text, 1, retain).wait_for_publish(PATIENCE)
 
@@ -79,7 +79,7 @@ class Neighbour:
         return [each for each in self.got if each.topic == topic]
 
     def await_one(self, topic: str, wanted: Callable[[Any], object] = lambda body: True) -> Any:
-        """The first body there that is wanted."""
+        """Wait for the first matching body, and return it."""
         until(lambda: any(wanted(each.body) for each in self.of(topic)))
         return next(each.body for each in self.of(topic) if wanted(each.body))
 
@@ -112,7 +112,9 @@ class Packet(NamedTuple):
 
     @property
     def number(self) -> bytes:
-        """Of a PUBLISH with QoS 1, or one that begins with it."""
+        """Return the packet identifier of a PUBLISH with QoS 1, or of a packet that begins
+        with it.
+        """
         start = 2 + len(self.topic.encode()) if self.kind == 3 else 0
         return self.rest[start : start + 2]
 
@@ -122,7 +124,7 @@ class Packet(NamedTuple):
 
 
 class Visit:
-    """One connection of the kit's, as a broker sees it: packets are cut by a reader of its own."""
+    """One connection of the kit from the broker's view. It has its own reader of packets."""
 
     def __init__(self, peer: socket.socket) -> None:
         self.peer = peer
@@ -165,7 +167,7 @@ class Visit:
         self.say(bytes((0x32 | again << 3, len(rest))) + rest)
 
     def answer(self, packet: Packet) -> None:
-        """As a broker should."""
+        """Answer like a correct broker."""
         if packet.kind == 1:
             self.say(CONNACK)
         elif packet.kind == 3 and packet.flags & 2:
@@ -176,7 +178,7 @@ class Visit:
             self.say(PINGRESP)
 
     def until(self, wanted: Callable[[Packet], object]) -> Packet:
-        """Answer all that comes before one that is wanted, which is not answered."""
+        """Answer all packets before a matching one, which stays unanswered."""
         while True:
             packet = self.next()
             if wanted(packet):
@@ -185,7 +187,7 @@ class Visit:
 
 
 class StrangeBroker:
-    """Whoever has it accepts each visit of the kit's by itself."""
+    """A broker that accepts each connection of the kit separately."""
 
     def __init__(self, port: int = 0) -> None:
         self.listener = socket.create_server(("127.0.0.1", port))
@@ -194,7 +196,7 @@ class StrangeBroker:
 
     @contextmanager
     def visit(self) -> Iterator[Visit]:
-        """The connection breaks off with the block."""
+        """Accept a connection, which breaks off at the end of the block."""
         peer, _ = self.listener.accept()
         with peer:
             yield Visit(peer)
@@ -202,7 +204,7 @@ class StrangeBroker:
                 peer.shutdown(socket.SHUT_RDWR)
 
     def serve(self) -> None:
-        """Do as a broker should, in a thread, for as long as the next connection lasts."""
+        """Act like a correct broker in a thread during the next connection."""
 
         def work() -> None:
             with suppress(OSError), self.visit() as visit:

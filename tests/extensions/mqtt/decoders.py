@@ -8,7 +8,7 @@ from tests.fuzz.decoders import in_pieces
 
 
 def read_mqtt(data: bytes) -> None:
-    """What a broker sends; a message of a topic that we may send by can be said again."""
+    """Read a broker's packets. A message with a topic that we may use can be encoded again."""
     whole, cut = mqtt.PacketReader(), mqtt.PacketReader()
     packets: list[mqtt.FromBroker] = []
     again: list[mqtt.FromBroker] = []

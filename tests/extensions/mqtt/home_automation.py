@@ -1,14 +1,14 @@
-"""A program that makes devices of what is announced at an MQTT broker, in the hands of a test: paho
-is its connection, Jinja reads the templates, as in Home Assistant, whose documents it goes by
+"""A program that makes devices from MQTT announcements, controlled by a test. It uses paho for the
+connection and Jinja for the templates, as Home Assistant does, and follows its documentation
 (MQTT discovery by device, 2024.11).
 
-On its output is a line of JSON for each thing that an entity became, an event that came, a thing
-announced that is not as documented, and a device that is gone; on its input are lines of JSON:
+Its output has a line of JSON for each change of an entity, each event, each announcement that
+breaks the documentation, and each removed device. Its input are lines of JSON:
 
     {"notify": "fieldagent-hub-1", "text": "storm at five"}
 
-Arguments: the port of the broker, and the client's name there, under which its broker keeps what
-comes while it is away.
+Arguments: the port of the broker, and the client's name, under which the broker keeps messages
+while it is away.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ NEEDED = {
 }
 JINJA = SandboxedEnvironment()
 entities: dict[str, dict[str, dict[str, Any]]] = {}
-"""By the topic of the announcement, then by unique_id."""
+"""Entities by the topic of the announcement, and then by unique_id."""
 
 
 def tell(**what: Any) -> None:
-    # Two threads tell: a line is one write.
+    # Two threads print, so each line is one write.
     sys.stdout.write(f"{json.dumps(what)}\n")
     sys.stdout.flush()
 
@@ -84,7 +84,7 @@ def take(client: Client, data: object, message: MQTTMessage) -> None:
             elif "value_template" in entity and message.payload:
                 show(unique_id, entity, bytes(message.payload))
     if not heard and message.topic.endswith(("/online", "/item", "/inbound")):
-        # An event that waited here comes before the announcement does, as this program begins anew.
+        # An event that waited here comes before the announcement when this program restarts.
         tell(other=message.topic, payload=message.payload.decode())
 
 

@@ -1,4 +1,4 @@
-"""An SOS over MQTT is raised even if something else in its message cannot be read."""
+"""An SOS over MQTT is raised even if another part of its message cannot be read."""
 
 from __future__ import annotations
 

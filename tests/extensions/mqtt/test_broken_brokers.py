@@ -1,5 +1,6 @@
-"""A broker that dies at each step, forgets, or says what none should: a broker of our own, which
-shares no code with the kit, and a real kit."""
+"""A broker that dies at each step, forgets, or sends invalid data: our own independent broker, and
+a real kit.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ BASE = "fieldagent/kit"
 
 
 class Kit:
-    """A kit under a sky, whose broker is strange."""
+    """A kit under a sky with a faulty broker."""
 
     def __init__(self, home: Path, stack: ExitStack) -> None:
         self.home, self.stack = home, stack
@@ -46,7 +47,7 @@ class Kit:
         return [each["text"] for each in listed]
 
     def hook(self) -> dict[str, Any]:
-        """How the last that came in stands at the broker."""
+        """Return the broker state of the last incoming message."""
         (last, *_) = self.agent.call("GET", "/api/inbound").body["payloads"]
         standing: dict[str, Any] = last["hooks"]["MQTT"]
         return standing
@@ -100,7 +101,7 @@ def test_what_comes_in_is_handed_over_once_the_broker_says_so_and_not_before(kit
         ready(visit)
         kit.sky.type("mt come down")
         assert text_in(visit.until(is_inbound)) == "come down"
-    # It had the bytes, and nobody knows whether it kept them.
+    # The broker had the bytes. It is unknown if it kept them.
     until(lambda: kit.hook()["attempts"] == 1)
     assert kit.hook()["state"] == "waiting"
     assert kit.hook()["reason"] == "the broker closed the connection"
@@ -134,7 +135,7 @@ def test_a_command_whose_acknowledgement_was_lost_is_carried_out_once(kit: Kit) 
             assert visit.until(is_ack).number == b"\0\5"
     with kit.broker.visit() as visit:
         ready(visit)
-        # The same once more, as a message of its own.
+        # The same text again as a separate message.
         visit.command(f"{BASE}/send/house", said, 6)
         visit.until(is_result)
     assert kit.texts() == ["once", "once"]

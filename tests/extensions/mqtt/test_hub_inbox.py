@@ -1,5 +1,6 @@
-"""What commands by MQTT become and may cost, and what a broker is told: on both databases, without
-a broker."""
+"""The effects and the cost of MQTT commands, and the messages to a broker: on both databases,
+without a broker.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +34,9 @@ INBOX = CommandInbox(1, RULES, TOPICS)
 ON_BOTH = pytest.mark.parametrize(
     "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)], indirect=True
 )
-"""Virtual minutes of PostgreSQL take a quarter of a real one."""
+"""Virtual minutes of PostgreSQL take a quarter of a real minute."""
 CLEO = 3
-"""Whose kit has satellite, and who asks to be reached by it."""
+"""Her kit has satellite and accepts items over it."""
 
 
 @asynccontextmanager
@@ -86,10 +87,10 @@ async def test_a_command_goes_to_a_kit_a_group_or_everybody(store: Store) -> Non
         assert (await command(alps, place, name="c")).became is Became.TAKEN
         assert [text for _, text in said(await collect(alps.mailbox(1)))] == ["for Ada"]
         assert [text for _, text in said(await collect(alps.mailbox(2)))] == ["come down"]
-        # A commit that broke, and was stored all the same, is tried once more.
+        # A broken commit that was stored in fact is tried again.
         again = await command(alps, "for Ada", kit=1, name="a")
         assert (again.became, again.answer) == (Became.REPEATED, taken.answer)
-        # One voice for each sender that is listed, and one for all others.
+        # Each listed sender has its own member, and all others share one.
         await command(alps, "x", "stranger", 1, "d")
         await command(alps, "x", "other", 1, "e")
         voices = await alps.rows("SELECT name FROM member WHERE name LIKE '%MQTT%'")
@@ -104,7 +105,8 @@ async def test_what_a_broker_brings_again_to_a_hub_that_was_killed_is_carried_ou
         alps.now += 60
         again = await command(alps, "come down", kit=CLEO, name="b", number=7, again=True)
         assert (again.became, again.answer) == (Became.REPEATED, first.answer)
-        # Whoever says the same once more means it, and so do others, of another number or later.
+        # The same text again with another number or later is intended, and so is one from another
+        # sender.
         for who, number, is_again in (
             ("house", 7, False),
             ("house", 8, True),
@@ -130,7 +132,7 @@ async def test_a_dry_run_tells_the_cost_and_enters_nothing(store: Store) -> None
         assert "stranger is not in mqtt-senders" in answer["withheld"]
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
         assert (await command(alps, {**body, "dryRun": 1}, kit=CLEO)).became is Became.REFUSED
-        # Its key is free for the command itself, which pays for one kit of a user's alone.
+        # The key stays free for the command itself, which pays only for one kit of a user.
         add = "UPDATE device SET member = ? WHERE id = 2"
         await alps.store.commit(lambda db: db.execute(add, CLEO))
         del body["dryRun"]
@@ -187,7 +189,7 @@ async def test_what_cannot_be_is_told_with_why(store: Store) -> None:
 
 
 class Ear(MqttSession):
-    """Hears what is published, as a broker does that is `lost` after so much."""
+    """Records published messages, like a broker that is `lost` after that many."""
 
     def __init__(self, lost: float = float("inf")) -> None:
         self.got: list[tuple[str, Any]] = []
@@ -202,7 +204,7 @@ class Ear(MqttSession):
 
 
 async def hear(alps: Field, reporter: HubReporter, seconds: float, ear: Ear | None = None) -> Ear:
-    """What a broker is told in so long a time."""
+    """Return the messages to the broker during that time."""
     ear = ear or Ear()
     began, now = trio.current_time(), alps.now
     with trio.move_on_at(began + seconds):
@@ -232,17 +234,17 @@ async def test_an_item_is_told_once_the_broker_has_it(store: Store, clock: Any) 
     async with alps_of(store) as alps:
         for number in range(1, 4):
             await alps.sends(1, Entry(number, Message(f"word {number}"), int(alps.now)))
-        # What was pushed is no word of a kit's.
+        # A push is not a message from a kit.
         await alps.push(Message("of the desk"), target=2)
         reporter = reporter_of(alps)
         with pytest.raises(BrokerLost):
             await hear(alps, reporter, 3, Ear(2))
-        # Of what was under way nobody knows: it comes again, with its id.
+        # The result of the message in transit is unknown, so it comes again with its id.
         again = await hear(alps, reporter, 3)
         assert texts(again) == ["word 1", "word 2", "word 3"]
-        # Where several hubs write, a place is settled half a minute later.
+        # If several hubs write, a place becomes final half a minute later.
         assert texts(await hear(alps, reporter, 62)) == []
-        # Another process, or this one after a restart, goes on behind what is settled.
+        # Another process, or this one after a restart, continues after the final place.
         assert texts(await hear(alps, reporter_of(alps), 3)) == []
         ((item,),) = await alps.rows("SELECT min(id) FROM item")
         await alps.store.commit(
@@ -263,7 +265,7 @@ async def test_an_incident_rings_until_somebody_has_it(store: Store, clock: Any)
         incidents = [body for topic, body in ear.got if topic == TOPICS.kit(1, "incident")]
         repeats = [body["repeat"] for body in incidents if body["event"] is None]
         assert incidents[0]["event"]["event"] == "raised"
-        # At 10 s each for a minute, and then each minute.
+        # Every 10 s for a minute, and then each minute.
         assert repeats == [*range(1, 7)]
         number = incidents[0]["id"]
         assert (await command(alps, {"acknowledge": number}, "stranger")).became is Became.REFUSED

@@ -1,5 +1,6 @@
-"""A hub at Debian's mosquitto, beside a program of somebody else's, with a kit that has a link:
-real processes all of them."""
+"""A hub at Debian's mosquitto beside a third-party program, with a linked kit: all are real
+processes.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ CONFIG = "homeassistant/device/fieldagent-hub"
 
 
 class Alps:
-    """A workspace with Ada's kit, and a hub that is at a broker."""
+    """A workspace with Ada's kit, and a hub at a broker."""
 
     def __init__(self, home: Path, stack: ExitStack, broker: int, database: str = "") -> None:
         self.home, self.stack = home, stack
@@ -93,7 +94,7 @@ class Alps:
 
 
 def command(other: Neighbour, body: Any, sender: str = "house", of: str = BASE) -> Any:
-    """What a command became."""
+    """Send a command and return its result."""
     topic = f"{BASE}/result/{sender}"
     before = len(other.of(topic))
     other.say(f"{of}/send/{sender}", body)
@@ -116,18 +117,18 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
     broker = stack.enter_context(Mosquitto(tmp_path, free_port()))
     other = stack.enter_context(neighbour(broker.port))
     alps = Alps(tmp_path, stack, broker.port)
-    # Before the hub is there: each connection would send it again.
+    # Before the hub is there. Otherwise each connection would send it again.
     other.say(f"{KIT}/send/house", "retained", retain=True)
     settings = {"mqtt_senders": "house", "mqtt_credits_per_day": "5", "mqtt_acknowledge": "on"}
     settings["mqtt_commands_per_hour"] = "100000"
     alps.begin(**settings)
     alps.await_linked()
     until(lambda: alps.events("retained") == 1)
-    # A kit's own bridge at the same broker: neither hears the other by it.
+    # A kit's own bridge at the same broker: the two do not hear each other through it.
     kit = alps.kit(mqtt_address=f"mqtt://127.0.0.1:{broker.port}")
     until(lambda: kit.call("GET", "/api/status").body["mqtt"]["state"] == "ready")
 
-    # What the kit sends, where it is, and how far that has come.
+    # The kit's items, its position, and their stages.
     location = {"location": {"latitude": 46.5, "longitude": 8.1}}
     kit.call("POST", "/api/package", location)
     place = other.await_one(f"{KIT}/position")
@@ -143,13 +144,13 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
         False,
     )
     assert state["lastHeard"].endswith("Z")
-    # What is for one person stays between them.
+    # An item for one person stays private.
     kit.call("POST", "/api/package", message("for Ada alone", to="Ada"))
     kit.call("POST", "/api/package", {"waypoint": {**location["location"], "name": "spring"}})
     other.await_one(f"{KIT}/item", lambda body: body["event_type"] == "waypoint")
     assert "for Ada alone" not in json.dumps([each.body for each in other.of(f"{KIT}/item")])
 
-    # Home Assistant's notify, and JSON: each reaches the kit, and its way is told.
+    # Home Assistant's notify, and JSON: each reaches the kit, and its stages are published.
     answer = command(other, "storm at five", of=KIT)
     assert (answer["accepted"], answer["credits"]) == (True, 0)
     payload = came(kit, "storm at five")
@@ -169,11 +170,11 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
     assert refused(command(other, message("x", priority=100), of=KIT), "raised at a kit")
     assert refused(command(other, "{"), "not JSON")
 
-    # An SOS rings on until it is answered, and an answer by MQTT is one that its kit is told of.
+    # An SOS rings until it is answered. An answer over MQTT reaches its kit.
     kit.call("POST", "/api/package", {**location, "priority": 100})
     raised = other.await_one(f"{KIT}/incident", lambda body: body["event"]["event"] == "raised")
     other.await_one(f"{KIT}/state", lambda state: state["sos"] and not state["sosAnswered"])
-    # The hub dies: it knows what it has told, and says again what nobody has answered.
+    # The hub is killed: it knows its published messages, and repeats unanswered ones.
     alps.hub.kill()
     until(lambda: other.of(f"{BASE}/online")[-1].payload == b"offline")
     alps.begin(**settings)
@@ -188,7 +189,7 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
     assert seen["seen"]["by"]["name"] == "house (MQTT)"
     other.await_one(f"{KIT}/state", lambda state: state["sosAnswered"])
 
-    # No loop: the hub took the commands alone, and the kit none.
+    # There is no loop: only the hub accepted the commands.
     assert kit.call("GET", "/api/status").body["mqtt"]["commands"]["taken"] == 0
     inbound = [each.body for each in other.of("fieldagent/kit/inbound")]
     contents = [each["payloads"][0]["events"][0].get("content") for each in inbound]
@@ -198,7 +199,7 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
     ids = [each.body["id"] for each in other.of(f"{KIT}/item")]
     assert len({*ids}) == len(ids)
 
-    # Nothing that is retained holds a text; the hub that died is offline.
+    # No retained message contains a text, and the killed hub is offline.
     alps.hub.kill()
     until(lambda: other.of(f"{BASE}/online")[-1].payload == b"offline")
     with neighbour(broker.port) as late:
@@ -209,7 +210,9 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
 
 
 def announced(other: Neighbour) -> None:
-    """What Home Assistant's documentation asks for: a device for the hub, and one for the kit."""
+    """Check the announcements against Home Assistant's documentation: a device for the hub, and one
+    for the kit.
+    """
     of_hub, of_kit = other.await_one(f"{CONFIG}/config"), other.await_one(f"{CONFIG}-1/config")
     state = other.await_one(f"{KIT}/state")
     states = {f"{BASE}/state": other.await_one(f"{BASE}/state"), f"{KIT}/state": state}
@@ -245,9 +248,9 @@ def test_kits_are_devices_and_a_flood_is_dropped(tmp_path: Path, stack: ExitStac
     announced(other)
     assert "is not in mqtt-senders" in command(other, "x", "stranger", KIT)["withheld"]
     first = command(other, message("short", key="a"), of=KIT)
-    # With the name of who writes, of whom the kit has not heard yet.
+    # It includes the author's name, which the kit does not know yet.
     assert (first["credits"], "withheld" in first) == (2, False)
-    # What comes again is paid once.
+    # A repetition is paid once.
     assert command(other, message("short", key="a"), of=KIT)["credits"] == 2
     assert "mqtt-credits-per-day is spent" in command(other, "later", of=KIT)["withheld"]
     unpaid = "SELECT count(*) FROM delivery WHERE unpaid = 1"
@@ -261,7 +264,7 @@ def test_kits_are_devices_and_a_flood_is_dropped(tmp_path: Path, stack: ExitStac
     until(lambda: alps.events("taken") + alps.events("limited") == 303)
     assert alps.events("limited") > 280
     alps.hub.expect("dropped, the last as too many")
-    # A kit that is out of use is no device any more, and nothing of it is kept.
+    # A disabled kit is no longer a device, and none of its messages stay retained.
     administer(alps.database, "device", "disable", "1")
     until(lambda: other.of(f"{CONFIG}-1/config")[-1].payload == b"")
     until(lambda: other.of(f"{KIT}/state")[-1].payload == b"")
@@ -304,7 +307,7 @@ def test_a_broker_that_dies_before_it_acknowledges_has_it_again(
     with broker.visit() as visit:
         ready(visit)
         visit.command(f"{KIT}/send/h", said, 5, again=True)
-        # What has been acknowledged does not come again.
+        # An acknowledged message does not come again.
         seen: list[bytes] = []
 
         def is_ack(packet: Packet) -> bool:
@@ -367,7 +370,7 @@ def test_a_refused_password_is_told_and_tls_needs_the_brokers_authority(
 @pytest.mark.full
 @needs_mosquitto
 def test_of_two_hubs_on_one_database_one_is_there(tmp_path: Path, postgres: str) -> None:
-    """The other follows once the dead one's word has run out: half a minute."""
+    """The other hub takes over when the dead hub's lease has expired, after half a minute."""
     with ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(tmp_path, free_port()))
         other = stack.enter_context(neighbour(broker.port))

@@ -1,4 +1,4 @@
-"""A kit at Debian's mosquitto, beside a program of somebody else's: real processes all of them."""
+"""A kit at Debian's mosquitto beside a third-party program: all are real processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIG = "homeassistant/device/fieldagent-kit/config"
 
 
 class Camp:
-    """A sky, a broker, another program at it, and a kit that is started by `begin`."""
+    """A sky, a broker, another program at it, and a kit that `begin` starts."""
 
     def __init__(self, home: Path, stack: ExitStack) -> None:
         self.home = home
@@ -55,7 +55,7 @@ class Camp:
         return listed
 
     def send(self, body: Any, sender: str = "house") -> Any:
-        """What a command became."""
+        """Send a command and return its result."""
         topic = f"{BASE}/result/{sender}"
         before = len(self.other.of(topic))
         self.other.say(f"{BASE}/send/{sender}", body)
@@ -98,7 +98,7 @@ def test_a_house_sends_by_satellite_and_hears_what_comes(camp: Camp) -> None:
     stands = camp.kit.call("GET", "/api/inbound").body["payloads"][0]["hooks"]
     assert stands == {"MQTT": {"state": "handed", "attempts": 1, "reason": ""}}
     camp.other.await_one(f"{BASE}/state", lambda state: state["lastInbound"])
-    # What it publishes is nothing that it takes: no loop begins.
+    # The kit does not accept its own messages, so there is no loop.
     assert camp.mqtt()["commands"]["taken"] == 1
     assert len(camp.packages()) == 1
 
@@ -158,13 +158,13 @@ def test_home_assistant_gets_what_its_documentation_asks_for(camp: Camp) -> None
     for each in configuration["components"].values():
         assert NEEDED[each["platform"]] | {"platform", "unique_id"} <= each.keys()
         assert each.keys() <= ENTITY | OF_PLATFORM[each["platform"]]
-    # Each template names something that the state has.
+    # Each template names a member of the state.
     state = camp.other.await_one(f"{BASE}/state", lambda state: state["satellite"] == "ready")
     for key, each in configuration["components"].items():
         template = each.get("value_template", "value_json.sos")
         member = template.split("value_json.")[1].split()[0]
         assert member in state or key == "credits_left", key
-    # An automation raises none by accident.
+    # An automation cannot raise an SOS by accident.
     assert not [
         each for each in configuration["components"].values() if each["platform"] == "button"
     ]
@@ -188,7 +188,7 @@ def test_where_the_kit_is_is_known_by_what_it_posted_last(camp: Camp) -> None:
     camp.send({"location": {"latitude": 47.2, "longitude": 8.6, "altitude": 900}})
     position = camp.other.await_one(f"{BASE}/position", lambda body: body["latitude"] == 47.2)
     assert position["altitude"] == 900
-    # Of another program's Package nothing is told but the position.
+    # Of another program's Package, only the position is published.
     topics = {each.topic for each in camp.other.got if "/package/" in each.topic}
     assert topics == {f"{BASE}/package/2"}
 
@@ -215,7 +215,7 @@ def test_a_flood_is_dropped_at_the_door_and_counted(camp: Camp) -> None:
 
     until(all_counted)
     counts = camp.mqtt()["commands"]
-    # Ten at once, and one a minute where the machine is as slow as that.
+    # Ten at once, and one per minute if the machine is that slow.
     assert 10 <= counts["taken"] < 20
     assert counts["too long"] == 1
     assert counts["too many"] == 500 - counts["taken"]
@@ -250,7 +250,7 @@ def test_nothing_costs_money_unless_a_sender_is_listed_and_has_a_budget(camp: Ca
     result = camp.send(message("x" * 120, key="long"))
     assert result["channels"] == {"Radio": {"status": None}, "Satellite": {"status": None}}
     assert camp.mqtt()["creditsToday"] == 3
-    # What is sent once more is paid once, and is known though the budget is spent.
+    # A repetition is paid once, and is recognised although the budget is used up.
     assert camp.send(message("x" * 120, key="long"))["id"] == result["id"]
     assert camp.mqtt()["creditsToday"] == 3
     assert refused(camp.send(message("other", key="long")), "used for another body")
@@ -321,7 +321,7 @@ def test_an_sos_by_mqtt_needs_a_setting_and_a_listed_sender(camp: Camp) -> None:
     camp.await_ready()
     assert refused(camp.send(message("help", priority=100), "stranger"), "raises no SOS")
     assert not camp.kit.call("GET", "/api/sos").body["active"]
-    # No budget holds it up.
+    # The budget does not delay it.
     assert camp.send(message("help", priority=100))["accepted"]
     assert camp.kit.call("GET", "/api/sos").body["active"]
     camp.other.await_one(f"{BASE}/state", lambda state: state["sos"])
@@ -352,7 +352,7 @@ def test_a_wrong_command_is_told_as_by_the_local_api(
 
 
 def test_two_kits_of_one_name_say_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
-    """Each pushes the other out of the broker, which gives no reason."""
+    """Each disconnects the other at the broker, which gives no reason."""
     why = "another may be there as fieldagent-kit, and needs an mqtt-name of its own"
     quick = environment(tmp_path, Put("fieldagent.extensions.mqtt.session:WAITS", (0.1,)))
     with ExitStack() as stack:
@@ -391,7 +391,7 @@ def test_what_came_while_the_broker_was_away_is_handed_over_once_it_is_back(camp
         said = [each.body["payloads"][0]["events"][0] for each in other.of(f"{BASE}/inbound")]
         assert [each["content"] for each in said] == [*"01234"]
     hooks = [each["hooks"] for each in camp.kit.call("GET", "/api/inbound").body["payloads"]]
-    # That the broker was away is no failure of a payload's.
+    # An absent broker is not a failure of a payload.
     assert [each["MQTT"]["attempts"] for each in hooks] == [1] * 5
 
 
@@ -440,6 +440,6 @@ def test_a_refused_password_is_told_and_tls_needs_the_brokers_authority(tmp_path
         with agent(tmp_path, trusted) as kit:
             until(lambda: kit.call("GET", "/api/status").body["mqtt"]["state"] == "ready")
             assert said_by(tmp_path, f"the broker at mqtts://localhost:{port} takes this kit")()
-            # That it looked has not cost the agent its session.
+            # The check has not ended the agent's session.
             assert kit.call("GET", "/api/status").body["mqtt"]["state"] == "ready"
             assert not any("MQTT: the" in each and "WARN" in each for each in kit.output())

@@ -1,4 +1,4 @@
-"""The example for Node-RED at work: a real Node-RED, mosquitto, agent and sky."""
+"""The example for Node-RED in operation: a real Node-RED, mosquitto, agent and sky."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_flow_hangs_together_and_speaks_by_the_kits_topics() -> None:
     assert known["fa-in"]["topic"] == ours.inbound
     assert ours.sender(known["fa-out"]["topic"]) == "node-red"
     assert known["fa-result"]["topic"] == ours.result("node-red")
-    # Nothing that is published is retained: each connection would send it again.
+    # No published message is retained, because each connection would get it again.
     assert known["fa-out"]["retain"] == "false"
     assert all(node["broker"] == "fa-broker" for node in known.values() if "topic" in node)
 
@@ -52,7 +52,7 @@ class Notice(NamedTuple):
 
 @contextmanager
 def notified() -> Iterator[tuple[int, list[Notice]]]:
-    """Where notifications come to, as to ntfy."""
+    """Yield a receiver of notifications that acts like ntfy."""
     got: list[Notice] = []
 
     class Ntfy(http.server.BaseHTTPRequestHandler):
@@ -128,11 +128,11 @@ def test_a_message_goes_each_way(tmp_path: Path) -> None:
         running.deploy([*flow.values()])
         running.expect("Connected to broker")
 
-        # What comes in is a notification.
+        # An incoming message causes a notification.
         above.type("mt Storm at noon")
         until(lambda: got)
         assert got == [Notice("Message from Base camp", None, "Storm at noon")]
-        # The same once more, as after a lost acknowledgement, is none.
+        # The same message again, as after a lost acknowledgement, causes none.
         came = other.await_one("fieldagent/kit/inbound")
         other.say("fieldagent/kit/inbound", came)
         other.say("fieldagent/kit/inbound", {**came, "event_type": "sos", "requestId": "another"})
@@ -143,7 +143,7 @@ def test_a_message_goes_each_way(tmp_path: Path) -> None:
         reply = running.fill_in(running.address, content="hut reached")
         assert reply == (200, "The kit has it, as Package 1.")
         above.expect("hut reached")
-        # What the kit refuses is told on the page, and so is what the form itself does.
+        # The page shows the kit's refusals and those of the form itself.
         status, text = running.fill_in(content="for whom the budget is spent")
         assert (status, text[:9]) == (403, "Not sent:")
         assert running.fill_in("http://elsewhere.example", content="x")[0] == 403

@@ -1,4 +1,4 @@
-"""MQTT 3.1.1 against packets put together here by the standard, and by somebody else's client."""
+"""MQTT 3.1.1 with packets made here from the standard, and with a third-party client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def field(data: bytes) -> bytes:
 
 
 def packet(first: int, rest: bytes) -> bytes:
-    """By figure 2.1 and the algorithm of 2.2.3."""
+    """Make a packet by figure 2.1 and the algorithm of 2.2.3."""
     length, size = bytearray(), len(rest)
     while True:
         digit = size % 128

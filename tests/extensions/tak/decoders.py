@@ -9,7 +9,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 
 def read_cot(data: bytes) -> None:
-    """What is read is written so that it is read again as the same."""
+    """Read events. A decoded event that is encoded again gives the same event."""
     splitter, events = cot.EventSplitter(), list[bytes]()
     for byte in data:
         events += splitter.receive_data(bytes([byte]))

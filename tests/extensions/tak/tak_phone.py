@@ -1,7 +1,7 @@
-"""Somebody's telephone at a TAK server, in the hands of a test: PyTAK is its connection.
+"""A telephone at a TAK server, controlled by a test. PyTAK is its connection.
 
-It says where it is, and to every message of others that its program has it, as ATAK does. On its
-output is a line of JSON for each event that came; on its input are lines of JSON:
+It sends its position, and confirms each message like ATAK. Its output has a line of JSON for each
+event. Its input are lines of JSON:
 
     {"say": "come down", "to": ["FA-…-1", "Ada"], "id": "m-1"}
     {"read": "m-2"}
@@ -10,8 +10,8 @@ output is a line of JSON for each event that came; on its input are lines of JSO
     {"silent": true}
     {"deaf": true}
 
-Arguments: the URL, uid and callsign, and certificate, key and authority for `tls://`. A data
-package stands for the URL and these.
+Arguments: the URL, uid and callsign, and for `tls://` certificate, key and authority. A data
+package replaces the URL and these.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ URL, UID, CALLSIGN, *FILES = sys.argv[1:]
 HEARD: dict[str, dict[str, str]] = {}
 """Messages to this phone, by their ids."""
 SILENT: list[bool] = []
-"""Something is in it while the phone confirms nothing."""
+"""Not empty while the phone confirms nothing."""
 
 
 def event(type_: str, uid: str, detail: str, *, stale: int = 300) -> bytes:
@@ -129,7 +129,7 @@ async def obey(writer: asyncio.StreamWriter) -> None:
         elif "here" in command:
             writer.write(here())
         elif "deaf" in command:
-            # It reads no more of what the server sends.
+            # It no longer reads the server's data.
             writer.transport.pause_reading()  # type: ignore[attr-defined]
         elif "silent" in command:
             SILENT[:] = [True] if command["silent"] else []

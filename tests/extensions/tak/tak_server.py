@@ -1,4 +1,4 @@
-"""taky, the TAK server of somebody else's, and telephones at it: processes all of them."""
+"""taky, a third-party TAK server, and telephones at it: all are processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class Identity(NamedTuple):
 
 
 class Taky(Running):
-    """Its authority and certificates are in `home`: it is the same server after a restart."""
+    """A taky server. `home` contains its authority and certificates, so it is the same server after
+    a restart.
+    """
 
     def __init__(self, folder: Path, port: int, *, tls: bool) -> None:
         self.port = port
@@ -50,7 +52,7 @@ class Taky(Running):
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def identity(self, name: str) -> Identity:
-        """Return a client's certificate of this server's own authority."""
+        """Return a client certificate of this server's authority."""
         config = str(self.home / "taky.conf")
         if not [*self.home.glob(f"{name}-*")]:
             _takyctl("-c", config, "build_client", "--dump_pem", name, cwd=self.home)
@@ -70,7 +72,7 @@ def _takyctl(*arguments: str, cwd: Path | None = None) -> None:
 
 
 class Phone(Running):
-    """What it heard is in `got`."""
+    """A phone. `got` contains its received events."""
 
     def __init__(self, url: str, uid: str, callsign: str, identity: Identity | None = None) -> None:
         files = [] if identity is None else [str(each) for each in identity]

@@ -1,4 +1,4 @@
-"""People and phones at a TAK server, while the hub's database is away or full."""
+"""People and phones at a TAK server while the hub's database is away or full."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ AWAY = pytest.mark.parametrize("trouble", [StoreUnavailable("away"), StoreFull("
 
 
 class Troubled:
-    """A store's `commit` that fails as often as is said."""
+    """A store's `commit` that fails the given number of times."""
 
     def __init__(self, store: Store, trouble: Exception, times: int) -> None:
         self._commit = store.commit
@@ -62,7 +62,7 @@ class Troubled:
 async def test_what_somebody_writes_meanwhile_is_taken_in_afterwards(
     store: Store, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
-    """They say it once: a server keeps it for nobody who has heard it."""
+    """They send it once: a server does not keep it for a client that has received it."""
     monkeypatch.setattr(persist, "AGAIN", 0.01)
     async with mountain(store) as alps, trio.open_nursery() as nursery:
         unit = TakUnit(f"FA-1-{CLEO}", "Cleo")
@@ -92,14 +92,14 @@ async def test_what_somebody_writes_meanwhile_is_taken_in_afterwards(
 
 
 class Ending(Exception):
-    """How a test ends what works at the server."""
+    """Error with which a test ends the work at the server."""
 
 
 @pytest.mark.parametrize("by", ["a stop", "another process", "a fault"])
 async def test_what_has_come_is_stored_when_the_bridge_ends_here(
     store: Store, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    """The server has said it to this process, and says it to no other."""
+    """The server has sent it to this process and sends it to no other."""
     if by == "another process" and not store.shared:
         pytest.skip("one process alone holds the bridge on SQLite")
     monkeypatch.setattr(persist, "AGAIN", 0.01)
@@ -145,7 +145,7 @@ async def test_what_has_come_is_stored_when_the_bridge_ends_here(
                 while not 0 < commit.left < 100:
                     await trio.sleep(0.01)
                 if by == "another process":
-                    # Its word is written once the database is back: until then nobody has it.
+                    # The text is written when the database is back. Until then no receiver has it.
                     while await alps.rows("SELECT words FROM item") != [(each,) for each in words]:
                         await trio.sleep(0.01)
                 elif by == "a fault":

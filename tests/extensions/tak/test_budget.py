@@ -1,5 +1,6 @@
-"""What people at a TAK server may cost, how far their words are known to have come, and who works
-there: on both databases, without a server."""
+"""The cost of people at a TAK server, the known progress of their messages, and the process that
+works there: on both databases, without a server.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +43,14 @@ from tests.processes import PATIENCE
 BRAVO, CHARLIE = TakUnit("ANDROID-1", "BRAVO"), TakUnit("ANDROID-2", "CHARLIE")
 RULES = TakRules("Alps", frozenset(("messages",)), 40, frozenset(("CHARLIE",)), 3)
 KITS = frozenset((1, 2, 3))
-"""The users with kits."""
+"""Ids of users with kits."""
 CLEO = 3
-"""Whose kit has satellite, and who asks to be reached by it."""
+"""Her kit has satellite and accepts items over it."""
 
 
 @asynccontextmanager
 async def mountain(store: Store) -> AsyncIterator[Field]:
-    """The field, whose members' numbers PostgreSQL knows to be taken, and a bridge."""
+    """Yield the field with a bridge. PostgreSQL knows the used member numbers."""
     async with field_of(store) as alps:
         if store.shared:
             await alps.store.commit(
@@ -75,7 +76,7 @@ async def test_who_is_not_allowed_costs_nothing_and_is_told_so(store: Store) -> 
         alps.now += 3_600
         await alps.satellite()
         assert alps.sky.taken == []
-        # Over a link it goes.
+        # It goes over a link.
         assert [text for _, text in said(await collect(alps.mailbox(CLEO)))] == ["come down"]
 
 
@@ -90,7 +91,7 @@ async def test_who_is_allowed_stays_within_the_budget_of_a_day(store: Store) -> 
         assert said(await collect(alps.mailbox(CLEO)))[-1][1] == "two"
         alps.now += 86_400
         assert (await say(alps, CHARLIE, "tomorrow", "m-3")).why == ""
-        # What no satellite message holds waits for a link, whoever wrote it.
+        # A text that is too long for satellite waits for a link, whoever its author is.
         assert "too long" in (await say(alps, CHARLIE, "x" * 900, "m-4")).why
         assert (await say(alps, CHARLIE, "x" * 3_000, "m-5")).became is Became.REFUSED
         assert (await say(alps, CHARLIE, " \n", "m-6")).became is Became.REFUSED
@@ -100,7 +101,7 @@ async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) 
     async with mountain(store) as alps:
         outcome = await say(alps, CHARLIE, "? come down", "m-1")
         assert outcome.became is Became.ASKED
-        # Numbers are longer where others had some before.
+        # Numbers are longer if earlier tests used some.
         assert re.fullmatch(
             "Not sent, as it begins with a question mark: 9 bytes. kit 3: by satellite, (64|65)"
             " bytes, 2 credits. It would go, for 2 credits. CHARLIE is in tak-allow; 3 of 3 that"
@@ -108,7 +109,7 @@ async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) 
             outcome.why,
         )
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
-        # What is sent then costs what was said, and the answer is another after that.
+        # The message then costs the announced price, and the next answer differs.
         assert (await say(alps, CHARLIE, "come down", "m-2")).why == ""
         assert await alps.rows("SELECT sum(credits) FROM tak_event") == [(2,)]
         outcome = await say(alps, CHARLIE, "?come down", "m-3")
@@ -122,7 +123,7 @@ async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) 
             "kit 2: no way but a link. It would wait for a link, for 0 credits."
             in (await say(alps, BRAVO, "? up", "m-5", to=2)).why
         )
-        # Question marks alone ask nothing, and are a message.
+        # Question marks alone are a message, not a question.
         assert (await say(alps, BRAVO, "??", "m-6", to=1)).became is Became.TAKEN
         assert await alps.rows("SELECT count(*) FROM tak_event") == [(2,)]
 
@@ -181,15 +182,16 @@ async def test_a_tick_is_owed_for_what_is_known_alone(store: Store) -> None:
         assert tick.read
         await alps.store.commit(lambda db: records.note_told(db, tick))
         assert await alps.store.read(owed) == []
-        # Who says it again lacks the tick: it is owed anew.
+        # A sender who repeats a message lacks the tick, so it is sent again.
         assert (await say(alps, BRAVO, "come down", "m-1")).became is Became.REPEATED
         (tick,) = await alps.store.read(owed)
         assert tick.read
 
 
 async def test_what_is_not_due_and_who_is_not_here_hold_no_tick_up(store: Store) -> None:
-    """Of many messages that nobody has read yet, the last is stored; and users without a connection
-    wrote before others."""
+    """Of many unread messages, the last is stored. Users without a connection wrote before
+    others.
+    """
     async with mountain(store) as alps:
         for number in range(3):
             await say(alps, BRAVO, "come down", f"m-{number}")
@@ -211,7 +213,7 @@ async def test_what_is_not_due_and_who_is_not_here_hold_no_tick_up(store: Store)
 
 
 async def line_up(alps: Field, rules: TakRules = RULES) -> list[tuple[str, int | None]]:
-    """What goes there of all that is new, and for whom."""
+    """Return the new items that go there, and their receivers."""
 
     def take(db: Db) -> list[tuple[str, int | None]]:
         people = records.people(db, 1)
@@ -232,7 +234,7 @@ async def test_nothing_that_a_bridge_brought_goes_back(store: Store) -> None:
         ((voice,),) = await alps.rows("SELECT member FROM tak_person")
         await alps.push(Message("by its voice"), sender=voice, target=1)
         assert await line_up(alps) == []
-        # A kit's, to everybody and to that person; one that nobody proved, and a push, stay here.
+        # Items of kits to all and to that person go. An unproved item and a push stay.
         await alps.sends(1, Entry(1, Message("to all"), int(alps.now)))
         await alps.sends(1, Entry(2, Message("to one"), int(alps.now), to="BRAVO (TAK)"))
         await alps.sends(1, Entry(3, Message("to Ben"), int(alps.now), to=2))
@@ -311,10 +313,11 @@ async def test_a_phones_word_moves_an_item_up_the_ladder(store: Store) -> None:
 
         await alps.store.commit(lambda db: records.note_sent(db, out, alps.now, handed=True))
         assert await stages() == [Stage.HANDED_OVER]
-        # A process that begins anew looks at it once more, and enters it no second time.
+        # A restarted process looks at it again, and does not enter it twice.
         await alps.store.commit(lambda db: db.execute("UPDATE bridge SET place = 0"))
         assert await line_up(alps) == []
-        # It goes again, under its id, until the phone confirms it; another's word is none.
+        # It goes again with its id until the phone confirms it. Another phone's confirmation does
+        # not count.
         assert await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9)) == []
         alps.now += records.AGAIN[0]
         (again,) = await alps.store.read(lambda db: records.out_due(db, KITS, alps.now, 9))

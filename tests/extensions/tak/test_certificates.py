@@ -1,4 +1,6 @@
-"""Whose phone it is at the hub's own TAK server, on both databases; and what a phone is given."""
+"""The owners of phones at the hub's own TAK server, on both databases, and the files for a
+phone.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ async def test_what_is_in_force_and_whose_phone_it_is(store: Store) -> None:
         assert await valid() == {"aa"}
         assert await store.commit(lambda db: certificates.revoke(db, 1, dora.member, alps.now)) == 2
         assert await valid() == set()
-        # Two of one name would be one on every phone.
+        # Two users with one name would be one on each phone.
         like = await named(alps, "Emil")
         with pytest.raises(Refused, match="there is another Emil"):
             await give(alps, like, "ee")
@@ -117,7 +119,7 @@ async def test_what_waits_for_a_phone_goes_as_it_comes(store: Store) -> None:
         assert await store.commit(lambda db: tick(db, now=alps.now))
         rows = await alps.rows("SELECT rung, text FROM reached WHERE item = ?", out.item)
         assert (Stage.READ, "Dora") in rows
-        # What Dora says is hers, and comes back to her phone by no way.
+        # Dora's message belongs to her, and does not return to her phone.
         inbox = TakInbox(1, RULES, certificates.person_of)
         chat = GeoChat(TakUnit(PHONE, "Cleo"), TakUnit("FA-1-3", "Cleo"), "m-1", "down")
         taken = await store.commit(lambda db: inward.take_chat(db, inbox, CLEO, chat, alps.now))
@@ -142,7 +144,7 @@ async def test_who_has_a_kit_too_is_not_said_to_be_out_of_reach(store: Store) ->
         await line_up(alps)
         (out,) = await store.read(lambda db: records.out_due(db, KITS, alps.now, 9))
         await arrive(alps, cleo, "aa", PHONE)
-        # Her phone's tick does not say that her kit has it; nor does its silence.
+        # Her phone's tick does not mean that her kit has it, and neither does its silence.
         tick = partial(
             records.note_tick, workspace=1, uid=PHONE, message_id=out.message_id, read=False
         )
@@ -182,7 +184,9 @@ async def test_words_to_all_that_were_under_way_as_a_link_broke_are_said_again(
         ping = cot.encode(tak.ping(PHONE, when))
 
         async def visit(*words: str) -> bytes:
-            """What a phone hears that comes, speaks before each word to all, and breaks off."""
+            """Return the data for a phone that connects, speaks to all before each message, and
+            disconnects.
+            """
             ours, theirs = trio.testing.memory_stream_pair()
             heard = bytearray()
 
@@ -207,7 +211,7 @@ async def test_words_to_all_that_were_under_way_as_a_link_broke_are_said_again(
             return bytes(heard)
 
         await visit("first", "second")
-        # It has spoken behind the first; whether it has the second nobody knows.
+        # It has sent data after the first one. It is unknown if it has the second one.
         again = await visit()
         assert b"second" in again and b"first" not in again
 
@@ -220,7 +224,7 @@ def test_an_authority_signs_what_openssl_and_android_take() -> None:
     issued = authority.for_phone(by, "Ada " * 30, now)
     issued.certificate.verify_directly_issued_by(by.certificate)
     written = authority.phone_file(by, issued, "Ada", "secret")
-    # As `openssl pkcs12 -legacy` has it: PBE with SHA-1 and 3DES, and a MAC of SHA-1.
+    # As made by `openssl pkcs12 -legacy`: PBE with SHA-1 and 3DES, and a MAC with SHA-1.
     assert bytes.fromhex("060a2a864886f70d010c0103") in written
     assert bytes.fromhex("06052b0e03021a") in written
     trust = pkcs12.load_pkcs12(authority.trust_file(by, "secret"), b"secret")

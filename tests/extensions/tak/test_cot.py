@@ -1,6 +1,7 @@
-"""CoT events: what is written is read again, also by others' XML; what nobody may send is refused.
+"""CoT events: encoded events can be decoded, also by other XML parsers, and invalid events are
+refused.
 
-The events of others here are as ATAK and taky write them.
+The foreign events here have the form of ATAK and taky.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def test_what_is_written_is_read_again_by_any_xml(event: CotEvent) -> None:
     written = encode(event)
     assert decode(written) == event
     assert type_of(written) == event.type
-    # A server splits at this text, and does not like what stands behind it.
+    # A server splits at this text, and has problems with data after it.
     assert written.count(b"</event>") == 1
     assert written.endswith(b"</event>")
     other = ElementTree.fromstring(written)
@@ -128,12 +129,12 @@ def test_who_is_who_in_the_detail() -> None:
     assert tak.read_unit(EVENTS["marker"]) is None
     assert tak.marker_author(EVENTS["marker"]) == ADA
     assert all(tak.is_of(each, "FA-") for each in EVENTS.values())
-    # Who cancels another's alert says so under that one's uid.
+    # A person who cancels another's alert uses that alert's uid.
     cancel = replace(EVENTS["cancel"], detail=())
     assert tak.is_of(cancel, "FA-")
     assert not tak.flowed_through(cancel, "FA-")
     assert tak.flowed_through(EVENTS["cancel"], "FA-")
-    # What was said to one goes to nobody else: a server reads both.
+    # A message to one person goes to no other: a server reads both elements.
     assert EVENTS["chat"].find("marti") is not None
     assert EVENTS["to all"].find("marti") is None
     sent = replace(
@@ -201,7 +202,7 @@ def test_what_nobody_may_send_is_refused(raw: str, why: str) -> None:
 
 
 def test_an_event_that_is_too_long_is_left_out_and_the_next_is_found() -> None:
-    """A drawing, say, which a server brings anew at each connection."""
+    """For example a drawing that a server sends again at each connection."""
     good = encode(EVENTS["chat"])
     long = b"<event>" + b"x" * EVENT_BYTES_MAX + b"</event>"
     stream = good + long + good + b"y" * 3 * EVENT_BYTES_MAX + good + good
@@ -223,7 +224,7 @@ def test_an_event_that_is_too_long_is_left_out_and_the_next_is_found() -> None:
     ],
 )
 def test_an_impossible_date_moves_to_the_nearer_bound(text: str, date: datetime) -> None:
-    """Such as that of a marker that never ends."""
+    """For example of a marker that never ends."""
     raw = (
         f'<event version="2.0" uid="a" type="a-f-G" time="{text}" start="{text}" stale="{text}">'
         '<point lat="1" lon="2" hae="0" ce="1" le="1"/></event>'

@@ -1,4 +1,6 @@
-"""A flood at a TAK server ends at the door, with a count; nobody's bridge is let in."""
+"""A flood at a TAK server ends at the door and is counted. Events from other bridges are not
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def here(who: TakUnit) -> bytes:
 
 
 def foreign(event: CotEvent) -> bytes:
-    """As one of no bridge."""
+    """Return the event without a bridge's mark."""
     kept = tuple(each for each in event.detail if each.name != tak.FLOW)
     return encode(CotEvent(event.uid, event.type, NOW, NOW, NOW, "h-e", event.point, kept))
 
@@ -67,7 +69,7 @@ def test_two_hundred_phones_that_tell_where_they_are(
 ) -> None:
     events = [here(phone(number)) for number in range(200)]
     looked = [door.look_at(raw, 1_000.0 + second) for second in range(20) for raw in events * 2]
-    # Each is noticed once, when it comes; the rest is not even read.
+    # Each sender is noted once, at its first event. The rest is not even parsed.
     assert len([each for each in looked if each is not None]) == 200
     assert counts[Became.OTHER] == len(looked) == 8_000
     assert door.look_at(events[0], 1_000.0 + SEEN_AGAIN) is None

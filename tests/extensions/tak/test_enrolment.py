@@ -1,7 +1,7 @@
-"""Phones that fetch their certificates themselves, by a code that the hub shows.
+"""Phones that download their certificates themselves with a code from the hub.
 
-Real processes: the hub, and telephones by PyTAK, which enrols as it does at any TAK server. It asks
-at port 8446 and no other, so each hub of these tests has an address of its own.
+Real processes: the hub, and telephones with PyTAK, which enrols as at any TAK server. It uses only
+port 8446, so each hub of these tests has its own address.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def new_key(bits: int = 2048) -> rsa.RSAPrivateKey:
 
 
 def request_of(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, name: str = "Eve") -> bytes:
-    """A PKCS #10 request that says it is Eve, and wants to be an authority."""
+    """Return a PKCS #10 request with the name Eve that asks to be an authority."""
     named = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     asked = x509.CertificateSigningRequestBuilder().subject_name(named)
     asked = asked.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -110,7 +110,7 @@ def request_of(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, name: str = 
 
 
 def bare(request: bytes) -> bytes:
-    """As ATAK sends it: without its armour."""
+    """Return it as ATAK sends it: without its armour."""
     return b"\n".join(line for line in request.split(b"\n") if b"-----" not in line)
 
 
@@ -130,7 +130,7 @@ def test_a_phone_that_scans_the_code_is_at_the_server_and_no_other_is(
     asked = {name: value for name, (value,) in parse_qs(link.query).items()}
     assert (link.scheme, link.netloc + link.path) == ("tak", "com.atakmap.app/enroll")
     assert asked == {"host": ADDRESS, "username": "Ben", "token": invitation["token"]}
-    # PyTAK wants the port of the server told, where it is to speak as ATAK does.
+    # PyTAK needs the port of the server, if it must act like ATAK.
     scanned = invitation["link"].replace(ADDRESS, f"{ADDRESS}:8089")
     monkeypatch.setenv("HOME", str(there.home))
     ben = there.stack.enter_context(Phone(scanned, "ANDROID-Ben", "Ben"))
@@ -138,9 +138,9 @@ def test_a_phone_that_scans_the_code_is_at_the_server_and_no_other_is(
     ben.await_one("b-t-f", lambda heard: heard["remarks"]["text"] == "the hut is open")
     (listed,) = there.tak()
     assert (listed["user"], listed["name"], listed["phone"]) == (there.ben, "Ben", "ANDROID-Ben")
-    # Who has seen the code, and comes later with a key of their own, gets nothing.
+    # A person who has seen the code and comes later with another key gets nothing.
     assert there.ask(SIGN, "Ben", invitation["token"], request_of(new_key())).status == 409
-    # Taken out, the phone is out; what it has kept opens nothing.
+    # After the removal, the phone is out, and its stored certificate is useless.
     assert there.tak("Ben", "--revoke")["revoked"] == 1
     there.hub.expect("the phone of Ben has left")
     assert there.ask(CONFIG, "Ben", invitation["token"]).status == 401
@@ -157,7 +157,7 @@ def test_what_is_signed_is_the_user_whatever_the_request_says(there: Camp, tmp_p
     assert (config.status, config.kind) == (200, "application/xml")
     assert entries == {"O": "fieldagent", "OU": "phones"}
     key = new_key()
-    # An answer that was lost: the same key again, and the same certificate, in each client's form.
+    # After a lost answer: the same key again gives the same certificate, in each client's format.
     told_in = {
         "*/*": (request_of(key), "application/json"),
         "application/json": (bare(request_of(key)), "application/json"),
@@ -211,7 +211,7 @@ def test_strangers_and_broken_requests_get_a_word_and_nothing_else(there: Camp) 
     assert there.ask(SIGN, "Ben", token, b"x" * 20_000).status == 413
     assert there.ask(SIGN, "Ben", token, b"{}", kind="image/png").status == 415
     assert there.tak() == []
-    # None of it has used the invitation up. The sixth of a user ends the first.
+    # None of these has used up the invitation. A user's sixth invitation ends the first.
     assert there.ask(CONFIG, "Ben", token).status == 200
     later = [there.invite("Ben")["token"] for _ in range(5)]
     assert there.ask(CONFIG, "Ben", token).status == 401

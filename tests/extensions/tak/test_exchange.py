@@ -1,5 +1,6 @@
-"""Who hears what at the hub's own TAK server: nothing private in wrong hands, nobody under the name
-of another, and no more kept than there is room for."""
+"""The receivers at the hub's own TAK server: private messages stay private, no phone can use
+another's name, and the storage is limited.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ SPOT = CotPoint(46.5, 8.1)
 
 
 class Room:
-    """An exchange, and what everybody in it has heard: types, by uid."""
+    """An exchange, and the event types that each phone in it has received, by uid."""
 
     def __init__(self) -> None:
         self.counts: Counter[Became] = Counter()
@@ -56,7 +57,9 @@ class Room:
         return guest
 
     def say(self, unit: TakUnit, event: CotEvent, now: float = 0.0) -> dict[str, list[str]]:
-        """Say it as that phone; who has heard something by that, and what."""
+        """Send an event as that phone. Return the types that each phone has received
+        because of it.
+        """
         before = {uid: len(heard) for uid, heard in self.heard.items()}
         raw = cot.encode(event)
         guest = self.guests[unit.uid]
@@ -94,7 +97,7 @@ def dest(**named: str) -> CotElement:
 
 
 def group(sender: TakUnit, *others: TakUnit) -> CotEvent:
-    """As ATAK writes to several: the conversation is nobody's uid."""
+    """Return a group message as ATAK writes it: the conversation is not a phone's uid."""
     said = chat(sender, TakUnit("a-conversation", "rope team"))
     names = {f"uid{number}": each.uid for number, each in enumerate((sender, *others))}
     about = said.find("__chat")
@@ -123,7 +126,7 @@ RECEIPT = tak.receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
         # The hub hears an alert by the users' sessions.
         (tak.alert(BEN, SPOT, NOW), {each.uid: ["b-a-o-tbl"] for each in (ADA, CID, DOT)}),
         (tak.alert(ADA, SPOT, NOW, cancels=True), {ADA.uid: ["b-a-o-can"]}),
-        # In another's name.
+        # In another phone's name.
         (chat(CID, DOT), {}),
         (chat(ADA, DOT), {}),
         (chat(TakUnit(BEN.uid, "Cid"), DOT), {}),
@@ -149,7 +152,7 @@ def test_who_comes_later_is_told_what_there_is(room: Room) -> None:
     room.say(CID, tak.removal("gone", CID, NOW))
     guest = room.enter(eve, 5, 1.0)
     assert room.heard[eve.uid] == ["a-f-G-U-C", "b-m-p-s-m", "b-t-f"]
-    # What was heard is told once; what is stale, not at all.
+    # Received events are not repeated, and outdated events are not sent at all.
     guest.heard = room.exchange.said
     room.exchange.leave(guest)
     room.say(BEN, chat(BEN, tak.ALL, 3))

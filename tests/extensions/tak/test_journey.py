@@ -1,6 +1,7 @@
-"""A team at a TAK server and people at kits, by way of the hub: positions, words and their ticks.
+"""A team at a TAK server and people at kits, connected by the hub: positions, messages and their
+ticks.
 
-Real processes: taky with its own authority, telephones by PyTAK, the hub, and a kit with a link.
+Real processes: taky with its own authority, telephones with PyTAK, the hub, and a linked kit.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ALL = ("All Chat Rooms", "All Chat Rooms")
 
 
 class Mountain:
-    """A TAK server, a hub that is at it, and Ada's kit."""
+    """A TAK server, a hub that is connected to it, and Ada's kit."""
 
     def __init__(self, home: Path, stack: ExitStack, **settings: str) -> None:
         self.home, self.stack = home, stack
@@ -70,7 +71,7 @@ class Mountain:
 
     @property
     def unit(self) -> str:
-        """Ada's uid at the server."""
+        """Return Ada's uid at the server."""
         ((identity,),) = self.rows("SELECT identity FROM bridge")
         return f"{identity}-{self.ada}"
 
@@ -121,7 +122,7 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     assert moment(seen["stale"]) > moment(seen["time"]) >= moment(seen["start"])
     assert "kit last heard over the internet" in seen["remarks"]["text"]
 
-    # A message for a kit that is away has no tick; once the kit has it on its disk it has one.
+    # A message for an absent kit has no tick. When the kit has it on its disk, it has one.
     kit.kill()
     ada = (there.unit, "Ada")
     bravo.say("storm at <17:00> & rising", ada, "m-1")
@@ -129,7 +130,7 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     bravo.say("storm at <17:00> & rising", ada, "m-1")
     until(lambda: there.events("repeated") == 1)
     assert ticks(bravo, "m-1") == []
-    # The hub dies, too: what it has taken is on its disk, and so is what it owes.
+    # The hub is killed too: its accepted messages and its debts are on disk.
     there.hub.kill()
     there.begin()
     assert ticks(bravo, "m-1") == []
@@ -139,12 +140,12 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     assert (sender["name"], sender["type"]) == ("BRAVO (TAK)", "Integration")
     until(lambda: ticks(bravo, "m-1") == ["b-t-f-d"])
     assert contents(kit) == ["storm at <17:00> & rising"]
-    # And when a person has read it, another.
+    # When a person has read it, it gets another tick.
     path = f"/api/inbound/{payload['requestId']}/read"
     assert kit.call("POST", path, {"by": "Ada"}).status == 200
     until(lambda: ticks(bravo, "m-1") == ["b-t-f-d", "b-t-f-r"])
 
-    # The kit's answer reaches that phone alone, and says how far it has come.
+    # The kit's answer reaches only that phone, and shows its progress.
     charlie = there.phone("ANDROID-2", "CHARLIE")
     charlie.command(silent=True)
     body = {"message": {"content": "in the hut"}, "to": "BRAVO (TAK)", "receipt": "read"}
@@ -158,14 +159,14 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     bravo.command(read=chat["__chat"]["messageId"])
     until(lambda: "read by BRAVO (TAK)" in stages(kit, sent))
 
-    # Who asks what it would cost is told by the kit's user there, and the kit gets nothing.
+    # A question about the cost is answered in the name of the kit's user, and the kit gets nothing.
     bravo.say("? are you all right", ada, "m-4")
     event = bravo.await_one("b-t-f", lambda event: "Not sent" in event["remarks"]["text"])
     assert (event["link"]["uid"], event["__chat"]["senderCallsign"]) == ada
     assert "kit: over its link, 0 credits." in event["remarks"]["text"]
     assert there.events("asked") == 1
 
-    # To everybody: out, and nothing comes back in by that.
+    # A message to all goes out and does not return.
     kit.post("all at the hut")
     said = charlie.await_one("b-t-f", lambda event: event["remarks"]["text"] == "all at the hut")
     assert said["__chat"]["id"] == "All Chat Rooms"
@@ -173,14 +174,14 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     charlie.await_one("b-t-f", lambda event: event["remarks"]["text"] == "party line")
     assert "in the hut" not in [each["remarks"]["text"] for each in charlie.of("b-t-f")]
 
-    # A phone that confirms nothing: the server has it, and that is all that is said.
+    # A phone that confirms nothing: only the server's reception is reported.
     charlie.say("who is there?", ada, "m-3")
     came(kit, "who is there?")
     body = {"message": {"content": "Ada"}, "to": "CHARLIE (TAK)"}
     lost = kit.call("POST", "/api/package", body).body["id"]
     until(lambda: stages(kit, lost) == ["at the hub", handed.replace("BRAVO", "CHARLIE")])
 
-    # The server is killed, and another takes its place: who is there is told anew, words go on.
+    # The server is killed and replaced: positions are sent again, and messages continue.
     there.server.kill()
     until(lambda: there.figure("bridges_linked") == 0)
     waiting = {"message": {"content": "still here"}, "to": "BRAVO (TAK)"}
@@ -205,10 +206,10 @@ def test_an_sos_rings_there_until_the_desk_answers(tmp_path: Path, stack: ExitSt
     alert = bravo.await_one("b-a-o-tbl")
     assert (alert["uid"], alert["lat"]) == (f"{there.unit}-9-1-1", "46.500000")
     assert alert["emergency"] == {"type": "911 Alert", "text": "Ada"}
-    # Who joins later sees it, too: servers forget it, and the hub says it again.
+    # A later phone sees it too: servers forget it, and the hub repeats it.
     charlie = there.phone("ANDROID-2", "CHARLIE")
     charlie.await_one("b-a-o-tbl")
-    # An operator there cancels it: it rings on, and the desk reads who that was.
+    # An operator there cancels it: it continues to ring, and the desk shows that person.
     cancel = bravo.of("b-a-o-tbl")[0]
     bravo.command(
         raw=f'<event version="2.0" uid="{cancel["uid"]}" type="b-a-o-can" how="h-e"'
@@ -233,7 +234,7 @@ def test_an_sos_rings_there_until_the_desk_answers(tmp_path: Path, stack: ExitSt
 
 
 def said_to(kit: Agent) -> list[str]:
-    """The words of what came, and the names of waypoints."""
+    """Return the texts of incoming messages, and the names of waypoints."""
     payloads = kit.call("GET", "/api/inbound").body["payloads"]
     events = [each["body"]["payloads"][0]["events"][0] for each in payloads]
     return [each.get("content") or each["name"] for each in events]
@@ -270,7 +271,7 @@ def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: 
     units["Ben"] = position["uid"]
     assert units["Ben"].endswith(f"-{ben}")
 
-    # What each kit says to everybody is there once, and at the other hub not at all.
+    # Each kit's message to all appears once, and not at all at the other hub.
     adas.post("of Ada to all")
     bens.post("of Ben to all")
     until(lambda: {*texts(bravo)} == {"of Ada to all", "of Ben to all"})
@@ -279,7 +280,7 @@ def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: 
     marker = bravo.await_one("b-m-p-s-m", lambda event: event["contact"]["callsign"] == "hut")
     assert (marker["lat"], marker["remarks"]["text"]) == ("46.500000", "dry & warm")
 
-    # A marker that BRAVO sends to Ada is a waypoint of hers, and is there but once.
+    # A marker from BRAVO to Ada becomes her waypoint, once.
     bravo.command(
         raw='<event version="2.0" uid="spot-1" type="b-m-p-s-m" how="h-g-i-g-o"'
         f' time="{marker["time"]}" start="{marker["time"]}" stale="{marker["stale"]}"><point'
@@ -290,7 +291,7 @@ def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: 
 
     until(lambda: "spring" in said_to(adas))
 
-    # Thousands of positions are dropped and counted, and words still come.
+    # Thousands of positions are dropped and counted, and messages still arrive.
     before = there.events("other")
     bravo.command(
         raw='<event version="2.0" uid="ANDROID-9" type="a-f-G-U-C" how="m-g"'
@@ -309,7 +310,7 @@ def test_two_hubs_at_one_server_and_a_flood_make_no_loop(tmp_path: Path, stack: 
 
 
 def test_who_is_not_let_in_is_told_why_and_what_to_mend(tmp_path: Path, stack: ExitStack) -> None:
-    """Each hub has another fault, and says it once."""
+    """Each hub has another fault, and reports it once."""
     server = stack.enter_context(Taky(tmp_path, free_port(), tls=True))
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
@@ -345,7 +346,7 @@ def test_who_is_not_let_in_is_told_why_and_what_to_mend(tmp_path: Path, stack: E
 
 @pytest.mark.full
 def test_a_server_that_hangs_has_nothing(tmp_path: Path, stack: ExitStack) -> None:
-    """It takes the hub's bytes, as its kernel does, and answers no ping: that takes 20 s to see."""
+    """Its kernel accepts the hub's bytes, but it answers no ping: detection takes 20 s."""
     there = Mountain(tmp_path, stack)
     kit = there.kit()
     bravo = there.phone("ANDROID-1", "BRAVO")
@@ -364,7 +365,7 @@ def test_a_server_that_hangs_has_nothing(tmp_path: Path, stack: ExitStack) -> No
 
 @pytest.mark.full
 def test_another_process_is_there_once_one_has_died(tmp_path: Path, postgres: str) -> None:
-    """It waits until the dead one's word has run out: half a minute."""
+    """It waits until the dead process's lease has expired: half a minute."""
     database = new_database(postgres)
     with ExitStack() as stack:
         there = Mountain(tmp_path, stack, database=database)
@@ -376,7 +377,7 @@ def test_another_process_is_there_once_one_has_died(tmp_path: Path, postgres: st
         assert there.figure("bridges_linked") == 0
         first.kill()
         before = len(bravo.of("a-f-G-U-C"))
-        # Until Ada is there again by the other, a server brings nobody's words to her.
+        # Until Ada is there again through the other process, a server sends no messages to her.
         until(lambda: len(bravo.of("a-f-G-U-C")) > before)
         kit.kill()
         kit = there.kit()

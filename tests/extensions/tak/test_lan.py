@@ -1,5 +1,6 @@
-"""A kit in the multicast of its network, and a phone there that shares no code with it: sockets and
-the standard library's XML. The network is the loopback interface."""
+"""A kit in the multicast of its network, and an independent phone there: sockets and the standard
+library's XML. The network is the loopback interface.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ ROOM = "All Chat Rooms"
 
 
 class Phone:
-    """What it heard is in `got`."""
+    """A phone. `got` contains its received events."""
 
     def __init__(self, uid: str, callsign: str) -> None:
         self.uid, self.callsign = uid, callsign
@@ -168,14 +169,14 @@ def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
     phone = camp.phone
     own = ("FA-KIT-Hut_7", "Hut 7")
     until(lambda: phone.of("a-f-G-U-C", "Hut 7"))
-    # Where the kit is, at once; and what is for it goes to its TCP port.
+    # The kit's position, immediately. Messages for it go to its TCP port.
     location = {"location": {"latitude": 46.5, "longitude": 8.1}}
     camp.kit.call("POST", "/api/package/async", location)
     until(lambda: phone.of("a-f-G-U-C")[-1].find("point[@lat='46.500000']") is not None)
     contact = phone.of("a-f-G-U-C")[-1].find("detail/contact")
     assert contact is not None
     assert (contact.get("callsign"), contact.get("endpoint")) == ("Hut 7", f"{LO}:4242:tcp")
-    # What comes in is a chat for all, once.
+    # An incoming message becomes a chat for all, once.
     camp.sky.type("mt storm at <17:00> & rising")
     until(lambda: phone.of("b-t-f"))
     (said,) = phone.of("b-t-f")
@@ -184,7 +185,7 @@ def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
     assert chat is not None
     assert (chat.get("senderCallsign"), chat.get("chatroom")) == ("Base camp", ROOM)
 
-    # A phone writes by the kit, by multicast and directly, once under each id.
+    # A phone sends through the kit, by multicast and directly, once for each id.
     hello = phone.chat("we are at the ford", own, "m-1")
     phone.say(hello)
     until(lambda: camp.came("taken") == 1)
@@ -194,18 +195,18 @@ def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
     phone.say_directly(phone.chat("down at six", own, "m-2"))
     until(lambda: camp.came("taken") == 2)
     assert "BRAVO: down at six" in camp.texts()
-    # Who asks what it would cost is told, each time, and nothing is queued.
+    # Each question about the cost is answered, and nothing is queued.
     for number in (1, 2):
         phone.say(phone.chat("? up", own, f"q-{number}"))
         until(lambda number=number: len(phone.of("b-t-f", "Not sent, as it begins")) == number)  # type: ignore[misc]
     assert "0 of 2 that tak-lan-credits-per-day allows are left" in str(words(phone.got[-1]))
     assert camp.came("asked") == 2
-    # The day's credits are spent, and the phone is told so.
+    # The day's credits are used up, and the phone gets a note about that.
     assert camp.lan()["creditsToday"] == 2
     phone.say(phone.chat("too much", own, "m-3"))
     until(lambda: phone.of("b-t-f", "tak-lan-credits-per-day"))
     assert camp.came("refused") == 1
-    # What phones say among themselves, and what a kit or hub has said, is nothing for the kit.
+    # The kit ignores messages between phones, and those of kits or hubs.
     phone.say(phone.chat("to all", (ROOM, ROOM), "m-4"))
     phone.say(phone.chat("to CHARLIE", ("ANDROID-2", "CHARLIE"), "m-5"))
     phone.say(b"\xbf\x01\xbf\x12\x00")
@@ -215,7 +216,7 @@ def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
     until(lambda: camp.came("own") > 0)
     assert len(camp.texts()) == 3
 
-    # An SOS rings until it is over; where the kit is stands in it.
+    # An SOS rings until it is over, and contains the kit's position.
     camp.kit.call("POST", "/api/sos", {"text": "leg broken"})
     until(lambda: phone.of("b-a-o-tbl"))
     alert = phone.of("b-a-o-tbl")[0]
@@ -235,7 +236,7 @@ def test_who_is_not_allowed_costs_nothing_and_a_flood_is_dropped(camp: Camp) -> 
     until(lambda: camp.came("limited") > 250)
     assert camp.texts() == []
     assert camp.lan()["creditsToday"] == 0
-    # Of one that is no event the kit waits for no end.
+    # The kit does not wait for the end of invalid data.
     phone.say_directly(b"x" * 1_000_000)
     phone.say_directly(b"")
     phone.say(phone.chat("another", own, "m-2"))
@@ -243,7 +244,7 @@ def test_who_is_not_allowed_costs_nothing_and_a_flood_is_dropped(camp: Camp) -> 
 
 
 def test_where_the_disk_is_full_a_phone_is_told_so_and_the_agent_goes_on(camp: Camp) -> None:
-    """It may have an SOS, in memory alone perhaps: whoever is in the network must not end that."""
+    """The agent may have an SOS, perhaps only in memory. Clients in the network must not end it."""
     camp.begin(
         Put("fieldagent.agent.journal.journal:ROOM_BYTES", 1 << 60),
         allow="BRAVO",
@@ -267,7 +268,7 @@ def test_a_network_that_is_away_is_looked_for_again(camp: Camp) -> None:
 async def test_what_came_as_the_network_broke_off_is_said_once_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: object
 ) -> None:
-    """A message that came in, and is asked for by nobody a second time."""
+    """It is a received message that no sender repeats."""
     said: list[CotEvent] = []
     up = [False]
 
@@ -321,7 +322,7 @@ async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> No
 
 
 async def test_what_fits_no_datagram_takes_no_network_away(tmp_path: Path) -> None:
-    """Such as a waypoint with long notes, which came over the IP link."""
+    """For example a waypoint with long notes, which came over the IP link."""
     async with kit(tmp_path) as k:
         lan = TakLan(
             TakLanSettings(address=LO),

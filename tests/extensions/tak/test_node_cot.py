@@ -1,4 +1,4 @@
-"""What we say to TAK, read by the library of CloudTAK (npm, @tak-ps/node-cot)."""
+"""Our events for TAK, read by CloudTAK's library (npm, @tak-ps/node-cot)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Phones at the hub's own TAK server, by the data packages that it makes, and people at kits.
+"""Phones at the hub's own TAK server with its data packages, and people at kits.
 
-Real processes: telephones by PyTAK, which reads the package; the hub; and a kit with a link.
+Real processes: telephones with PyTAK, which reads the package, the hub, and a linked kit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ALL = ("All Chat Rooms", "All Chat Rooms")
 
 
 class Valley(Mountain):
-    """A hub that is a TAK server itself, and Ada's kit."""
+    """A hub that is a TAK server, and Ada's kit."""
 
     address = "127.0.0.1"
 
@@ -76,7 +76,7 @@ class Valley(Mountain):
 
 
 def pem_of(package: Path, folder: Path) -> Path:
-    """A phone's key and certificate, out of its package."""
+    """Return the file with a phone's key and certificate from its package."""
     with zipfile.ZipFile(package) as opened:
         own, settings = opened.read("certs/client.p12"), opened.read("certs/config.pref").decode()
     (password,) = re.findall(r'"clientPassword"[^>]*>([^<]*)<', settings)
@@ -93,7 +93,7 @@ def pem_of(package: Path, folder: Path) -> Path:
 
 
 def break_off(there: Valley, certificate: Path) -> None:
-    """Come, say half a word, and be gone as by a fault of the network."""
+    """Connect, send half a message, and disconnect like a network failure."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.load_cert_chain(certificate)
@@ -105,7 +105,7 @@ def break_off(there: Valley, certificate: Path) -> None:
 
 
 def is_let_in(there: Valley, chain: list[Path]) -> bool:
-    """Whether the server answers a ping of who comes with this."""
+    """Return True if the server answers a ping of a client with this certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     for file in chain:
@@ -137,7 +137,7 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     seen = ben.await_one("a-f-G-U-C", lambda event: event["uid"] == there.unit)
     assert seen["contact"]["callsign"] == "Ada"
 
-    # Phones are on each other's maps, whoever was here first; what they say in private stays so.
+    # Phones appear on each other's maps, in any order of arrival. Private messages stay private.
     cid = there.phone_of("Cid")
     cid.await_one("a-f-G-U-C", lambda event: event["uid"] == ben.uid)
     ben.await_one("a-f-G-U-C", lambda event: event["uid"] == cid.uid)
@@ -145,7 +145,7 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     ben.await_one("b-t-f", lambda event: event["remarks"]["text"] == "coming")
     cid.await_one("b-t-f-d", lambda event: is_tick_of("p-1", event))
 
-    # What Ben's phone writes to Ada is Ben's at her kit, whatever the phone is called.
+    # A message of Ben's phone to Ada is from Ben at her kit, whatever the phone's name is.
     ada = (there.unit, "Ada")
     ben.say("storm at <17:00>", ada, "m-1")
     payload = came(kit, "storm at <17:00>")
@@ -156,13 +156,13 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     assert kit.call("POST", path, {"by": "Ada"}).status == 200
     until(lambda: ticks(ben, "m-1") == ["b-t-f-d", "b-t-f-r"])
 
-    # Who asks what it would cost is told, and nothing is sent.
+    # A question about the cost is answered, and nothing is sent.
     ben.say("?and the ford", ada, "m-9")
     event = ben.await_one("b-t-f", lambda event: "Not sent" in event["remarks"]["text"])
     assert (event["link"]["uid"], event["__chat"]["senderCallsign"]) == ada
     assert "Ben is not in tak-allow" in event["remarks"]["text"]
 
-    # The kit's answer reaches that phone alone.
+    # The kit's answer reaches only that phone.
     body = {"message": {"content": "in the hut"}, "to": "Ben", "receipt": "read"}
     sent = kit.call("POST", "/api/package", body).body["id"]
     chat = ben.await_one("b-t-f", lambda event: event["remarks"]["text"] == "in the hut")
@@ -172,7 +172,7 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     ben.command(read=chat["__chat"]["messageId"])
     until(lambda: stages(kit, sent)[-1] == "read by Ben")
 
-    # A phone that is killed has nothing; once it is back it gets what was for it.
+    # A killed phone gets nothing. After its return it gets its messages.
     ben.kill()
     body = {"message": {"content": "still here"}, "to": "Ben"}
     kept = kit.call("POST", "/api/package", body).body["id"]
@@ -184,7 +184,7 @@ def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     until(lambda: "on Ben's kit" in stages(kit, kept))
     again.await_one("b-t-f", lambda event: event["remarks"]["text"] == "to all")
 
-    # So does the hub; phones come again as ATAK does, and are on the map again.
+    # The hub is killed too. Phones reconnect like ATAK, and are on the map again.
     there.hub.kill()
     kit.kill()
     there.begin()
@@ -211,7 +211,7 @@ def test_an_sos_rings_at_phones_until_it_is_answered(tmp_path: Path, stack: Exit
     assert (alert["uid"], alert["lat"]) == (f"{there.unit}-9-1-1", "46.500000")
     cid = there.phone_of("Cid")
     cid.await_one("b-a-o-tbl")
-    # A phone that cancels it is told again at once, and the desk reads that somebody did.
+    # A phone that cancels it gets it again immediately, and the desk shows the cancellation.
     before = len(ben.of("b-a-o-tbl"))
     ben.command(
         raw=f'<event version="2.0" uid="{alert["uid"]}" type="b-a-o-can" how="h-e"'
@@ -238,14 +238,14 @@ def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
         ("Ben", ben.uid, None),
         ("Cid", cid.uid, None),
     ]
-    # Of another authority, and none at all: not a byte is said to these.
+    # With another authority's certificate or none, clients get no byte.
     strange = tmp_path / "strange"
     strange.mkdir()
     another = trustme.CA().issue_cert("phone")
     another.private_key_and_cert_chain_pem.write_to_path(strange / "own.pem")
     for chain in ([strange / "own.pem"], []):
         assert not is_let_in(there, chain)
-    # Who says to be another's phone, or is called as one, is not on the map.
+    # A client with another phone's uid or name is not on the map.
     there.tak("Ada", "--out", str(tmp_path / "Ada.zip"))
     false = there.phone_of("Ada", uid=cid.uid)
     there.hub.expect("the phone of Ada is not taken in: another phone has its uid")
@@ -255,23 +255,23 @@ def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
     false.say("come down", (ben.uid, "Ben"), "x-1")
     until(lambda: there.counted("refused") >= 3)
     assert texts(ben) == []
-    # Once it is revoked, its connection ends, and it is not let in again.
+    # After the revocation, its connection ends, and it cannot connect again.
     assert there.tak("Ben", "--revoke") == {"id": there.ben, "revoked": 1}
     there.hub.expect("the phone of Ben has left")
     certificate = pem_of(there.package("Ben"), tmp_path)
     assert not is_let_in(there, [certificate])
     cids = pem_of(there.package("Cid"), tmp_path)
     break_off(there, cids)
-    # Cid's phone came again, and its connection before has ended for that.
+    # Cid's phone has reconnected, and its earlier connection has ended because of that.
     there.hub.expect("the phone of Cid has left: the hub ends its connection")
     there.hub.expect("the phone of Cid has left: the connection broke off")
     assert is_let_in(there, [cids])
-    # Strangers who say nothing keep nobody out.
+    # Silent strangers do not block others.
     for _ in range(STRANGERS_MAX + 5):
         silent = socket.create_connection(("127.0.0.1", there.port), PATIENCE)
         stack.callback(silent.close)
     assert is_let_in(there, [cids])
-    # A new one is another.
+    # A new package is a new certificate.
     there.package("Ben").unlink()
     again = there.phone_of("Ben")
     cid = there.phone_of("Cid")

@@ -1,4 +1,6 @@
-"""`fieldagent drill` as people call it: a report that agrees with the bill, the same each time."""
+"""`fieldagent drill` at the command line: the report agrees with the bill and is the same each
+time.
+"""
 
 from __future__ import annotations
 
@@ -227,7 +229,7 @@ def test_a_report_is_published_of_each_example() -> None:
     ],
 )
 def test_what_is_published_is_what_the_command_says(name: str) -> None:
-    """If it is not, and the change is meant, `build/drill_reports` writes the page."""
+    """If the change is intended, `build/drill_reports` writes the page."""
     done = subprocess.run(
         ["build/drill_reports", "--check", name], cwd=ROOT, capture_output=True, text=True
     )

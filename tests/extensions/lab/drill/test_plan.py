@@ -1,4 +1,4 @@
-"""What a drill's file may say, and what its writer is told."""
+"""The content of a drill's file, and the messages about errors in it."""
 
 from __future__ import annotations
 

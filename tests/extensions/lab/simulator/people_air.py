@@ -1,4 +1,4 @@
-"""An air of people's radios of one kind, and the official client as the app of each person."""
+"""An air with people's radios of one kind, and the official client as each person's app."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.processes import Running
 def people_air(
     kind: str, home: Path, *more: str, people: int = 2
 ) -> Iterator[tuple[Running, list[int]]]:
-    """The air, and the ports of the people's radios."""
+    """Yield the air and the ports of the people's radios."""
     count = str(people + 1)
     how = ("--kind", kind, "--nodes", count, "--tcp-port", "0", "--seed", "7")
     with nodes(home, *how, *more) as air:
@@ -30,5 +30,5 @@ def client(kind: str, port: int) -> Running:
 
 
 def learn(person: Running, what: str) -> Any:
-    """The next thing of that kind that they learn."""
+    """Return the person's next news of that kind."""
     return json.loads(person.expect(f'{{"{what}"'))

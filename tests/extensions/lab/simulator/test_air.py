@@ -1,4 +1,4 @@
-"""The shared air: who hears what, and that chance is seeded."""
+"""The shared air: the receivers of each packet, and the seeded randomness."""
 
 from __future__ import annotations
 

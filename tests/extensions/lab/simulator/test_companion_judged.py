@@ -1,4 +1,4 @@
-"""Simulated MeshCore companions, judged by MeshCore's own client as the app of two people."""
+"""Simulated MeshCore companions with MeshCore's own client as the app of two people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.extensions.lab.simulator.people_air import client, learn, people_air
 
 
 def handle(number: int) -> str:
-    """Return that of a node of the air."""
+    """Return the handle of a node on the air."""
     return sha256(b"companion %d" % number).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The simulated GSM modem, judged by software that was written for real ones: Debian's gammu."""
+"""The simulated GSM modem, tested with a program for real ones: Debian's gammu."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_gammu_sends_is_read(tmp_path: Path, text: str) -> None:
         read = "".join(re.findall(r": '(.*)'$", line)[0] for line in left)
         assert read == text
         assert all(NUMBER in line for line in left)
-        # The network has said of each what became of it.
+        # The network has reported the result of each.
         code, said = gammu(tmp_path, port, "getallsms")
         assert code == 0, said
         assert "elivered" in said, said

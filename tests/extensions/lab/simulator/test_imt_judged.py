@@ -1,5 +1,6 @@
-"""The simulated 9704, judged by its maker's own library (PyPI rockblock9704): a process for each
-case, as the library keeps one port in its module."""
+"""The simulated 9704, tested with its maker's own library (PyPI rockblock9704): a process for each
+case, because the library keeps one port in its module.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def sky(tmp_path: Path) -> Iterator[Running]:
 
 
 def judged(home: Path, text: str) -> Any:
-    """Return what the library found, by a script that prints it as JSON; it takes short paths."""
+    """Return the library's result from a script that prints it as JSON. The library accepts only
+    short paths.
+    """
     command = [sys.executable, "-c", BEGIN + text, os.path.realpath(home / "modem")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -71,7 +74,7 @@ def test_it_takes_messages_of_every_size(sky: Running, tmp_path: Path, size: int
     )
     assert sent is True
     sky.expect(f"MO 1 from 300234010000001: {size} byte")
-    # Of noise that happens to be an envelope the base camp says something else.
+    # For noise that is a valid envelope by accident, the base camp prints another text.
     if size > 100:
         assert body.hex() in sky.expect("not readable")
 

@@ -1,4 +1,4 @@
-"""The group's key is changed kit by kit: real agents on simulated nodes, and what people see."""
+"""The group's key changes kit by kit: real agents on simulated nodes, and the output for people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS: list[Mapping[str, str]] = [
 
 
 def checked(home: Path, number: int) -> str:
-    """What `fieldagent check` says, also where it finds something wrong."""
+    """Return the output of `fieldagent check`, also with errors."""
     config = home / f"kit-{number}" / "agent.properties"
     called = [*MODULE, "check", "--config", str(config)]
     ended = subprocess.run(called, capture_output=True, text=True, check=False)
@@ -62,7 +62,7 @@ def test_each_step_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_three_kits_change_while_packages_and_an_sos_flow(tmp_path: Path) -> None:
-    """What is posted while a kit is away reaches it once it is back, minutes later."""
+    """Posts while a kit is away reach it some minutes after its return."""
     kits: dict[int, Agent] = {}
     heard: dict[int, Counter[str]] = {number: Counter() for number in (1, 2, 3)}
     posted: dict[int, list[str]] = {number: [] for number in heard}
@@ -94,7 +94,7 @@ def test_three_kits_change_while_packages_and_an_sos_flow(tmp_path: Path) -> Non
                 post(second, f"{second} in need, step {step}, {number} away", priority=100)
                 kits[number] = stack.enter_context(kit(tmp_path, number, {}, **keys))
                 post(number, f"{number} is back, step {step}")
-        # What a kit missed goes round again after two minutes, and may be lost once more.
+        # Missed items are repeated after two minutes, and may be lost again.
         deadline = time.monotonic() + 6 * PATIENCE
         while not all(has_all(number) for number in heard):
             assert time.monotonic() < deadline, {number: collect(number) for number in heard}

@@ -1,4 +1,4 @@
-"""LoRa boards that are turned off while something waits to be transmitted."""
+"""LoRa boards that are turned off while a packet waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SET = (
 
 
 def test_a_board_that_its_host_turns_off_transmits_nothing_more() -> None:
-    """As the agent does when it ends, with a packet that waits."""
+    """As the agent does at its end, with a waiting packet."""
     air = LoraAir(Random(1))
     board = SimulatedRnode(1, air, air.random)
     for command, content in SET:

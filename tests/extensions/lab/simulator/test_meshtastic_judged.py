@@ -1,4 +1,4 @@
-"""Simulated Meshtastic radios, judged by the official client as the app of two people."""
+"""Simulated Meshtastic radios with the official client as the app of two people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.processes import MODULE
 
 
 def handle(number: int) -> str:
-    """Return that of a node of the air."""
+    """Return the handle of a node on the air."""
     return f"!fa9e{number:04x}"
 
 

@@ -1,4 +1,4 @@
-"""The simulated RNode, judged by software that was written for real ones."""
+"""The simulated RNode, tested with a program for real ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from tests.processes import Running
 
 
 def test_reticulum_takes_our_boards_for_its_own(tmp_path: Path) -> None:
-    """It sets them up, reads that back, and a message and its proof cross; one of the two waits
-    until its board is ready again, the other does not."""
+    """Reticulum sets the boards up and reads the settings back, and a message and its proof arrive.
+    One side waits until its board is ready, and the other does not.
+    """
     with nodes(tmp_path, "--kind", "rnode", "--seed", "7") as air:
 
         def person(number: int, flow: str, *to: str) -> Running:

@@ -1,4 +1,4 @@
-"""What is typed at `fieldagent simulate`, and the names of its ports."""
+"""The commands of `fieldagent simulate`, and the names of its ports."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_what_has_the_name_of_a_port_already_is_kept(tmp_path: Path) -> No
 
 
 async def test_the_name_is_the_last_ones_that_took_it(tmp_path: Path) -> None:
-    """One that was killed leaves it; another that runs loses it, and does not take it away."""
+    """A killed simulator leaves the name. A running one loses it, and does not remove it."""
     name = tmp_path / "modem"
     name.symlink_to("/dev/pts/of-one-that-was-killed")
     async with trio.open_nursery() as nursery:

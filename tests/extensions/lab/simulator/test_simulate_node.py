@@ -1,4 +1,4 @@
-"""`fieldagent simulate node` with two agents, all real processes: what a user sees."""
+"""`fieldagent simulate node` with two agents, all real processes: the view of a user."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_package_goes_from_kit_to_kit(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_the_air_is_seen(tmp_path: Path) -> None:
-    """Who is heard, that two have one number, and that one has another key."""
+    """The neighbours, two stations with one number, and one with another key."""
     stranger = {"radio-key": "11" * 32}
     with ExitStack() as stack:
         stack.enter_context(nodes(tmp_path, "--nodes", "4", "--seed", "7"))
@@ -77,7 +77,7 @@ def test_the_air_is_seen(tmp_path: Path) -> None:
             assert "another kit with our radio-station" in told(each, "status")
         ben.expect("hook: ")
         heard = ben.call("GET", "/api/neighbours").body["neighbours"]
-        # Without a key Ben hears Eve too.
+        # Without a key Ben also hears Eve.
         assert {1} <= {each["station"] for each in heard} <= {1, 4}
         assert {(each["rssi"], each["snr"]) for each in heard} == {(-80, 6)}
         assert re.search("1  (Kit 1|Clone) .* -80 dBm  SNR 6 dB", told(ben, "neighbours"))
@@ -86,7 +86,7 @@ def test_the_air_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_way_over_an_empty_battery_is_told(tmp_path: Path) -> None:
-    """As its node tells: at the neighbour's API and in its list."""
+    """The battery level is that of its node. It appears in the neighbour's API and in its list."""
     relays = {"satellite-port": str(tmp_path / "nobody"), "radio-relay": "satellite"}
     with nodes(tmp_path, "--seed", "7") as air, kit(tmp_path, 1) as ada:
         air.type("battery 2 19")
@@ -106,8 +106,9 @@ def test_a_way_over_an_empty_battery_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_who_has_read_it_is_told_over_one_between(tmp_path: Path) -> None:
-    """Kits 1 and 3 do not hear each other, nobody has a hub: pressed at the page of 3, told at 1 in
-    the API, by `show` and in the events, once, also after both have started anew."""
+    """Kits 1 and 3 do not hear each other, and there is no hub: a press at the page of 3 appears
+    once at 1 in the API, in `show` and in the events, also after both have restarted.
+    """
     (tmp_path / "who").write_text("1 2\n2 3\n")
     who = ("--nodes", "3", "--topology", str(tmp_path / "who"), "--seed", "7")
     with ExitStack() as stack:
@@ -145,7 +146,7 @@ def read_at(kit: Agent, number: int) -> list[str]:
 
 @pytest.mark.full
 def test_an_sos_reaches_all_and_its_sender_sees_who_lacks_it(tmp_path: Path) -> None:
-    """Three in earshot of each other and one behind a ridge, at 30 % loss."""
+    """Three kits in range of each other and one behind a ridge, at 30 % loss."""
     (tmp_path / "who").write_text("1 2\n1 3\n2 3\n3 4\n")
     who = ("--nodes", "4", "--topology", str(tmp_path / "who"), "--loss", "0.3")
     with ExitStack() as stack:
@@ -174,7 +175,7 @@ def test_an_sos_reaches_all_and_its_sender_sees_who_lacks_it(tmp_path: Path) -> 
 
 
 def test_an_sos_reaches_who_was_never_heard(tmp_path: Path) -> None:
-    """1-2-3, where 2 has never heard 3 and repeats it all the same."""
+    """1-2-3: 2 has never heard 3 and repeats the SOS in any case."""
     (tmp_path / "who").write_text("1 2\n2 > 3\n")
     with (
         nodes(tmp_path, "--nodes", "3", "--topology", str(tmp_path / "who")),
@@ -191,8 +192,8 @@ MINUTES = 10
 
 @pytest.mark.full
 def test_ten_kits_that_move_have_everything_once(tmp_path: Path) -> None:
-    """On an air that loses 30 %: each says something each minute for ten, one of them behind a
-    ridge from the third on, where one other alone hears it, and with all again after the seventh.
+    """On an air with 30 % loss, each kit posts once a minute for ten minutes. From the third minute
+    one is behind a ridge, where only one other hears it, and after the seventh it is back.
     """
     names = range(1, 11)
     behind, near = 10, 9
@@ -229,7 +230,7 @@ def test_ten_kits_that_move_have_everything_once(tmp_path: Path) -> None:
 
 
 def texts(of: Agent) -> list[str]:
-    """What came in, of all senders."""
+    """Return the texts from all senders."""
     contents: list[str] = []
     path = "/api/inbound"
     while path:
@@ -242,7 +243,7 @@ def texts(of: Agent) -> list[str]:
 
 @pytest.mark.full
 def test_who_raises_an_sos_sees_where_radio_hops_ends_it(tmp_path: Path) -> None:
-    """1-2-3-4, and it may cross one kit: 3 has it, 4 is out of its reach."""
+    """1-2-3-4, with a limit of one relay: 3 has it, and 4 is out of range."""
     (tmp_path / "who").write_text("1 2\n2 3\n3 4\n")
     with ExitStack() as stack:
         who = ("--nodes", "4", "--topology", str(tmp_path / "who"))
@@ -251,12 +252,12 @@ def test_who_raises_an_sos_sees_where_radio_hops_ends_it(tmp_path: Path) -> None
         kits = [stack.enter_context(kit(tmp_path, each, {}, **hops)) for each in range(1, 5)]
         ada, near = kits[0], kits[2]
         for each in kits:
-            # A hello alone may be lost where two talk at once; this goes until it is answered.
+            # A single hello may be lost in a collision, so repeat until it is answered.
             each.expect("the radio works")
             each.call("POST", "/api/package/async", {"message": {"content": "here"}})
         until(lambda: len(near.call("GET", "/api/neighbours").body["neighbours"]) == 2)
         ada.call("POST", "/api/sos", {"text": "leg broken"})
-        # By its number, where its name was lost on the air until then.
+        # By its number, if its name was lost on the air until then.
         assert "station 4 has not confirmed it there" in ada.expect("goes no further: ")
         said = "Kit 3 has it and may not pass it on (radio-hops)"
         incident = ada.call("GET", "/api/sos").body["incident"]
@@ -325,7 +326,7 @@ def test_bad_arguments_are_told(bad: list[str]) -> None:
 
 
 def test_who_was_off_is_given_what_others_sent_by_a_kit_that_was_killed(tmp_path: Path) -> None:
-    """Ada's kit is off by then: Ben's alone has it, on its disk."""
+    """Ada's kit is off by then: only Ben's has it, on its disk."""
 
     with nodes(tmp_path, "--nodes", "3", "--seed", "7"):
         with kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
