@@ -1,5 +1,6 @@
-"""Maps in the form of PMTiles 3 and of Mapbox vector tiles 2.1, written down from their
-specifications. Nothing in here is of the reader's."""
+"""Writes maps in the formats PMTiles 3 and Mapbox vector tiles 2.1, from their specifications. It
+shares no code with the reader.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 Place = tuple[int, int, int]
-"""Zoom level, column, row from the north."""
+"""Zoom level, column, and row from the north."""
 MVT, PNG = 1, 2
 LEAF = 20
-"""Entries of a directory below the root; so few, so that there are some."""
+"""Entries of a directory below the root, so few that there are several directories."""
 
 
 def curve(zoom: int) -> Iterator[tuple[int, int]]:
-    """Yield columns and rows of a level along Hilbert's curve, of which each quarter is the whole:
-    the first turned about the main diagonal, the last about the other."""
+    """Yield columns and rows of a level along Hilbert's curve. Each quarter is the whole curve, the
+    first mirrored at the main diagonal, the last at the other one.
+    """
     if zoom == 0:
         yield 0, 0
         return
@@ -40,7 +42,7 @@ def varint(number: int) -> bytes:
 
 
 def directory(entries: list[tuple[int, int, int, int]]) -> bytes:
-    """Of number, run, length and offset of each, packed."""
+    """Return the packed directory from number, run, length and offset of each entry."""
     content = varint(len(entries))
     before = 0
     for number, *_ in entries:
@@ -62,7 +64,7 @@ def write_pmtiles(
     metadata: dict[str, object] | None = None,
     bounds: tuple[float, float, float, float] = (-180, -85, 180, 85),
 ) -> None:
-    """A tile that is the same as the one before it is there once."""
+    """Write a file. A tile that equals the previous one is stored once."""
     highest = max(place[0] for place in tiles)
     order = numbered(highest)
     data = b""
@@ -106,14 +108,14 @@ def _e7(degrees: float) -> bytes:
 
 
 def field(number: int, content: bytes | int) -> bytes:
-    """Of a message of protocol buffers."""
+    """Return a field of a protocol buffers message."""
     if isinstance(content, int):
         return varint(number << 3) + varint(content)
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def layer(name: str, corners: list[tuple[int, int]], kind: str) -> bytes:
-    """A polygon with a property `kind`, in 4096ths of the tile."""
+    """Return a layer with a polygon that has a property `kind`, in 4096ths of the tile."""
     commands, here = [1 << 3 | 1], (0, 0)
     for number, corner in enumerate(corners):
         if number == 1:
@@ -132,7 +134,7 @@ def _zigzag(number: int) -> int:
 
 
 def stripes() -> bytes:
-    """A vector tile in quarters from west to east: land, water, land, water."""
+    """Return a vector tile in quarters from west to east: land, water, land, water."""
     layers = b""
     for west in range(0, 4096, 1024):
         name, kind = ("water", "ocean") if west % 2048 else ("earth", "earth")

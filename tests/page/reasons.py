@@ -1,5 +1,6 @@
-"""The reasons that kit and hub tell people of, found in their code: each as the form that a
-catalogue has it by, with the places {1}, {2} where something is filled in."""
+"""Finds the reasons in the code of kit and hub that people can see. Each is a form of a catalogue,
+with the places {1}, {2} for values.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +32,15 @@ ROOT = Path(str(files("fieldagent")))
 PLACE = "{}"
 _NAMED_PLACE = re.compile(r"\{[a-z_]+\}")
 _MEMBER = re.compile(r"[a-z]+(?:[A-Z][a-z]+)+")
-"""Of a document of the API."""
+"""Member of a document of the API."""
 BEFORE = "_before"
-"""What stands before a text that is added."""
+"""Name of the text before an added text."""
 
 Scope = Mapping[str, list[ast.expr]]
 
 
 class Giver:
-    """What is called with a reason: which of its arguments are one, by place or name."""
+    """A callee that takes reasons: the arguments that are reasons, by position or name."""
 
     def __init__(self, at: tuple[int, ...] = (0,), names: tuple[str, ...] = ("reason",)) -> None:
         self.at = at
@@ -51,8 +52,9 @@ class Giver:
 
 
 def forms(path: Path, givers: Mapping[str, Giver], named: Iterable[str] = ()) -> dict[str, int]:
-    """Return each form that is given to one of `givers` in that module, returned by a function of
-    one of the names in `named`, or set to a variable or constant of such a name, and its line."""
+    """Return the forms in a module with their lines. They are arguments of `givers`, results of
+    functions with a name in `named`, or values of variables and constants with such a name.
+    """
     lines: dict[str, int] = {}
     tree = ast.parse(path.read_text())
     for scope, node in _walk(tree, assigned(each for each in tree.body if not _is_function(each))):
@@ -80,7 +82,9 @@ def _is_function(node: ast.AST) -> bool:
 
 
 def has_words(form: str) -> bool:
-    """What has no words of its own, and a name, is the same in every language."""
+    """Return True if the form contains words. A form without words, or a name, is the same in all
+    languages.
+    """
     is_name = form in NAMES or _MEMBER.fullmatch(form)
     return not is_name and bool(re.search(r"(?<!\w)[a-z]{2}", re.sub(r"\{\w+\}", " ", form)))
 
@@ -94,7 +98,7 @@ def _walk(tree: ast.AST, scope: Scope) -> Iterator[tuple[Scope, ast.AST]]:
 
 
 def assigned(bodies: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
-    """Return what names are set to, each perhaps in several places."""
+    """Return the values that are assigned to names, perhaps several each."""
     values: dict[str, list[ast.expr]] = {}
     for node in (each for body in bodies for each in ast.walk(body)):
         targets: list[ast.expr] = []
@@ -105,7 +109,7 @@ def assigned(bodies: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
         for target in targets:
             value = node.value  # type: ignore[attr-defined]
             if isinstance(node, ast.AugAssign):
-                # What is added to a text stands behind it.
+                # An added text follows the earlier one.
                 value = ast.BinOp(ast.Name(BEFORE), ast.Add(), node.value)
             if isinstance(target, ast.Name) and value is not None:
                 values.setdefault(target.id, []).append(value)
@@ -117,8 +121,9 @@ def assigned(bodies: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
 
 
 def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False) -> list[str]:
-    """Return the forms of a text as an expression writes it, and of texts that it puts into places;
-    `whole` leaves those out. None where it only hands one on."""
+    """Return the forms of a text in an expression, and of texts in its places. `whole` leaves the
+    latter out. Return nothing if it only passes a text on.
+    """
     if deep > 6:
         return []
     match node:
@@ -154,7 +159,7 @@ def written(node: ast.expr, scope: Scope, deep: int = 0, *, whole: bool = False)
             texts = [
                 form for each in values for form in written(each, scope, deep + 1, whole=whole)
             ]
-            # A table of what is called, by its names.
+            # A table of functions, by its names.
             return texts or [str(e.value) for e in names if isinstance(e, ast.Constant)]
         case ast.Subscript(value=table):
             return written(table, scope, deep + 1, whole=whole)
@@ -186,7 +191,7 @@ def _joined(values: Iterable[ast.expr], scope: Scope) -> list[str]:
 
 
 def _if_there(value: ast.expr, scope: Scope) -> list[str]:
-    """Return the forms of a part that may be left out; none of what stands in a place."""
+    """Return the forms of an optional part, or nothing if it is a value in a place."""
     if isinstance(value, ast.IfExp):
         parts = written(value, scope, whole=True)
         return parts if "" in parts else []
@@ -201,7 +206,7 @@ def _or_place(node: ast.expr, scope: Scope, deep: int) -> list[str]:
 
 
 def numbered(form: str) -> str:
-    """Return the form with its places in their order: {1}, {2}."""
+    """Return the form with its places in order: {1}, {2}."""
     numbers = count(1)
     return re.sub(re.escape(PLACE), lambda _: f"{{{next(numbers)}}}", form)
 
@@ -212,7 +217,7 @@ NAMES = {
 }
 FIRST, SECOND, THIRD = Giver((0,)), Giver((1,)), Giver((2,))
 GIVERS = {
-    # Errors that a channel, a hook or a call of ours ends with.
+    # Errors at the end of a channel, a hook or a call.
     **dict.fromkeys(
         (
             *("ModemSilent", "ImtSilent", "ImtReset", "NobodyAnswers", "PortLost", "PortInUse"),
@@ -224,20 +229,20 @@ GIVERS = {
         FIRST,
     ),
     **dict.fromkeys(("Unreachable", "TokenRefused"), SECOND),
-    # How a leg, a call, a handover ended.
+    # Ends of a channel delivery, a call or a handover.
     **dict.fromkeys(("Leg", "HandoverResult", "MoStatus", "returned", "_show", "Begin"), SECOND),
     **dict.fromkeys(("_release", "withdraw"), SECOND),
-    # How somebody is told, and who takes it.
+    # The kind of a notification, and its receiver.
     "ContactKind": Giver((1, 2)),
     "KitPart": Giver((), ("title", "not_from_afar")),
     **dict.fromkeys(("_note_taken", "_settle", "_wait", "_take_out", "Failure", "Sent"), THIRD),
     **dict.fromkeys(("_Hindrance", "unreachable", "no_answer", "failed", "not_set_up"), FIRST),
     **dict.fromkeys(("settle", "release", "bury", "Verdict"), Giver(())),
 }
-"""By name, what is called with a reason; where a name is of another call too, that gives none at
-this place."""
+"""Callees that take reasons, by name. If another function has the same name, it takes no reason at
+this position."""
 OF_KIT = {
-    # The lines of what happened: the event, and what is told of it.
+    # The lines of a history: the event and its detail.
     "note": Giver((3, 4)),
     "Line": Giver((1, 3)),
     "Loss": SECOND,
@@ -322,7 +327,7 @@ ROOMS = (
         "http/tls.py",
         "store",
         "wire",
-        # Changes from afar, and how they ended: the console shows what a kit told last.
+        # Remote changes and their results: the console shows a kit's last report.
         *(
             f"kit/{name}.py"
             for name in (
@@ -331,7 +336,7 @@ ROOMS = (
             )
         ),
         *("system/minisign.py", "system/signed_release.py"),
-        # Why a map is not read.
+        # Reasons why a map cannot be read.
         *(
             f"page/{name}.py"
             for name in ("map_file", "mbtiles", "pmtiles", "pmtiles_file", "tiles")
@@ -348,22 +353,22 @@ SYSTEM = {
             *(ENOENT, EIO, ENODEV, EPERM, EADDRNOTAVAIL, EADDRINUSE),
         )
     ),
-    # Of the resolver (gai_strerror), which Python has no list of.
+    # Texts of the resolver (gai_strerror), for which Python has no list.
     *("name or service not known", "temporary failure in name resolution"),
     "no address associated with hostname",
 }
-"""What the system says most of a call that fails; the pages read it in any case."""
+"""The most frequent system errors of failed calls. The pages can translate them in any case."""
 
 NUMBERS = {
     *("credit", "credits", "{1} byte", "{1} credit", "{1} credits"),
     *("{1} payload", "{1} payloads"),
 }
-"""What `counted` writes into a place."""
+"""Texts that `counted` writes into a place."""
 
 
 @cache
 def reasons() -> dict[str, str]:
-    """Return the form of each, and where it is said."""
+    """Return the form of each reason and its place in the code."""
     places = dict.fromkeys(SYSTEM | NUMBERS, "the system, and numbers")
     for path in (path for room in ROOMS for path in modules(room)):
         name = path.relative_to(ROOT).as_posix()

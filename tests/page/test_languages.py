@@ -1,4 +1,4 @@
-"""What the pages say is in every catalogue, and nothing else is in one."""
+"""Each text of the pages is in each catalogue, and each catalogue has no other texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fieldagent.page.files import CATALOGUES
 from tests.page.texts import bare, catalogue, of_page, of_script, places, unsaid
 
 FORMS = {"uk.json": {"one", "few", "many", "other"}}
-"""Those of CLDR that a language has for whole numbers, and for others."""
+"""CLDR's plural categories of a language for integers and other numbers."""
 TWO = {"one", "other"}
 API = json.loads(files("fieldagent.agent.api").joinpath("openapi.json").read_bytes())
 SCHEMAS = API["components"]["schemas"]
@@ -29,14 +29,14 @@ class Spoken(NamedTuple):
     folder: Path
     shared: tuple[str, ...]
     names: frozenset[str]
-    """What looks like a text, and is none: names of the API, of keys, of headers, of languages."""
+    """Strings that look like texts but are names of the API, of keys, headers or languages."""
 
     def scripts(self) -> list[Path]:
         page = Path(str(files("fieldagent.page")))
         return [*sorted(self.folder.glob("*.js")), *(page / name for name in self.shared)]
 
     def texts(self) -> dict[str, bool]:
-        """Return what it says, and of each text whether it is of a number of things."""
+        """Return its texts, each with True if it contains a number."""
         phrases = dict.fromkeys(of_page((self.folder / "index.html").read_text()), False)
         return phrases | {
             each.text: each.is_counted
@@ -151,7 +151,7 @@ def test_what_the_api_names_is_in_the_catalogue_too(language: str) -> None:
         *states[0],
         *kinds,
     }
-    # `user` is not said.
+    # The page does not show `user`.
     assert set(catalogue(KIT.folder / language)["terms"]) == terms - SAID_ELSEWHERE - {"user"}
 
 
@@ -178,10 +178,10 @@ def test_what_the_hubs_api_names_is_in_the_consoles_catalogue(language: str) -> 
         *key["scopes"]["items"]["enum"],
         *radio_key["state"]["enum"],
         *kit_report.STATES,
-        # Channels of a kit, as it tells the hub of their signals.
+        # A kit's channels in its signal reports to the hub.
         *("Cellular", "Radio", "Satellite"),
     }
-    # Of a person their role is said.
+    # For a person the page shows the role.
     assert set(catalogue(CONSOLE.folder / language)["terms"]) == terms - {"User", None}
 
 
@@ -202,12 +202,12 @@ def test_what_two_pages_say_they_say_alike(language: str) -> None:
 @pytest.mark.parametrize("page", [KIT, CONSOLE], ids=["kit", "console"])
 @pytest.mark.parametrize("language", CATALOGUES)
 def test_canned_words_are_told_apart_in_each_language(page: Spoken, language: str) -> None:
-    """What is read back to the words that travel must be of one of them alone."""
+    """A translated text that is read back must belong to exactly one canned text."""
     words = catalogue(page.folder / language)["words"]
     assert set(words) == {*canned.NUMBERS.values()} - {"SOS"}
     said = [each.casefold() for each in words.values()]
     assert len(set(said)) == len(said)
-    # And a word of another meaning in English stays that.
+    # A word with another meaning in English stays unchanged.
     assert all(words.get(each, each) == each for each in words.values())
 
 

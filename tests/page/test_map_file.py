@@ -1,4 +1,4 @@
-"""The map that a kit carries: its tiles as the page asks for them, and a file that is none."""
+"""The map on a kit: its tiles for the page, and files that are not maps."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c4944415478da"
     "63d8b97327000439021b4e6d7f6d0000000049454e44ae426082"
 )
-"""A PNG of one point."""
+"""A PNG of one pixel."""
 
 
 def write_map(path: Path, tile: bytes = PIXEL, zooms: range = range(3)) -> None:
-    """Of the whole world, but for one tile."""
+    """Write a map of the whole world without one tile."""
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE metadata (name TEXT, value TEXT)")
         db.execute("CREATE TABLE tiles (zoom_level, tile_column, tile_row, tile_data BLOB)")
@@ -56,7 +56,7 @@ def test_tiles_are_counted_from_the_north(tmp_path: Path) -> None:
         base = f"http://127.0.0.1:{kit.port}/map"
         with urlopen(f"{base}/2/3/3", timeout=PATIENCE) as answer:
             assert (answer.headers["content-type"], answer.read()) == ("image/png", PIXEL)
-        # The one that is not there is the most northern and eastern.
+        # The missing tile is the most northern and eastern.
         for missing in ("2/3/0", "3/0/0", "2/4/0", "23/0/0", "2/-1/0", "2/x/0", "2/0/99999999999"):
             with pytest.raises(HTTPError) as refused:
                 urlopen(f"{base}/{missing}", timeout=PATIENCE)
@@ -70,7 +70,7 @@ def vector(path: Path) -> None:
 
 
 def write_vectors(path: Path, layers: tuple[str, ...] = ("earth", "water")) -> None:
-    """Two levels of the world, but for the tile that is its north-east."""
+    """Write two levels of the world without the north-eastern tile."""
     tiles = {(1, x, y): stripes() for x in (0, 1) for y in (0, 1) if (x, y) != (1, 0)}
     tiles[0, 0, 0] = stripes()
     metadata: dict[str, object] = {"name": "Alps"}
@@ -150,7 +150,7 @@ def test_why_a_pmtiles_file_is_not_used_is_said(
 def test_each_tile_of_a_pmtiles_file_is_found_and_none_that_it_lacks(tmp_path: Path) -> None:
     place = tmp_path / "alps.pmtiles"
     every = {key: PIXEL + str(key).encode() for key in numbered(5)}
-    # Some are the same as the one before, some are missing.
+    # Some tiles equal the previous one, and some are missing.
     same = dict.fromkeys(list(every)[200:260], PIXEL)
     lacking = list(every)[300:1000:7]
     tiles = {key: tile for key, tile in (every | same).items() if key not in lacking}
@@ -161,7 +161,7 @@ def test_each_tile_of_a_pmtiles_file_is_found_and_none_that_it_lacks(tmp_path: P
         answer = map_file.tile(place, *key)
         assert (answer and answer.content) == tiles.get(key), key
     assert map_file.tile(place, 6, 0, 0) is None
-    # Another file of that name, and no directory of the one before is taken for its own.
+    # A new file with that name must not be read with the directory of the earlier one.
     write_pmtiles(place, {(0, 0, 0): PIXEL + b"other"})
     other = map_file.tile(place, 0, 0, 0)
     assert other and other.content == PIXEL + b"other"
@@ -169,7 +169,7 @@ def test_each_tile_of_a_pmtiles_file_is_found_and_none_that_it_lacks(tmp_path: P
 
 
 def test_a_damaged_pmtiles_file_is_said_to_be_one_or_is_read(tmp_path: Path) -> None:
-    """Wherever it is cut, and whatever byte is another: nothing but UnusableMap."""
+    """Each cut and each changed byte gives a readable map or UnusableMap."""
     place = tmp_path / "alps.pmtiles"
     write_pmtiles(place, {key: PIXEL + str(key).encode() for key in numbered(3)})
     whole = place.read_bytes()

@@ -1,5 +1,6 @@
-"""Why something is as it is, each catalogue says in its language: every reason that a person meets
-on a page is found in the code, and is in each."""
+"""Each reason that a person can see on a page is found in the code and translated in each
+catalogue.
+"""
 
 from __future__ import annotations
 

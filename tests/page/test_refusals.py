@@ -1,5 +1,6 @@
-"""What the APIs refuse is said in each language: every text that a person can meet is in every
-catalogue, and who asks for a language is told in it."""
+"""Each refusal text of the APIs is in each catalogue, and a caller gets it in the requested
+language.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ REFUSES = {
     *("WrongHours", "WrongShape", "WrongValue", "WrongWeek", "matching", "not_now", "sentence"),
     *("too_many", "unauthorized", "unknown", "wrong"),
 }
-"""What makes a text that a person may be told: errors, and functions that make some."""
+"""Callees that make a text for people: errors, and functions that make them."""
 FIRST = {"Fault", "sentence", "too_many", "unknown", "wrong"}
-"""Of these the first argument alone is a text."""
+"""Callees whose first argument is the only text."""
 ALSO = {"webhook/signature.py", "hub/webhook/webhook_directory.py"}
-"""Here `WrongProperty` is of what somebody typed; elsewhere of a settings file."""
+"""In these modules `WrongProperty` is about typed input, elsewhere about a settings file."""
 TO_PROGRAMS = (
     *(
         "hub/operator/",
@@ -49,8 +50,8 @@ TO_PROGRAMS = (
     *("store/group.py", "hub/store/postgres.py", "hub/store/postgres_schema.py"),
     *("hub/records/usage_file.py", "hub/field/calling_in.py", "hub/service/synthetic_item"),
 )
-"""These speak to operators, services, trackers and programs on phones, to the hub itself, or to who
-starts it."""
+"""These modules send texts to operators, services, trackers, phone programs, the hub itself, or its
+starter."""
 FOR_PROGRAMS = re.compile(
     r"""
     ^must\ be\ (a\ )?(string|JSON|GeoJSON)|^must\ be\ an\ (array|integer|object)
@@ -66,7 +67,7 @@ FOR_PROGRAMS = re.compile(
     """,
     re.VERBOSE,
 )
-"""What only a program is told that makes its calls wrongly: no page does, whatever is typed."""
+"""Texts for programs with wrong calls, which no page makes."""
 BOTH = ("http/problem.py", "http/pace.py", "http/idempotency.py", "package", "store", "webhook")
 CATALOGUE = {
     "page/refusals": BOTH,
@@ -75,7 +76,7 @@ CATALOGUE = {
         *("agent/api", "agent/entrance", "agent/journal", "agent/outbound", "agent/refusals"),
     ),
 }
-"""By the folder of each catalogue, the rooms whose refusals are in it."""
+"""Rooms whose refusals are in a catalogue, by the folder of the catalogue."""
 
 
 def modules(rooms: tuple[str, ...]) -> Iterator[Path]:
@@ -89,7 +90,7 @@ def name_of(path: Path) -> str:
 
 
 def refusals(path: Path) -> Iterator[ast.expr]:
-    """Yield what is given as text to whatever refuses; a name stands for what it is set to."""
+    """Yield the texts given to refusing functions. A name stands for its assigned value."""
     tree = ast.parse(path.read_text())
     known = {
         target.id: node.value
@@ -121,13 +122,13 @@ def _first_of_pairs(argument: ast.expr) -> Iterator[ast.expr]:
 
 @cache
 def texts(rooms: tuple[str, ...]) -> dict[str, str]:
-    """Return each text of those rooms that a person may be told, and where it is said."""
+    """Return each text of those rooms for people, and its place in the code."""
     return {
         each.value: f"{name_of(path)}:{each.lineno}"
         for path in modules(rooms)
         for each in refusals(path)
         if isinstance(each, ast.Constant) and isinstance(each.value, str)
-        # What has no words of its own is the same in every language.
+        # A text without words is the same in all languages.
         if re.search("[a-z]{3}", re.sub(r"\{\w+\}", "", each.value))
         if not FOR_PROGRAMS.search(each.value)
     }
@@ -147,14 +148,14 @@ def test_each_refusal_is_in_the_catalogue_and_none_is_left_over(folder: str, lan
     assert missing == {}
     assert there.keys() - wanted.keys() == set(), "nobody says it"
     for text, said in there.items():
-        # One that follows another begins with a blank.
+        # A text that follows another one begins with a space.
         assert said.rstrip() == said != "" and said.startswith(" ") == text.startswith(" "), text
         assert {*places(said)} <= {*places(text)}, text
 
 
 @pytest.mark.parametrize("folder", CATALOGUE)
 def test_no_refusal_is_put_together_past_the_catalogues(folder: str) -> None:
-    """What is filled in stands in places of a `sentence`, by which it is found in a catalogue."""
+    """Values must be in places of a `sentence`, which can be found in a catalogue."""
     offenders = {
         f"{name_of(path)}:{each.lineno} {ast.unparse(each)}"
         for path in modules(CATALOGUE[folder])
@@ -166,7 +167,7 @@ def test_no_refusal_is_put_together_past_the_catalogues(folder: str) -> None:
 
 @pytest.mark.full
 def test_each_sentence_fills_its_places() -> None:
-    """One that is filled by another name would be read as it stands, with its brackets."""
+    """With a wrong name, a place would be shown with its braces."""
     calls = {
         (call.args[0].value, tuple(each.arg or "" for each in call.keywords))
         for path in ROOT.rglob("*.py")
@@ -203,7 +204,7 @@ def test_a_catalogue_that_is_not_there_silences_nobody() -> None:
 
 
 async def refused(accepted: str) -> dict[str, object]:
-    """Return the document that a caller gets who accepts those languages, with its headers."""
+    """Return the document for a caller who accepts those languages, with its headers."""
 
     async def handler(request: Request) -> Response:
         why = sentence("must be from {low} to {high} {unit}", low=1, high=9, unit="degrees")

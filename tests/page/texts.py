@@ -1,4 +1,4 @@
-"""What the sources of a page say to people, and what its catalogues have of it."""
+"""Finds the texts for people in a page's sources, and in its catalogues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SKIPPED = re.compile(
 
 
 class PageText(NamedTuple):
-    """A text with the places in it; `other` where it is of a number of things."""
+    """A text with its places. `other` is the plural form if it contains a number."""
 
     text: str
     is_counted: bool
@@ -56,26 +56,26 @@ class _Page(HTMLParser):
 
 
 def of_page(html: str) -> list[str]:
-    """Return what stands in a page from its beginning; `translate="no"` keeps names out."""
+    """Return the texts of the initial page. `translate="no"` excludes names."""
     reader = _Page()
     reader.feed(html)
     return reader.found
 
 
 def bare(script: str) -> str:
-    """A script without its comments and regular expressions."""
+    """Return a script without its comments and regular expressions."""
 
     def without(match: re.Match[str]) -> str:
         return "0" if match["regex"] else " "
 
-    # Strings first: what looks like a comment in one is none.
+    # Mark strings first: they may contain text that looks like a comment.
     parts = re.split(r'("(?:[^"\\\n]|\\.)*")', script)
     marked = "".join(part if at % 2 == 0 else f'"{at}\0"' for at, part in enumerate(parts))
     return re.sub(r'"(\d+)\0"', lambda match: parts[int(match[1])], _SKIPPED.sub(without, marked))
 
 
 def calls(script: str, name: str) -> Iterator[tuple[int, int, list[str]]]:
-    """Each call of a function: where its arguments begin and end, and they themselves."""
+    """Yield each call of a function: start and end of its arguments, and the arguments."""
     for call in re.finditer(rf"(?<![\w.]){name}\(", script):
         depth, at, begin = 1, call.end(), call.end()
         arguments: list[str] = []
@@ -93,8 +93,9 @@ def calls(script: str, name: str) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def of_script(script: str) -> Iterator[PageText]:
-    """Yield what a script says by `say` and `counted`. Raises AssertionError where that is no text
-    that stands there."""
+    """Yield the texts in `say` and `counted` of a script. Raises AssertionError if an argument is
+    not a literal text.
+    """
     script = bare(script)
     for _, _, arguments in calls(script, "say"):
         if arguments[0] != "text":
@@ -111,14 +112,15 @@ def of_script(script: str) -> Iterator[PageText]:
 
 
 def unsaid(script: str) -> list[str]:
-    """Return texts of a script that look as if people read them, and that no catalogue may have:
-    two words and more, or one with a capital letter."""
+    """Return texts of a script that look like texts for people but cannot be in a catalogue: two or
+    more words, or one with a capital letter.
+    """
     script = bare(script)
     for name in ("say", "counted"):
         for begin, end, arguments in [*calls(script, name)]:
             inside = script[begin:end]
             for each in filter(_STRING.fullmatch, arguments):
-                # As long as before: calls stand in calls.
+                # Keep the length, because calls are nested.
                 inside = inside.replace(each, " " * len(each), 1)
             script = script[:begin] + inside + script[end:]
     script = re.sub(r'\[("\{n\} \w+"), ("\{n\} \w+")\]', "[]", script)
@@ -128,7 +130,7 @@ def unsaid(script: str) -> list[str]:
 
 
 def _around_values(script: str) -> Iterator[str]:
-    """Yield what templates have around their values, of those inside others too."""
+    """Yield the literal parts of templates around their values, also of nested ones."""
     inside = ["code"]
     begin = at = 0
     while at < len(script):

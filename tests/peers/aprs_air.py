@@ -1,12 +1,11 @@
-"""A frequency of amateur radio with a KISS TNC at each station: of the kit on a pty, of the others
-by TCP. What one of them is given to transmit, each of the others hears; nobody looks into a frame.
+"""An amateur radio frequency with a KISS TNC at each station: the kit's on a pty, the others on
+TCP. All stations hear each frame, and the program does not interpret frames.
 
-Called with a folder, where the kit's is `node-1`, and the number of the others, which are nodes 2
-and on. What may be typed:
-    away N      carry it out of everybody's earshot
-    near N      and back
-    unplug 1    take the kit's TNC away
-    plug 1      and put it back
+Arguments: a folder, in which the kit's TNC is `node-1`, and the number of the other stations, which are nodes 2 and higher. Commands on the input:
+    away N      move it out of range of all others
+    near N      move it back
+    unplug 1    remove the kit's TNC
+    plug 1      connect it again
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Air:
     def take(self, node: int, data: bytes) -> None:
         *frames, self.halves[node] = (self.halves.get(node, b"") + data).split(FEND)
         for frame in frames:
-            # The low half of the first byte is the command: 0 is data, and goes on the air.
+            # The low half of the first byte is the command: 0 is data for the air.
             if not frame or frame[0] & 15 or node in self.away:
                 continue
             for other, hear in self.ears.items():
@@ -40,7 +39,7 @@ class Air:
 
 
 class KitsTnc:
-    """At a pty, which may be unplugged."""
+    """A TNC at a pty, which can be unplugged."""
 
     def __init__(self, air: Air, link: Path) -> None:
         self.air, self.link = air, link
@@ -68,7 +67,7 @@ class KitsTnc:
         self.air.take(1, os.read(self.ends[0], 4096))
 
     def say(self, data: bytes) -> None:
-        # Where nobody reads it is lost, as on a wire.
+        # Unread bytes are lost, as on a wire.
         with suppress(BlockingIOError):
             if self.ends is not None:
                 os.write(self.ends[0], data)

@@ -1,13 +1,12 @@
-"""A person with an APRS handheld: a KISS TNC by TCP, and the program at it, which shares no line
-with the project. What it hears is read by aprslib.
+"""A person with an APRS handheld: a KISS TNC on TCP and an independent program at it. aprslib reads
+the received frames.
 
-Called with the TNC's port and their call. Prints `ready CALL` first, and a JSON line of each thing
-that it learns. What may be typed:
-    text CALL WORDS …   a message, and whether that station acknowledges it
-    channel N WORDS …   bulletin N, to everybody
-    position LAT LON [ALT …]    where they are
-    frame INFO …        whatever information
-    from CALL DEST INFO …       the same, under another's call and to another destination
+Arguments: the TNC's port and the person's call. Prints `ready CALL` first, and then a JSON line for each news. Commands on the input:
+    text CALL WORDS …   send a message, and report if that station acknowledges it
+    channel N WORDS …   send bulletin N to all
+    position LAT LON [ALT …]    send a position
+    frame INFO …        send any information
+    from CALL DEST INFO …       the same with another call and destination
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 import aprslib
 
 AGAIN, TRIES = 8.0, 4
-"""Seconds after which a message that nobody acknowledged goes again, and how often it goes."""
+"""Seconds after which an unacknowledged message goes again, and the number of tries."""
 BEACON = 5.0
 
 
@@ -48,7 +47,7 @@ def call_of(raw: bytes) -> str:
 
 
 def line_of(frame: bytes) -> tuple[str, str]:
-    """Who sent it, and the line that aprslib reads."""
+    """Return the sender, and the line for aprslib."""
     frame = frame[1:].replace(b"\xdb\xdc", b"\xc0").replace(b"\xdb\xdd", b"\xdb")
     end = next(at for at in range(6, len(frame), 7) if frame[at] & 1) + 1
     calls = [call_of(frame[at : at + 7]) for at in range(0, end, 7)]

@@ -1,13 +1,13 @@
-"""9704 modems on ptys, and Cloudloop behind them, which share no code with the project.
+"""9704 modems on ptys and Cloudloop behind them, independent of the project's code.
 
     cloudloop.py FOLDER LINGO_URL API_PORT TOKEN NAME:IMEI:THING:TRAIT+TRAIT ...
 
-Written from the maker's library (its requests and what it expects) and from Cloudloop's knowledge
-base: Lingo is posted until it is answered with 200 within 5 s, first after 2 s and then after twice
-as long each time, shortened a hundredfold here. One message in ten comes late, one in ten twice,
-and base64 has no padding. FOLDER/NAME is a serial line. What can be seen is printed; lines on
-standard input make trouble: `power NAME` (the modem loses its power), `mute` and `unmute` (the
-webhook is not called, as after twelve hours in vain).
+It was written from the maker's library (its requests and the expected answers) and from Cloudloop's
+knowledge base. Lingo is posted until it is answered with 200 within 5 s, first after 2 s and then
+after twice as long each time, here a hundred times faster. One message in ten comes late, one in
+ten comes twice, and base64 has no padding. FOLDER/NAME is a serial line. Visible events are
+printed. Lines on standard input cause trouble: `power NAME` (the modem loses its power), `mute` and
+`unmute` (the webhook is not called, as after twelve hours of failures).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TRAITS = {
 
 
 def crc(data: bytes) -> bytes:
-    """CRC-16/XMODEM, bit by bit."""
+    """Return CRC-16/XMODEM, computed bit by bit."""
     value = 0
     for byte in data:
         value ^= byte << 8
@@ -150,7 +150,7 @@ class Cloud:
 
 
 class Modem:
-    """One thread reads its line; answers and messages are written under a lock."""
+    """A modem. One thread reads its line. Answers and messages are written under a lock."""
 
     def __init__(self, name: str, imei: str, thing: str, traits: set[str], cloud: Cloud) -> None:
         self.name, self.imei, self.thing, self.traits, self.cloud = name, imei, thing, traits, cloud

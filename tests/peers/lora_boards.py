@@ -1,15 +1,16 @@
-"""LoRa boards on ptys, whichever their firmware: what these files have comes from the firmwares'
-documents alone, and shares no code with the product.
+"""LoRa boards on ptys with any firmware. These modules were written only from the firmwares'
+documents, and share no code with the product.
 
-Boards are FOLDER/board-1 …; each packet reaches all that are set alike. What may be typed:
+Boards are FOLDER/board-1 …. Each packet reaches all boards with the same settings. Commands on the
+input:
 
-    reset N            it forgets all, and says what it says then
-    hang N, wake N     it does nothing any more, and does again
-    refuse N COUNT     its queue is full, so many times
-    mute N COUNT       it does not say that a packet is out
-    noise N            junk and half a frame come from it
-    told N             it prints what it is set to
-    break N WHAT       what that is, its firmware's module says
+    reset N            it forgets everything and sends its start message
+    hang N, wake N     it stops working, and works again
+    refuse N COUNT     its queue is full that many times
+    mute N COUNT       it does not report a sent packet
+    noise N            it sends garbage and half a frame
+    told N             it prints its settings
+    break N WHAT       a fault of the firmware's module
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def framed(kind: int, content: bytes) -> bytes:
 
 
 def frames(raw: bytearray) -> list[bytes]:
-    """Takes what is whole."""
+    """Remove and return complete frames."""
     packets = []
     while FEND in raw:
         at = raw.index(FEND)
@@ -42,12 +43,12 @@ def frames(raw: bytearray) -> list[bytes]:
 
 
 class Board:
-    """Of no firmware."""
+    """A board without a firmware."""
 
     def __init__(self, place: Path) -> None:
         self.host, theirs = os.openpty()
         tty.setraw(theirs)
-        # Held open: a board is there whether or not somebody listens.
+        # Held open: a board exists even if no program listens.
         self.theirs = theirs
         place.unlink(missing_ok=True)
         place.symlink_to(os.ttyname(theirs))
@@ -64,21 +65,23 @@ class Board:
         raise NotImplementedError
 
     def take(self, frame: bytes) -> bytes | None:
-        """One frame from the host; a packet that is to be transmitted comes back."""
+        """Handle one frame from the host. Return a packet that must be transmitted."""
         raise NotImplementedError
 
     def refuse(self) -> None:
         raise NotImplementedError
 
     def end(self) -> None:
-        """A packet is out."""
+        """Report that a packet was sent."""
         raise NotImplementedError
 
     def hear(self, packet: bytes) -> None:
         raise NotImplementedError
 
     def tuned(self) -> object:
-        """What must be alike for two to hear each other; None while it is off."""
+        """Return the settings that two boards must share to hear each other, or None while it is
+        off.
+        """
         raise NotImplementedError
 
     def told(self) -> str:

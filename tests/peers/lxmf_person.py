@@ -1,8 +1,8 @@
-"""A person who writes by LXMF over Reticulum, both from PyPI, with one RNode: programs that know
-nothing of this product. `python -m tests.peers.lxmf_person FOLDER PORT yes|no [ADDRESS]`.
+"""A person who sends messages with LXMF over Reticulum, both from PyPI, with one RNode. They are
+independent of this product. `python -m tests.peers.lxmf_person FOLDER PORT yes|no [ADDRESS]`.
 
-It announces itself and prints its address; with another's it sends that one a message, and prints
-what became of it. yes: flow control.
+It announces itself and prints its address. With another address it sends a message there and prints
+the result. yes: flow control.
 """
 
 from __future__ import annotations

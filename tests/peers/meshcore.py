@@ -1,5 +1,5 @@
-"""LoRa boards with MeshCore's KISS modem firmware, as `lora_boards` has them: written from the
-firmware's document alone. `python -m tests.peers.meshcore FOLDER COUNT`.
+"""LoRa boards with MeshCore's KISS modem firmware, for `lora_boards`: written only from the
+firmware's document. `python -m tests.peers.meshcore FOLDER COUNT`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Meshcore(Board):
         elif sub == 0x17:
             self.say(0x97)
         else:
-            # An early firmware: neither version nor signal report.
+            # An early firmware has neither version nor signal report.
             self.say(0xF1, 5)
 
     def refuse(self) -> None:

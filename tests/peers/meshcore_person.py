@@ -1,15 +1,14 @@
-"""A person with MeshCore's own Python client, which the project had no hand in: it speaks to a
-companion radio by TCP, obeys what is typed, and prints a JSON line of each thing that it learns.
+"""A person with MeshCore's own Python client, which is independent of the project. It connects to a
+companion radio on TCP, obeys commands, and prints a JSON line for each news.
 
-Called with the radio's port. Prints `ready KEY` first, with the radio's own public key. What may be
-typed:
-    text KEY WORDS …    a direct message, and whether the receiver's radio acknowledges it
-    channel N WORDS …   a text to channel N
-    position LAT LON [ALT …]    where they are, told by an advert
-    advert              who they are
-    name WORDS …        another name from now on
-    nodes               whom the radio knows
-    battery             what the radio's battery has
+Argument: the radio's port. Prints `ready KEY` first, with the radio's own public key. Commands on the input:
+    text KEY WORDS …    send a direct message, and report if the receiver's radio acknowledges it
+    channel N WORDS …   send a text to channel N
+    position LAT LON [ALT …]    set the position, and send it in an advert
+    advert              send the name
+    name WORDS …        change the name
+    nodes               print the radio's known nodes
+    battery             print the state of the radio's battery
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Person:
         )
 
     async def text(self, to: str, words: str) -> None:
-        # Each message of theirs has a time of its own, as each has that a person types.
+        # Each of their messages has its own time, as with a typing person.
         self.sent_at = max(self.sent_at + 1, int(time.time()))
         sent = await self.radio.commands.send_msg(to, words, timestamp=self.sent_at)
         if sent.type == EventType.ERROR:

@@ -1,15 +1,15 @@
-"""A person with the official Meshtastic client, which the project had no hand in: it speaks to a
-radio by TCP, obeys what is typed, and prints a JSON line of each thing that it learns.
+"""A person with the official Meshtastic client, which is independent of the project. It connects to
+a radio on TCP, obeys commands, and prints a JSON line for each news.
 
-Called with the radio's port. Prints `ready ID` first, with the node's own id. What may be typed:
-    text !TO WORDS …    a direct message that wants an acknowledgement; also `text ^all WORDS …`
-    channel N WORDS …   a text to channel N
-    react !TO ID SIGN   a reaction on a message
-    answer !TO ID WORDS a text that answers a message
-    alert WORDS …       an alert to everybody
-    position LAT LON ALT [BITS]    blurred to so many bits, if any
+Argument: the radio's port. Prints `ready ID` first, with the node's own id. Commands on the input:
+    text !TO WORDS …    send a direct message with an acknowledgement; also `text ^all WORDS …`
+    channel N WORDS …   send a text to channel N
+    react !TO ID SIGN   send a reaction to a message
+    answer !TO ID WORDS send a text that answers a message
+    alert WORDS …       send an alert to all
+    position LAT LON ALT [BITS]    send a position, blurred to that many bits if given
     waypoint LAT LON NAME
-    nodes               whom the radio knows
+    nodes               print the radio's known nodes
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ POSITION = portnums_pb2.POSITION_APP
 
 
 def tell(**what: Any) -> None:
-    # In one piece: the client's own thread tells of what comes meanwhile.
+    # In one piece, because the client's own thread prints other news at the same time.
     print(json.dumps(what, ensure_ascii=False) + "\n", end="", flush=True)
 
 
 TEXT_EVERY = 2.1
-"""Seconds between two texts of one who types: a radio takes no more of its host."""
+"""Seconds between two texts of a typing person: a radio accepts no more from its host."""
 
 
 class Person:
     def __init__(self, port: int) -> None:
         self.ready = threading.Event()
-        # What the radio kept comes by the client's own thread, as soon as that is there.
+        # The client's own thread delivers the radio's stored texts when it starts.
         pub.subscribe(self.heard, "meshtastic.receive")
         self.radio = TCPInterface("127.0.0.1", portNumber=port)
         self.next_text = 0.0

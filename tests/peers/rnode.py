@@ -1,6 +1,6 @@
-"""LoRa boards with RNode firmware, as `lora_boards` has them: written from the list of its commands
-alone. `python -m tests.peers.rnode FOLDER COUNT`. What may be wrong with a board: it is
-`unprovisioned`, or starts by itself with settings that somebody `stored`.
+"""LoRa boards with RNode firmware, for `lora_boards`: written only from its list of commands.
+`python -m tests.peers.rnode FOLDER COUNT`. Possible faults of a board: it is `unprovisioned`, or
+starts by itself with `stored` settings.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Rnode(Board):
         elif command == 0x50:
             self.write(0x50, self.firmware)
         elif command in (0x01, 0x02, 0x03, 0x04, 0x05, 0x0B, 0x0C):
-            # The chip has steps in frequency, and no more than 22 dBm.
+            # The chip has steps in frequency, and at most 22 dBm.
             if command == 0x01:
                 content = (int.from_bytes(content, "big") - 42).to_bytes(4, "big")
             if command == 0x03:

@@ -1,11 +1,11 @@
-"""SBD modems on ptys, and the operator's gateway behind them, which share no code with the project.
+"""SBD modems on ptys and the operator's gateway behind them, independent of the project's code.
 
     sbd.py FOLDER HUB_PORT MT_PORT NAME:IMEI:TRAIT+TRAIT ...
 
-Written from the ISU AT Command Reference, the SBD Developers Guide, the DirectIP description and
-what people have met in the field: each modem has the traits that its arguments name (`TRAITS`), at
-the sessions that are written there. FOLDER/NAME is its serial line. MO messages go to HUB_PORT
-until the hub confirms them, MT messages are taken at MT_PORT. What a gateway can see is printed.
+It was written from the ISU AT Command Reference, the SBD Developers Guide, the DirectIP description
+and reports from the field. Each modem has the traits in its argument (`TRAITS`), in the sessions
+that are listed there. FOLDER/NAME is its serial line. MO messages go to HUB_PORT until the hub
+confirms them, and MT messages are accepted at MT_PORT. Events at the gateway are printed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TRAITS = {
     "slow": "answers in pieces of three bytes",
 }
 SESSION = 0.3
-"""Seconds."""
+"""Seconds of a session."""
 
 
 class Gateway:
@@ -68,7 +68,7 @@ class Gateway:
         self.brought.put((now, message))
 
     def bring(self) -> None:
-        """Again and again until the hub says that it has it."""
+        """Repeat until the hub confirms it."""
         while True:
             due, message = self.brought.get()
             try:
@@ -115,12 +115,12 @@ class Modem:
         self.mo, self.mt = b"", b""
         self.has_mo = self.has_mt = False
 
-    # What the host sends.
+    # Data from the host.
 
     def feed(self, data: bytes) -> None:
         for byte in data:
             if self.until is not None:
-                return  # Nobody listens during a session.
+                return  # During a session, the modem does not listen.
             if self.payload is not None:
                 self.payload.append(byte)
                 if len(self.payload) == self.wanted:
@@ -213,7 +213,7 @@ class Modem:
         if "wrong-sum" in self.traits and self.reads % 2:
             guard ^= 0x0101
         if "garbles" in self.traits and self.mtmsn == 2:
-            # Noise in the message: its sum stays.
+            # Noise in the message: its checksum stays.
             garbled = bytes([self.mt[0] ^ 0x20]) + self.mt[1:]
             self.out += len(garbled).to_bytes(2, "big") + garbled + guard.to_bytes(2, "big")
             return
@@ -227,7 +227,7 @@ class Modem:
             fields += [int(self.rings), len(waiting)]
         self.say(f"{command}: {self.separator.join(map(str, fields))}")
 
-    # What the host hears.
+    # Data for the host.
 
     @property
     def separator(self) -> str:

@@ -1,5 +1,6 @@
-"""A board that boots a card in QEMU: its modem is a simulated one of this machine's, and a shell on
-a console of its own takes commands."""
+"""A board that boots a card in QEMU. Its modem is simulated on this machine, and a shell on a
+separate console accepts commands.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from pathlib import Path
 from tests.machine import tool
 
 BOOT = 600.0
-"""Seconds in which a board is up, where its processor is emulated and the machine has much else."""
+"""Seconds of a boot with an emulated processor on a busy machine."""
 ANSWER = 240.0
-"""Seconds in which a command has ended, if nothing else is said."""
+"""Default maximum seconds of a command."""
 MIB = 1 << 20
 BOOT_PARTITION = "@@1M"
-"""Where mtools finds it in the image; `build/image` makes it 256 MiB large."""
+"""Place of the boot partition for mtools. `build/image` makes it 256 MiB large."""
 ENTRIES = "::/loader/entries"
 ENTRY = f"{ENTRIES}/system-a.conf"
 SHELL = (
@@ -27,26 +28,26 @@ SHELL = (
     f" systemd.default_device_timeout_sec={BOOT:.0f}"
     " mitigations=off no_timer_check"
 )
-"""A root's shell on the second virtio console, as the first asks who logs in
-(kernel-command-line(7)); and the card's partitions may take as long as the board to be there, where
-systemd waits for 90 s. An emulated processor has none of the faults that the kernel works around,
-which would be a fifth of a start; and its timer may be late where the machine has much else, which
-the kernel's first look at it takes for a broken one. The card is otherwise as shipped."""
+"""Kernel parameters: a root shell on the second virtio console, because the first has a login
+(kernel-command-line(7)). The card's partitions may take as long as the board, while systemd
+waits 90 s by default. The kernel's workarounds for processor faults are off, because an emulated
+processor has none and they take a fifth of a boot. The timer check is off, because on a busy
+machine a late timer looks broken. Everything else is as shipped."""
 BARE = (
     'init=/bin/sh -- -c "mount -t tmpfs tmp /tmp; ip link set lo up;'
     ' modprobe virtio_console; exec sh -i </dev/hvc1 >/dev/hvc1 2>&1"'
 )
-"""The same shell in systemd's place: what is on the card is started by hand."""
+"""The same shell instead of systemd: the test starts programs of the card by hand."""
 FIRMWARE = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
 VARIABLES = Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
 
 
 class Failed(AssertionError):
-    """A command of the board's, which should not have."""
+    """Error: a command of the board failed."""
 
 
 class Board:
-    """One card, which is started and cut off as often as one likes."""
+    """One card that can be booted and cut off any number of times."""
 
     def __init__(
         self,
@@ -57,13 +58,14 @@ class Board:
         shell: str = SHELL,
         recorded_to: Path | None = None,
     ) -> None:
-        """`devices` are further ones, as arguments of QEMU. Where `recorded_to` is named, what is
-        written to the card is written down there (`disk_log`), and flushed there alone."""
+        """`devices` are further QEMU arguments. With `recorded_to`, writes to the card are recorded
+        there (`disk_log`), and flushed only there.
+        """
         self.card = card
         self.share = folder / "share"
-        """What the board sees as /mnt, and cannot change."""
+        """Folder that the board sees as /mnt, read-only."""
         self.share.mkdir()
-        # A socket's name has 107 bytes at most.
+        # A socket's path has at most 107 bytes.
         self._short = tempfile.TemporaryDirectory(prefix="board-")
         self._console = Path(self._short.name) / "console"
         self._folder = folder
@@ -75,11 +77,13 @@ class Board:
         self._heard = b""
         self._number = 0
         self._shell = shell
-        # Before anything of the card is written down, or copied.
+        # Before anything on the card is recorded or copied.
         self._open_shells()
 
     def read(self, name: str) -> str:
-        """A file of the boot partition, as a laptop sees it while the card is in no board."""
+        """Return a file of the boot partition, as a laptop sees it while the card is out of the
+        board.
+        """
         return self._mtool("mtype", name).decode()
 
     def write(self, name: str, content: bytes) -> None:
@@ -89,7 +93,7 @@ class Board:
         return [each for each in self._mtool("mdir", "-b", folder).decode().splitlines() if each]
 
     def shows(self, secret: bytes) -> bool:
-        """Whether it can be read anywhere in the boot partition, deleted or not."""
+        """Return True if the secret is readable anywhere in the boot partition, deleted or not."""
         with self.card.open("rb") as card:
             card.seek(MIB)
             return secret in card.read(256 * MIB)
@@ -99,11 +103,11 @@ class Board:
         return subprocess.run(command, input=content, check=True, stdout=subprocess.PIPE).stdout
 
     def boot(self) -> None:
-        """Until systemd has started all there is."""
+        """Boot until systemd has started everything."""
         self._start()
         self._connect()
         self._hear(rb"# ", BOOT)
-        # What is typed is not shown again, and no prompt either.
+        # The shell must not echo the input or print a prompt.
         self._say(
             "exec env PS1= PS2= LC_ALL=C.UTF-8 PAGER=cat SYSTEMD_COLORS=0 SYSTEMD_URLIFY=0 sh"
         )
@@ -115,18 +119,18 @@ class Board:
         self.run("mountpoint -q /mnt || mount -t 9p -o trans=virtio,version=9p2000.L,ro host /mnt")
 
     def boot_in_vain(self, seconds: float = BOOT) -> None:
-        """Until the board resets itself."""
+        """Boot until the board resets itself."""
         self._start()
         self.until_reset(seconds)
 
     def until_reset(self, seconds: float) -> None:
-        """Wait until it starts anew by itself: here it stays off."""
+        """Wait until it reboots by itself. It then stays off."""
         assert self._qemu is not None
         self._qemu.wait(seconds)
         self.cut()
 
     def _open_shells(self) -> None:
-        """Also of a system that the kit has written since."""
+        """Add the shell, also to a system that the kit has written since."""
         for name in self.files(ENTRIES):
             entry = self.read(name)
             if self._shell not in entry:
@@ -155,20 +159,20 @@ class Board:
             ("-device", "virtconsole,chardev=login"),
             ("-device", "virtconsole,chardev=console"),
             ("-virtfs", f"local,path={self.share},mount_tag=host,security_model=none,readonly=on"),
-            # It reaches nobody.
+            # The network has no exit.
             ("-netdev", "user,id=net,restrict=on"),
             ("-device", "virtio-net-pci,netdev=net"),
             *self._devices,
         ]
         if self._modem:
-            # An FTDI adapter, as the usual ones are.
+            # An FTDI adapter, like the usual ones.
             devices += [
                 ("-chardev", f"serial,id=modem,path={self._modem.resolve()}"),
                 ("-device", "usb-serial,chardev=modem"),
             ]
         return [
-            # With two emulated processors the kernel was seen to run into code that the other was
-            # just changing, and the modem's adapter to stay silent.
+            # With two emulated processors, the kernel once ran into code that the other one was
+            # changing, and the modem's adapter stayed silent.
             *("nice", tool("qemu-system-x86_64", "qemu-system-x86")),
             *("-machine", "q35", "-cpu", "max", "-accel", "tcg"),
             *("-smp", "1", "-m", "768", "-nodefaults", "-no-reboot"),
@@ -179,7 +183,7 @@ class Board:
     def _drive(self) -> list[tuple[str, str]]:
         log = self._recorded_to
         if log is None:
-            # What the board has flushed is on the card, and what it has not is gone with its power.
+            # Data that the board has flushed is on the card, and other data is lost with its power.
             return [("-drive", f"if=virtio,format=raw,cache=writethrough,file={self.card}")]
         files = [f"file.filename={self.card},file.cache.no-flush=on"]
         files += [f"log.filename={log},log.cache.no-flush=on"]
@@ -211,7 +215,7 @@ class Board:
         self._line.sendall(command.encode() + b"\n")
 
     def _hear(self, wanted: bytes, seconds: float) -> re.Match[bytes]:
-        """What comes up to there; what comes behind it stays for the next."""
+        """Return the output up to the pattern. Later output stays for the next call."""
         assert self._line is not None
         deadline = time.monotonic() + seconds
         while (match := re.search(wanted, self._heard, re.DOTALL)) is None:
@@ -228,10 +232,10 @@ class Board:
         return match
 
     def ask(self, command: str, seconds: float = ANSWER) -> tuple[int, str]:
-        """Exit code and output. Replies are numbered: a late one is no other's."""
+        """Return exit code and output. Replies are numbered, so a late one cannot be confused."""
         self._number += 1
         mark = f"reply-{self._number}"
-        # In two parts: what is typed, where it is shown after all, is no reply.
+        # In two parts, so that an echo of the input is not a reply.
         self._say(
             f"( {command}\n) 2>&1 </dev/null; code=$?; echo; echo 'rep''ly-{self._number}' $code."
         )
@@ -245,7 +249,7 @@ class Board:
         return output
 
     def until(self, command: str, seconds: float = ANSWER) -> str:
-        """Again and again, until it succeeds."""
+        """Repeat a command until it succeeds."""
         deadline = time.monotonic() + seconds
         while True:
             code, output = self.ask(command)
@@ -257,11 +261,11 @@ class Board:
             time.sleep(1)
 
     def until_active(self, *units: str, seconds: float = ANSWER) -> None:
-        """All of them: asked together, systemctl is content with any."""
+        """Each unit separately: for a list, systemctl accepts any active one."""
         self.until(" && ".join(f"systemctl is-active {unit}" for unit in units), seconds)
 
     def cut(self) -> None:
-        """The power: at once, whatever it does."""
+        """Cut the power immediately."""
         if self._qemu is not None:
             self._qemu.kill()
             self._qemu.wait()

@@ -1,4 +1,4 @@
-"""What is on a card, taken apart without loop devices."""
+"""Takes a card's image apart without loop devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IN_THE_SYSTEM = (
 
 class Partition(NamedTuple):
     start: int
-    """Bytes."""
+    """Offset in bytes."""
     size: int
     type: str
 
@@ -45,14 +45,14 @@ def fat_files(card: Path, partition: Partition, target: Path) -> Path:
 
 
 def ssh_key(file: Path) -> bytes:
-    """Who has this file is let in where the key that comes back is on the card."""
+    """Make a key file, and return its public key, which a card needs to allow the login."""
     keygen = tool("ssh-keygen", "openssh-client")
     subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", file], check=True)
     return file.with_suffix(".pub").read_bytes()
 
 
 def cut_out(card: Path, partition: Partition, target: Path) -> Path:
-    """What is empty takes no place."""
+    """Copy a partition to a file. Empty parts take no space."""
     with card.open("rb") as whole, target.open("wb") as part:
         whole.seek(partition.start)
         for _ in range(partition.size >> 20):
@@ -66,7 +66,7 @@ def cut_out(card: Path, partition: Partition, target: Path) -> Path:
 
 
 def ext4_files(image: Path, target: Path) -> Path:
-    """With owners and modes."""
+    """Extract files with owners and modes."""
     target.mkdir()
     take_out = [tool("debugfs", "e2fsprogs"), "-R", f'rdump / "{target}"', str(image)]
     subprocess.run(take_out, check=True, capture_output=True)
@@ -74,7 +74,7 @@ def ext4_files(image: Path, target: Path) -> Path:
 
 
 def in_the_system(system: Path, user: str, *command: str) -> list[str]:
-    """Runs `command` with the card's system as its root."""
+    """Return a command that runs `command` with the card's system as its root."""
     own = ["unshare", "--mount", "--propagation", "private", "env", "--ignore-environment"]
     there = ["PATH=/usr/sbin:/usr/bin", "LC_ALL=C.UTF-8", "QEMU_CPU=cortex-a53"]
     return [*own, *there, "sh", "-c", IN_THE_SYSTEM, str(system), user, str(system), *command]

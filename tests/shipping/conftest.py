@@ -1,4 +1,4 @@
-"""What is shipped, built once in a run, and the interpreters that it must run on."""
+"""The shipped files, built once per run, and the interpreters on which they must run."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def python_313() -> str | None:
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """A folder that those who test beside each other share: who asks first fills it, the others
-    wait for that, and nobody writes to it later."""
+    """Return a folder that parallel test processes share: the first one fills it, and the others
+    wait. Later it must not be changed.
+    """
     home = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         home = home.parent
@@ -55,7 +56,7 @@ def build(target: Path, *arguments: str, **how: Any) -> Path:
 
 
 def built_version() -> str:
-    """Of what is built of this tree."""
+    """Return the version of files that are built from this tree."""
     return subprocess.check_output([sys.executable, ROOT / "build/version.py"], text=True).strip()
 
 
@@ -86,7 +87,7 @@ def _installed(version: str) -> Iterator[str]:
     path = os.pathsep.join([os.environ.get("PATH", ""), *map(str, folders)])
     for folder in path.split(os.pathsep):
         program = shutil.which(f"python{version}", path=folder)
-        # A version manager's stand-in may be there without the version.
+        # A version manager's stand-in may exist without that version.
         if program and subprocess.run([program, "--version"], capture_output=True).returncode == 0:
             yield program
 
@@ -99,7 +100,7 @@ def _fetched(name: str) -> str | None:
 
 @pytest.fixture(scope="session")
 def pc_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a board with a PC's processor."""
+    """Return the image for a board with a PC processor."""
     return made_once(tmp_path_factory, "pc-image", partial(card_image, "amd64")) / "kit.img"
 
 
@@ -113,7 +114,7 @@ def image(pc_image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The modem of a board, which answers fast."""
+    """Yield the modem of a board, which answers fast."""
     with sky(tmp_path_factory.mktemp("sky"), latency=3) as running:
         yield running
 

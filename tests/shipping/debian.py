@@ -13,7 +13,7 @@ from tests.shipping.conftest import CANNOT, ROOT
 
 
 def signed_repository(folder: Path, packages: Sequence[Path]) -> Path:
-    """By a key that nobody keeps."""
+    """Make a repository with a temporary key."""
     tool("apt-ftparchive", "apt-utils")
     gpg = tool("gpg", "gpg")
     with TemporaryDirectory() as home:
@@ -30,7 +30,9 @@ def signed_repository(folder: Path, packages: Sequence[Path]) -> Path:
 
 
 def on_debian(release: str, repository: Path, *script: str) -> None:
-    """`repository` is there as /srv/with. The script's last line is `== done`."""
+    """Run a script on that Debian with `repository` as /srv/with. The script's last line is `==
+    done`.
+    """
     done = subprocess.run(
         [ROOT / "build/debian", "--with", repository, release, *script],
         capture_output=True,
@@ -48,8 +50,9 @@ def repacked(
     version: str,
     changes: Mapping[str, tuple[str, str]],
 ) -> Path:
-    """The package as of another version, with other lines in some of its files: (what stands
-    there, what shall)."""
+    """Repack the package with another version and changed lines in some of its files: (old text,
+    new text).
+    """
     name, before, rest = package.name.split("_")
     with TemporaryDirectory() as directory:
         tree = Path(directory) / name

@@ -1,9 +1,8 @@
-"""What QEMU's block filter `blklogwrites` has written down of a disk, and the states that a power
-cut may leave of it.
+"""Reads a disk log of QEMU's block filter `blklogwrites`, and computes states after a power cut.
 
-The format is that of Linux's dm-log-writes (log-writes.rst among the kernel's manuals). An entry is
-one sector of head and what was written. It is there before the board hears that its write or its
-flush has ended, so that what a flush has brought to the disk stands before it.
+The format is that of Linux's dm-log-writes (log-writes.rst in the kernel's documentation). An entry
+is one header sector and the written data. It is in the log before the board learns that its write
+or flush has ended, so data of a flush comes before the flush.
 """
 
 from __future__ import annotations
@@ -22,23 +21,24 @@ SECTOR = 512
 _HEAD = Struct("<QQQQ")
 FLUSH, FUA, DISCARD = 1, 2, 4
 SUPERBLOCK = (1024, 1536)
-"""Where the two sectors of ext4's begin, in its partition. They come together, as flash writes
-pages of 4 KiB at least: ext4 counts on it, and `e2fsck -p` tries no copy of a torn one."""
+"""Start of the two sectors of ext4's superblock in its partition. They are written together,
+because flash writes pages of at least 4 KiB. ext4 relies on it, and `e2fsck -p` does not try a
+copy of a torn one."""
 
 
 class Entry(NamedTuple):
     end: int
-    """Length of the log once it is in it."""
+    """Length of the log after this entry."""
     offset: int
     data: bytes
     flush: bool
-    """Whether all that was written before is on the disk."""
+    """True if all earlier writes are on the disk."""
     forced: bool
-    """Whether it is on the disk itself (FUA)."""
+    """True if it is on the disk itself (FUA)."""
 
 
 def entries(log: Path, size: int) -> Iterator[Entry]:
-    """Those of the first `size` bytes."""
+    """Yield the entries of the first `size` bytes."""
     with log.open("rb") as file:
         at = SECTOR
         while at + SECTOR <= size:
@@ -59,8 +59,9 @@ def left_of(
     folder: Path,
     random: Random,
 ) -> Iterator[list[Path]]:
-    """Files in `folder` with what a power cut at each of these lengths of the log leaves of these
-    partitions, which were as on `card` before. What is nowhere written on takes no place."""
+    """Yield files in `folder` with the partitions after a power cut at each of these log lengths.
+    They started as on `card`. Unwritten parts take no space.
+    """
     flushed = [cut_out(card, each, folder / f"{each.start}.flushed") for each in partitions]
     left = [each.with_suffix(".left") for each in flushed]
     waiting: list[list[Entry]] = [[] for _ in partitions]
@@ -95,7 +96,7 @@ def _write(disk: IO[bytes], pieces: Iterable[tuple[int, bytes]]) -> None:
 
 
 class RecordedDisk:
-    """The disk at one moment of the log after the other."""
+    """A disk at consecutive moments of the log."""
 
     def __init__(self, before: Path) -> None:
         self._flushed = bytearray(before.read_bytes())
@@ -110,15 +111,16 @@ class RecordedDisk:
             self._written.append(entry)
 
     def fail(self, image: Path, random: Random) -> None:
-        """Write to `image` what is left once power has failed: of what was not flushed none, some
-        or all, whole or in sectors or pages."""
+        """Write the data after a power cut to `image`: none, some or all of the unflushed data,
+        complete or in sectors or pages.
+        """
         with image.open("wb") as file:
             file.write(self._flushed)
             _write(file, _come(self._written, random))
 
 
 def _come(written: Iterable[Entry], random: Random) -> Iterator[tuple[int, bytes]]:
-    """What of it has come to the disk, unflushed as it is."""
+    """Yield the unflushed data that has reached the disk."""
     share = random.choice(SHARES)
     for entry in written:
         torn = 0 < share < 1 and not entry.forced

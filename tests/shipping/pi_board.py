@@ -1,6 +1,7 @@
-"""A Raspberry Pi 3 B that QEMU emulates: its processor, card reader, UART and USB. QEMU stands for
-the first stages, which are Raspberry Pi's own: it starts the kernel that they would, with the words
-that they would, as the card's `config.txt` says and what that includes."""
+"""A Raspberry Pi 3 B emulated by QEMU: its processor, card reader, UART and USB. QEMU replaces the
+first boot stages, which belong to Raspberry Pi: it starts the same kernel with the same
+parameters, from the card's `config.txt` and its includes.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +13,31 @@ from tests.shipping.board import Board
 
 TREE = "bcm2837-rpi-3-b.dtb"
 CARD = 4 << 30
-"""Bytes: QEMU's card reader takes powers of two alone."""
+"""Bytes: QEMU's card reader accepts only powers of two."""
 TTY = "ttyS1"
-"""The small UART, on which nothing of the card's says anything: the other is a Pi 3's Bluetooth."""
+"""The small UART, which the card does not use. The other one is a Pi 3's Bluetooth."""
 SHELL = (
     f"systemd.debug_shell=1 systemd.default_debug_tty={TTY}"
     " systemd.default_device_timeout_sec=600 mitigations=off"
-    # QEMU ends where what it has of the watchdog is begun. A processor that is not begun waits in a
-    # loop, and keeps one of this machine's busy: all four are.
+    # QEMU ends if its watchdog is started. A processor that is not started waits in a loop and
+    # keeps one of this machine's busy, so all four are started.
     " systemd.watchdog_device=/dev/none"
 )
 
 
 class PiBoard(Board):
-    """One card of a Pi, which is started and cut off as often as one likes. It shares nothing with
-    this machine but the card and the modem."""
+    """One card of a Pi that can be booted and cut off any number of times. It shares only the card
+    and the modem with this machine.
+    """
 
     def __init__(self, folder: Path, card: Path, modem: Path) -> None:
         os.truncate(card, CARD)
         super().__init__(folder, card, modem, shell=SHELL)
 
     def _open_shells(self) -> None:
-        """Also of a system that the kit has written since, and of what tries one."""
+        """Add the shell, also to a system that the kit has written since, and to the entry that
+        tries one.
+        """
         folders = [each for each in self.files() if each in ("::/a/", "::/b/")]
         for name in (name for folder in folders for name in self.files(folder)):
             if name.endswith(".txt") and self._shell not in (words := self.read(name).strip()):
@@ -51,7 +55,7 @@ class PiBoard(Board):
         devices = [
             ("-append", self.read(f"::/{settings['cmdline']}").strip()),
             ("-drive", f"if=sd,format=raw,cache=writethrough,file={self.card}"),
-            # The large UART first, as the board has them.
+            # The large UART first, in the board's order.
             ("-serial", "null"),
             ("-chardev", f"socket,id=console,path={self._console},server=on,wait=off"),
             ("-serial", "chardev:console"),
@@ -66,7 +70,7 @@ class PiBoard(Board):
         ]
 
     def _told(self, file: str) -> dict[str, str]:
-        """What is said last of a setting counts."""
+        """The last value of a setting counts."""
         settings: dict[str, str] = {}
         for line in self.read(f"::/{file}").splitlines():
             if line.startswith("include "):

@@ -1,4 +1,4 @@
-"""What the build compiles, and what it leaves to its source, is named as the tree has it."""
+"""The lists of compiled and uncompiled modules in the build name existing modules."""
 
 from __future__ import annotations
 

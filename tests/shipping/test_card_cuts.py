@@ -1,9 +1,9 @@
-"""Power fails in the first start of a card, a hundred times, and the next start lets people in.
+"""Power fails in the first boot of a card, a hundred times, and after the next boot people can log
+in.
 
-One board starts a card for the first time, and QEMU writes down what it writes and flushes. For so
-many moments, what the card would hold is put together, ext4 and FAT come back as they do at a
-start, and what the next start runs is run on what is there; a few of these cards are started for
-real. CI's step for cards does it.
+One board boots a card for the first time, and QEMU records its writes and flushes. For each moment,
+the test computes the card's content, lets ext4 and FAT recover as at a boot, and runs the programs
+of the next boot on it. A few of these cards are really booted. CI's step for cards does this.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ pytestmark = pytest.mark.full
 
 CUTS = 100
 STARTED = 2
-"""Of these, so many on a board: each takes a minute or two."""
+"""Number of cards that are booted on a board, which takes a minute or two each."""
 SETTINGS = "satellite-port=/dev/ttyUSB0\nsatellite-credits-per-day=20\n"
 
 
 @dataclass
 class Recorded:
     before: Path
-    """The card as it is put into the board."""
+    """The card before its first boot."""
     log: Path
     key: Path
-    """Who has the other half is let in."""
+    """The key file whose public half is on the card."""
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,9 @@ def copy(image: Path, target: Path) -> None:
 
 @pytest.fixture
 def cuts(recorded: Recorded, tmp_path: Path) -> Iterator[Iterator[list[Path]]]:
-    """What is left of both partitions that are written to, one cut after the other: half of them
-    aimed at where ext4 was just written to, which the settings and keys are on."""
+    """Yield the states of both written partitions after each cut. Half of the cuts hit recent
+    writes to ext4, which contains the settings and keys.
+    """
     boot, *_, kept = partitions(recorded.before)
     random = Random(1)
     written = [each for each in entries(recorded.log, recorded.log.stat().st_size) if each.data]
@@ -100,13 +101,13 @@ def test_who_may_log_in_may_after_any_cut(
 
 
 def start_again(boot: Path, kept: Path, place: Path) -> Path:
-    """What the kit keeps once the next start has run what it runs."""
+    """Return the kit's stored files after the programs of the next boot."""
     part = place / "kept.part"
     copy(kept, part)
     checked = subprocess.run(
         [tool("e2fsck", "e2fsprogs"), "-p", part], capture_output=True, text=True
     )
-    # 1: it has mended something (e2fsck(8)).
+    # 1: it has repaired something (e2fsck(8)).
     assert checked.returncode in (0, 1), checked.stdout
     state = ext4_files(part, place / "kept")
     part.unlink()

@@ -1,5 +1,6 @@
-"""A card of build/image gives a Wi-Fi, by what a hub has written on it: on an emulated board whose
-two adapters hear each other (mac80211_hwsim), one of which is a phone's."""
+"""A card of build/image provides Wi-Fi with a hub's settings on it: on an emulated board with two
+adapters that hear each other (mac80211_hwsim), one of which belongs to a phone.
+"""
 
 from __future__ import annotations
 
@@ -87,10 +88,10 @@ def test_whatever_it_asks_for_it_finds_the_kit(board: Board) -> None:
     )
     board.until(f"{PHONE} getent ahostsv4 anything.example.org | grep -q ^192.168.4.1", BOOT)
     asked = "http://connectivitycheck.gstatic.com/generate_204"
-    # As the window for signing in does.
+    # As a phone's sign-in window does.
     page = board.until(f"{PHONE} curl --silent --fail --location {asked}", BOOT)
     assert "https://" in page
-    # Of the agent's own interface nothing is there.
+    # The agent's own API is not available.
     assert board.ask(f"{PHONE} curl --silent --max-time 20 http://192.168.4.1:9091/")[0] != 0
 
 

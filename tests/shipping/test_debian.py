@@ -1,4 +1,4 @@
-"""The other Debian that tests run in is kept: what one run leaves there, no later one meets."""
+"""The other Debian for tests is kept, but leftovers of a run do not affect later ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.machine import unavailable
 from tests.shipping.conftest import CANNOT, ROOT
 
 LEFT = ("/usr/local/bin/systemctl", "/usr/local/sbin/dpkg", "/run/systemd/system", "/tmp/asked")
-"""As a trial of packages leaves it that ends between making its stand-ins and removing them."""
+"""Leftovers of a package trial that ends between making its stand-ins and removing them."""
 
 
 def in_debian(script: str) -> str:

@@ -1,8 +1,8 @@
-"""Power fails under a real ext4: what an agent and a hub have answered is there.
+"""Power fails under a real ext4: answered data of an agent and a hub is there.
 
-A board runs both, on a disk whose writes and flushes QEMU writes down, each answer beside them. For
-each moment, what the disk would hold is put together, e2fsck(8) does what it does at a start, and
-our own code opens what is there. Nothing is mounted, so that it costs half a second.
+A board runs both on a disk whose writes and flushes QEMU records, with each answer beside them. For
+each moment, the test computes the disk's content, runs e2fsck(8) as at a boot, and opens the files
+with our own code. It mounts nothing, so each moment costs half a second.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CUTS_LYING = 50
 POSTED = 300
 POSTED_LYING = 60
 LOAD = 1200.0
-"""Seconds that the load may take on an emulated processor."""
+"""Maximum seconds of the load on an emulated processor."""
 MOUNT = """\
 mkdir /run/disk
 for disk in /sys/block/vd*; do
@@ -54,19 +54,20 @@ HERE = Path(__file__).parent
 @dataclass
 class Recording:
     before: Path
-    """The disk's image, before anything was written."""
+    """The disk's image before all writes."""
     log: Path
     answers: list[tuple[int, str]]
-    """Length of the log by which each was there."""
+    """Answers with the length of the log at each."""
     honest: int
-    """Length of the log where it ends that syncs do something."""
+    """Length of the log at the end of the part in which syncs work."""
 
 
 def recorder(image: Path, log: Path, answers: Path) -> list[tuple[str, str]]:
-    """The devices of a board: a disk that is written down, and a port for answers.
+    """Return the devices of a board: a recorded disk and a port for answers.
 
-    A flush of the image does nothing here: it is written down all the same, and at once, so that
-    no write gets between a flush and its entry."""
+    A flush of the image does nothing here, but it is recorded immediately, so that no write gets
+    between a flush and its entry.
+    """
     disk = [
         "driver=blklogwrites,node-name=recorded,file.driver=file,log.driver=file",
         f"file.filename={image},file.cache.no-flush=on",
@@ -82,7 +83,7 @@ def recorder(image: Path, log: Path, answers: Path) -> list[tuple[str, str]]:
 
 @contextmanager
 def noting(port: Path, log: Path) -> Iterator[list[tuple[int, str]]]:
-    """How long the log is as each answer comes."""
+    """Record the length of the log at each answer."""
     answers: list[tuple[int, str]] = []
     line = socket.socket(socket.AF_UNIX)
     line.connect(str(port))
@@ -141,8 +142,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def moments(recorded: Recording, first: int, last: int, count: int, random: Random) -> list[int]:
-    """Lengths of the log, half of them as an answer has just come: what it stands for is never
-    younger."""
+    """Return lengths of the log, half of them directly after an answer, when its data is as new as
+    possible.
+    """
     ends = [entry.end for entry in entries(recorded.log, last) if entry.end > first]
     answered = [size for size, _ in recorded.answers if first < size <= last]
     chosen = random.choices(ends, k=count - count // 2) + random.choices(answered, k=count // 2)
@@ -150,7 +152,7 @@ def moments(recorded: Recording, first: int, last: int, count: int, random: Rand
 
 
 def left(recorded: Recording, chosen: list[int], image: Path, random: Random) -> Iterator[int]:
-    """Takes the disk to each of these moments, and leaves in `image` what a power cut leaves."""
+    """Take the disk to each of these moments, and write its state after a power cut to `image`."""
     disk = RecordedDisk(recorded.before)
     log = entries(recorded.log, recorded.log.stat().st_size)
     entry = next(log, None)
@@ -163,11 +165,11 @@ def left(recorded: Recording, chosen: list[int], image: Path, random: Random) ->
 
 
 def start_again(image: Path, folder: str, target: Path) -> Path:
-    """What is in `folder` of the disk once ext4 has come back."""
+    """Return the content of `folder` on the disk after ext4 has recovered."""
     done = subprocess.run(
         [tool("e2fsck", "e2fsprogs"), "-p", image], capture_output=True, text=True
     )
-    # 1: it has mended something (e2fsck(8)).
+    # 1: it has repaired something (e2fsck(8)).
     assert done.returncode in (0, 1), done.stdout
     target.mkdir()
     take_out = f'rdump "/{folder}" "{target}"'
@@ -180,7 +182,7 @@ def start_again(image: Path, folder: str, target: Path) -> Path:
 
 
 def texts(state: Path) -> list[str]:
-    """Of all Packages and all pushes."""
+    """Return the texts of all Packages and all pushes."""
     journal, store = (
         Journal(state / "agent/journal.sqlite3"),
         open_store(str(state / "hub/hub.sqlite3")),
@@ -200,7 +202,7 @@ def texts(state: Path) -> list[str]:
 
 
 def lost(recorded: Recording, home: Path, folder: str, chosen: list[int], seed: int) -> int:
-    """How much of what had been answered is not there, over so many power cuts."""
+    """Return the number of answered items that are missing over that many power cuts."""
     random = Random(seed)
     missing = known = 0
     lies = folder == "lying"
@@ -232,7 +234,7 @@ def test_what_was_answered_is_on_an_ext4_whose_power_was_cut(
 
 
 def test_where_syncs_do_nothing_something_is_lost(recording: Recording, tmp_path: Path) -> None:
-    """Else the test above would prove nothing."""
+    """This proves that the test above can fail."""
     end = recording.log.stat().st_size
     chosen = moments(recording, recording.honest, end, CUTS_LYING, Random(3))
     assert lost(recording, tmp_path, "lying", chosen, seed=4) > 0

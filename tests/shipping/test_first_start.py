@@ -1,8 +1,9 @@
-"""Power fails in the first start of a kit, and the next one lets people in and runs the agent.
+"""Power fails in the first start of a kit, and after the next one people can log in and the agent
+runs.
 
-What the real scripts and commands of the first start do to their files is written down. Of each of
-so many moments the states that ext4 may leave are made (`tests/crash.py`), and the same is run
-again on them. On the card itself: `test_image.py`.
+The test records the file operations of the real scripts and commands of a first start. For each
+moment it computes states that ext4 may leave (`tests/crash.py`), and runs the same programs again
+on them. `test_image.py` tests the card itself.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ own_certificate(Path(sys.argv[1]))
 
 
 def start(folder: Path, **environment: str) -> None:
-    """What a first start does, card, settings and keys in one folder."""
+    """Run the programs of a first start, with card, settings and keys in one folder."""
     card = ["provision", "--card", str(folder), "--config", str(folder / SETTINGS)]
     certificate = [sys.executable, "-c", MAKE_CERTIFICATE, str(folder / CERTIFICATE)]
     for command in ([str(SCRIPT), str(folder)], [*MODULE, *card], certificate):
@@ -111,7 +112,9 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("content", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_a_key_that_cannot_be_read_is_made_anew(tmp_path: Path, content: bytes) -> None:
-    """Also where the same has befallen the one before it, and nobody answers ssh-keygen."""
+    """This also holds if the same happened to the temporary key, because ssh-keygen gets no
+    answers.
+    """
     for name in (KEY, f"{KEY}.new", f"{KEY}.new.pub"):
         (tmp_path / name).write_bytes(content)
         (tmp_path / name).chmod(0o600)

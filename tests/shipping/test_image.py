@@ -1,5 +1,6 @@
-"""The image of a kit's card, booted: what only a real kernel, a real systemd and a real cut of the
-power show. Each walk goes on where the one before has ended, as the life of a kit does."""
+"""The booted image of a kit's card: tests that need a real kernel, a real systemd and a real power
+cut. Each test continues after the previous one, like the life of a kit.
+"""
 
 from __future__ import annotations
 
@@ -36,22 +37,22 @@ DEAD: Changes = {
     )
 }
 UPDATE = 1500.0
-"""Seconds that an update may take on an emulated processor."""
+"""Maximum seconds of an update on an emulated processor."""
 HUB = "python3 /tmp/hub.pyz hub"
-"""Of the board's own, beside the agent: a program of its own, which no update replaces."""
+"""The board's own hub beside the agent: a separate program, which no update replaces."""
 STORE = "--database /tmp/hub.sqlite3 --json"
 SOON = r"[Service]\nExecStart=\nExecStart=/usr/bin/fieldagent settings --go-on --within 2\n"
-"""For settings that do not do: the unit as it stands waits for a quarter of an hour."""
+"""For wrong settings: the real unit waits 15 minutes."""
 WATCHDOG = 600.0
 AFTER_START = 180
-"""Seconds after which what is written at a start has been."""
+"""Seconds after a boot until its writes have ended."""
 SECTORS = "awk '$3 == \"vda\" { print $10 }' /proc/diskstats"
-"""Those of 512 bytes that were written (the kernel's Documentation/admin-guide/iostats.rst)."""
+"""Written sectors of 512 bytes (the kernel's Documentation/admin-guide/iostats.rst)."""
 
 
 @pytest.fixture(scope="module")
 def board(image: Path, sim: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    """Started for the first time with settings on its card."""
+    """Yield a board after its first boot with settings on its card."""
     made = Board(tmp_path_factory.mktemp("board"), image, Path(sim.ready.partition("=")[2]))
     try:
         made.write("::/fieldagent.properties", SETTINGS.encode())
@@ -68,7 +69,7 @@ def python_of_the_card(python_313: str | None) -> str:
 
 @pytest.fixture(scope="module")
 def signer(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Signer:
-    """Whom the kit trusts."""
+    """Return the signer whom the kit trusts."""
     made = Signer(tmp_path_factory.mktemp("keys") / "of-the-team")
     (board.share / "update.pub").write_text(made.public)
     board.run("install -m 644 /mnt/update.pub /etc/fieldagent/update.pub")
@@ -77,7 +78,7 @@ def signer(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Signer:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory, python_of_the_card: str) -> Path:
-    """What is on the card."""
+    """Return the program on the card."""
     made = tmp_path_factory.mktemp("program") / "fieldagent.pyz"
     return build(made, "--for", python_of_the_card, stdout=subprocess.DEVNULL)
 
@@ -87,7 +88,9 @@ Signed = Callable[..., None]
 
 @pytest.fixture(scope="module")
 def signed(board: Board, signer: Signer, program: Path, python_of_the_card: str) -> Signed:
-    """Puts the program at /mnt/VERSION.pyz, as that version and with these changes."""
+    """Return a function that puts the program at /mnt/VERSION.pyz, with that version and these
+    changes.
+    """
 
     def make(number: str, changes: Changes) -> None:
         new = board.share / f"{number}.pyz"
@@ -102,7 +105,9 @@ def until_ready(board: Board) -> None:
 
 
 def until_sent(board: Board, seconds: float = ANSWER) -> None:
-    """By satellite: of the other links each has a queue of its own, which is empty."""
+    """Wait until nothing is queued for satellite. Each of the other links has its own
+    empty queue.
+    """
     board.until("fieldagent status | grep -A 1 '^Satellite:' | grep -q ' 0 queued'", seconds)
 
 
@@ -111,7 +116,7 @@ def pid(board: Board) -> str:
 
 
 def arrived(sim: Running, text: str) -> list[str]:
-    """Each time that it came to the operator's gateway, which knows it again."""
+    """Return the arrivals at the operator's gateway, which recognises repetitions."""
     return [line for line in sim.output() if text in line and "message" in line]
 
 
@@ -141,7 +146,7 @@ def test_the_unit_holds_what_it_promises(board: Board) -> None:
 
 @pytest.mark.soak
 def test_at_rest_the_card_takes_less_than_5_mb_a_day(board: Board) -> None:
-    """At its block device, by all that runs there. What comes once an hour is in an hour once."""
+    """Count writes of all programs at its block device. Hourly writes occur once per hour."""
     until_ready(board)
     board.run(f"sleep {AFTER_START}", AFTER_START + ANSWER)
     before, after = (
@@ -151,7 +156,7 @@ def test_at_rest_the_card_takes_less_than_5_mb_a_day(board: Board) -> None:
 
 
 def test_the_clock_that_the_network_sets_is_trusted(board: Board) -> None:
-    """As timesyncd and chrony tell the kernel; the agent may ask, and not set."""
+    """As timesyncd and chrony report it to the kernel. The agent may read it, but not set it."""
     (board.share / "set_by_network.py").write_text(SET_BY_NETWORK)
     board.run("python3 /mnt/set_by_network.py")
     board.until('fieldagent status --json | grep -q \'"source": "network"\'')
@@ -169,7 +174,7 @@ assert ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(bytes(told), 512))
 
 
 def test_a_clock_that_is_wrong_is_set_as_the_satellites_tell(board: Board) -> None:
-    """To the system, too: TLS goes by it."""
+    """This includes the system's clock, which TLS uses."""
     until_ready(board)
     board.run("date --set @1700000000")
     board.until("test $(date +%s) -gt 1767225600", WATCHDOG)
@@ -197,7 +202,7 @@ def test_power_that_fails_in_a_session_delivers_once(board: Board, sim: Running)
     board.boot()
     until_sent(board, BOOT)
     assert [len(arrived(sim, text)) for text in sent] == [1, 1, 1]
-    # What is written to the system is gone, and what the kit keeps is there.
+    # Changes of the system are lost, and the kit's data is there.
     assert "Delivered" in board.run("fieldagent sent")
 
 
@@ -238,7 +243,7 @@ def test_a_program_that_nobody_trusted_has_signed_is_refused(
 
 @pytest.fixture(scope="module")
 def linked(board: Board, signer: Signer) -> Board:
-    """With the hub that brings what `signer` has signed."""
+    """Return the board, linked to a hub that sends settings signed by `signer`."""
     board.run("cp /usr/lib/fieldagent/fieldagent.pyz /tmp/hub.pyz")
     board.run(f"{HUB} init Alps {STORE}")
     board.run(f"{HUB} user add ada {STORE}")
@@ -256,7 +261,7 @@ def linked(board: Board, signer: Signer) -> Board:
 
 
 def sent(board: Board, signer: Signer, settings: str) -> int:
-    """The number under which the hub brings these, once their operator has signed them."""
+    """Return the number of the hub's offer, after the operator has signed these settings."""
     there = board.run(f"{HUB} device set kit-ada {settings} --file /tmp/change {STORE}")
     file = board.share / "change"
     file.write_text(board.run(f"cat {json.loads(there)['file']}") + "\n")
@@ -266,7 +271,7 @@ def sent(board: Board, signer: Signer, settings: str) -> int:
 
 
 def becomes(board: Board, state: str, seconds: float = UPDATE) -> None:
-    """What the hub tells of the settings that it has brought."""
+    """Wait until the hub shows this state of its offer."""
     board.until(f"{HUB} device list {STORE} | grep -q '{state}'", seconds)
 
 
@@ -280,7 +285,7 @@ def test_settings_from_the_hub_are_put_in_place_by_their_unit(
     assert "sos-repeat=900" in kept
     owner = linked.run("stat -c '%a %U:%G' /etc/fieldagent/agent.properties")
     assert owner == "640 root:fieldagent"
-    # The unit was started once, by what waited, and not again and again.
+    # The waiting offer started the unit once, not repeatedly.
     assert linked.run("systemctl is-active fieldagent-settings.path") == "active"
     assert linked.run("journalctl --boot --unit fieldagent-settings | grep -c Starting") == "1"
 
@@ -336,7 +341,7 @@ def test_who_has_a_key_on_the_card_may_log_in(board: Board) -> None:
 
 
 def test_settings_that_are_wrong_change_nothing(board: Board) -> None:
-    """Somebody types them at a laptop, and puts the card back."""
+    """A person types them at a laptop and puts the card back."""
     board.shut_down()
     board.write("::/fieldagent.properties", b"satelite-port=/dev/ttyUSB0\n")
     board.boot()

@@ -1,4 +1,4 @@
-"""The installer, into a folder of its own; the unit and the udev rule as systemd reads them."""
+"""The installer with a separate folder, and the unit and the udev rule as systemd reads them."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ INSTALLED = OF_BOTH | {
 }
 HUB_SETTINGS = "etc/fieldagent/hub.properties"
 LATER = re.compile("Unknown key (name )?'(RestartSteps|RestartMaxDelaySec)'")
-"""From systemd 254 on: Debian 12 has 252."""
+"""Since systemd 254. Debian 12 has 252."""
 UNITS = sorted((ROOT / "systemd").glob("*.service"))
 PACKAGES_UNIT = ROOT / "build/packages/fieldagent-update.service"
 
 
 @pytest.fixture
 def installer(zipapp: Path, tmp_path: Path) -> Path:
-    """The installer of a clone in which the zipapp has been built."""
+    """Return the installer of a clone with a built zipapp."""
     clone = tmp_path / "clone"
     shutil.copytree(ROOT / "systemd", clone / "systemd")
     (clone / "dist").mkdir()
@@ -125,9 +125,9 @@ SECRETS = {
     *("sms-gate-password", "sms-gate-key", "sms-webhook-token", "sms-webhook-secret"),
     "mqtt-password",
 }
-"""None is shown that somebody could keep."""
+"""Keys. A shown example could be kept by mistake, so none is shown."""
 UNKNOWN = {"operators", "contacts"}
-"""Programs of one's own, which are nowhere until somebody writes one."""
+"""Lists of third-party programs, which have no default."""
 
 
 @pytest.mark.parametrize("hub", [False, True], ids=["agent", "hub"])
@@ -143,7 +143,7 @@ def test_each_line_of_the_first_settings_holds_once_it_is_uncommented(
         settings
     )
     for name in set(settings) - SECRETS - UNKNOWN:
-        # That another key must be set too is told where it is not.
+        # If another key is also required, the error says so.
         needs = re.compile(
             f"{name} needs [a-z-]+(: set that| or [a-z-]+: set one of them) too, or remove {name}"
         )
@@ -166,7 +166,7 @@ def test_the_units_user_may_read_what_was_installed_whatever_the_umask(
             (root / folder).chmod(0o700)
     assert install(installer, "--root", root, umask=umask).returncode == 0
     for path in root.rglob("*"):
-        if path.is_symlink():  # to the unit, where it lies in the image
+        if path.is_symlink():  # to the unit, at its place in the image
             continue
         mode = stat.S_IMODE(path.stat().st_mode) & 0o007
         if path.suffix == ".properties":
@@ -239,7 +239,7 @@ def test_an_image_starts_the_unit_and_lets_its_user_read_the_settings(
         assert state("fieldagent-track") == "disabled"
     if os.geteuid():
         pytest.skip("only root gives files to another user")
-    # What the image's own boot does.
+    # The image's own boot does this.
     users = {"root": 0, "fieldagent": 907, "fieldagent-hub": 908}
     (root / "etc/passwd").write_text(
         "".join(f"{name}:x:{number}:{number}::/:/bin/sh\n" for name, number in users.items())
@@ -285,10 +285,10 @@ EXPOSURE = {
     "fieldagent-settings": 18,
     "fieldagent": 17,
 }
-"""In tenths. An update, or settings from afar, stops and starts the agent, asks it, puts files of
-root's in place and becomes the agent's user for those of the agent's: root, AF_UNIX, loopback and
-two capabilities it cannot do without. What fetches a program needs the network. The agent reads the
-boot's id in /proc/sys, and asks whether somebody has set the clock."""
+"""In tenths. An update or remote settings stop and start the agent, query it, install root's files,
+and become the agent's user for the agent's files. They need root, AF_UNIX, loopback and two
+capabilities. A download needs the network. The agent reads the boot id in /proc/sys, and checks
+whether the clock has been set."""
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
@@ -316,7 +316,7 @@ def test_what_a_unit_runs_does_with_what_that_leaves_of_proc(tmp_path: Path, nam
     """systemd.exec(5), ProcSubset="""
     if os.geteuid():
         pytest.skip("only root may mount /proc anew")
-    # Within a chroot, / is no mount of its own whose propagation could be changed.
+    # In a chroot, / is not a mount whose propagation could be changed.
     unshare = [tool("unshare", "util-linux"), "--mount", "--propagation", "unchanged"]
     hidden = "\nProcSubset=pid\n" in (ROOT / f"systemd/{name}.service").read_text()
     left = f"hidepid=invisible{',subset=pid' if hidden else ''}"
@@ -332,7 +332,7 @@ def test_what_a_unit_runs_does_with_what_that_leaves_of_proc(tmp_path: Path, nam
 @pytest.mark.parametrize("unit", [*UNITS, PACKAGES_UNIT], ids=lambda unit: unit.stem)
 def test_unit_is_understood(unit: Path, tmp_path: Path) -> None:
     analyze = tool("systemd-analyze", "systemd")
-    # With a command that is there: ours is not installed on this machine.
+    # With an existing command, because ours is not installed on this machine.
     there = tmp_path / unit.name
     there.write_text(unit.read_text().replace("/usr/bin/fieldagent ", "/usr/bin/env "))
     done = subprocess.run([analyze, "verify", there], capture_output=True, text=True)
@@ -344,7 +344,7 @@ def test_modemmanager_and_gpsd_are_kept_from_every_port_that_is_named() -> None:
     named = [line for line in RULES.read_text().splitlines() if "SYMLINK+=" in line]
     assert named
     assert all('ENV{ID_MM_PORT_IGNORE}="1"' in line for line in named)
-    # What gpsd's rules want for a port they take for a receiver; they are read before.
+    # gpsd's rules want this for a port that they take for a receiver. They are read before.
     assert all('ENV{SYSTEMD_WANTS}=""' in line for line in named)
     assert RULES.name > "60-gpsd.rules"
 

@@ -1,5 +1,6 @@
-"""A kit with Debian packages is updated from a signed repository, and goes back: real apt, dpkg and
-agents on each Debian; systemd alone is stood in for."""
+"""A kit with Debian packages is updated from a signed repository and rolled back: real apt, dpkg
+and agents on each Debian. Only systemd is simulated.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is built here, and later versions of it."""
+    """Return a repository with the packages of this tree and later versions."""
     folder = tmp_path_factory.mktemp("later")
     later = [
         repacked(package, folder, version, of_version(version) | changes)
@@ -54,7 +55,7 @@ def of_version(version: str) -> dict[str, tuple[str, str]]:
 
 
 def now(repository: Path) -> str:
-    """As dpkg writes the version that is built here."""
+    """Return the version of this tree as dpkg writes it."""
     names = " ".join(each.name for each in repository.glob("fieldagent_*.deb"))
     versions: set[str] = set(re.findall(r"fieldagent_(\S+)_all", names))
     (version,) = versions - set(CHANGES)

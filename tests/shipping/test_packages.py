@@ -1,4 +1,4 @@
-"""The Debian packages: looked at by lintian, and lived with on each Debian."""
+"""The Debian packages, checked by lintian and used on each Debian."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ print(sys.modules["fieldagent"].__file__)
 
 
 def test_compiled_code_finds_its_data(packages: list[Path], tmp_path: Path) -> None:
-    """Compiled as `postinst` does, where the package is installed."""
+    """Compiled as `postinst` does at the package's installation."""
     (common,) = (each for each in packages if each.name.startswith("fieldagent-common"))
     subprocess.run(["dpkg-deb", "--extract", common, tmp_path], check=True)
     program = tmp_path / "usr/lib/fieldagent"
@@ -89,7 +89,7 @@ def repository(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize(
     "release",
-    # A Raspberry Pi OS of 32 bits, its processor emulated: minutes.
+    # A Raspberry Pi OS of 32 bits with an emulated processor: minutes.
     ["bookworm", "trixie", "bookworm:armhf"],
 )
 def test_from_the_first_installation_to_the_purge(repository: Path, release: str) -> None:

@@ -1,5 +1,6 @@
-"""The card of a Raspberry Pi, piece by piece, and its program started by qemu-user. What a Pi's
-firmware asks for is looked at, name by name; what comes after that starts in `test_pi_start`."""
+"""The card of a Raspberry Pi, part by part, with its program under qemu-user. The tests check the
+names that a Pi's firmware needs. `test_pi_start` boots the rest.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ BOARDS = {
     "bcm2711-rpi-4-b": "raspberrypi,4-model-b",
     "bcm2711-rpi-400": "raspberrypi,400",
 }
-"""Device trees by the names that the firmware asks for, and what each says it is of."""
+"""Device trees by the firmware's names, and the board in each."""
 FIRST_STAGES = {
     "Pi 3 and Zero 2 W": {"bootcode.bin", "start.elf", "fixup.dat"},
     "Pi 4": {"start4.elf", "fixup4.dat"},
@@ -67,7 +68,7 @@ OWNED = {
     "kept/ssh": "700 root",
     "kept/agent": "755 root",
 }
-"""Its tmpfiles.d and its units give the kit's own to their user at the first start."""
+"""Its tmpfiles.d and its units give the kit's files to their users at the first start."""
 SETTINGS = "satellite-port={port}\nhub-address=https://127.0.0.1:9\nhub-token={token}\n"
 TOKEN = "the-token-of-a-link-that-nobody-answers"
 
@@ -158,7 +159,7 @@ def test_the_kernel_is_told_in_one_line_where_the_system_is(card: Card) -> None:
     parameters = line.split()
     where = {"root=PARTUUID=6b697400-02", "kit.slot=a"}
     assert where | {"ro", "rootwait", "fsck.repair=yes"} <= set(parameters)
-    # Whatever is connected to the pins, such as a modem, hears nothing of the kernel.
+    # A device at the pins, such as a modem, gets no kernel messages.
     assert [each for each in parameters if each.startswith("console=")] == ["console=tty0"]
 
 
@@ -170,19 +171,19 @@ def test_what_starts_first_can_read_the_card_and_lays_a_memory_over_it(card: Car
     assert {"scripts/init-bottom/overlay", "scripts/init-premount/try-system"} <= {*names}
     assert "usr/sbin/kexec" in names
     modules = drivers(*names, *listed(card, "builtin"))
-    # The card's reader: of the Pi 3 and Zero 2 W, of the Pi 4, and the cards themselves.
+    # The card reader of the Pi 3 and Zero 2 W, that of the Pi 4, and the cards.
     assert {"overlay", "bcm2835", "sdhci-iproc", "mmc_block", "ext4", "vfat"} <= modules
 
 
 def test_what_is_connected_to_the_board_has_its_driver(card: Card) -> None:
     modules = drivers(*listed(card, "builtin"), *listed(card, "dep"))
     assert {"ftdi_sio", "pl2303", "cp210x", "cdc-acm", "8250_bcm2835aux"} <= modules
-    # The network's cable of the Pi 3 B, 3 B+ and 4; USB of the 3 and the 4; the watchdog.
+    # Wired network of the Pi 3 B, 3 B+ and 4, USB of the 3 and the 4, and the watchdog.
     assert {"smsc95xx", "lan78xx", "genet", "dwc2", "xhci-pci", "bcm2835_wdt"} <= modules
 
 
 def listed(card: Card, what: str) -> list[str]:
-    """What is in the kernel itself (`builtin`), or beside it (`dep`): modules of it, one a line."""
+    """Return the kernel's modules: built in (`builtin`), or separate (`dep`)."""
     (release,) = (card.system / "usr/lib/modules").iterdir()
     lines = (release / f"modules.{what}").read_text().splitlines()
     return [line.partition(":")[0] for line in lines]
@@ -247,7 +248,7 @@ def test_its_program_takes_its_settings_and_delivers(card: Card, tmp_path: Path)
     assert user is not None
     uid, gid = map(int, user[0].split(":")[2:4])
     state = card.system / "var/lib/fieldagent"
-    # What systemd does for the unit: its folder, and a port that the group dialout may open.
+    # systemd does this for the unit: its folder, and a port that the group dialout may open.
     os.chown(state, uid, gid)
     state.chmod(0o700)
     with own_network() as inside, sky(tmp_path) as sim:

@@ -1,6 +1,7 @@
-"""A Pi's other system is tried once, by the kernel of the one that works, on the Pi 3 B that QEMU
-emulates. How it is written and judged is walked on the other board (`test_system_update`). Each
-walk goes on where the one before has ended."""
+"""A Pi's other system is tried once by the kernel of the working one, on the Pi 3 B that QEMU
+emulates. `test_system_update` tests its writing and its trial on the other board. Each test
+continues after the previous one.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ RESET = 240.0
 
 @pytest.fixture(scope="module")
 def board(sim: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    """It has the same system twice."""
+    """Yield a board with the same system twice."""
     folder = tmp_path_factory.mktemp("pi")
     card = card_image("arm64", folder)
     copy_system(card)
@@ -59,7 +60,7 @@ def words(board: Board) -> list[str]:
 
 
 def tried(board: Board) -> None:
-    """The kit asks for it, and the machine starts anew."""
+    """Let the kit ask for it, and reboot."""
     slots(board, 'slots.arm("b")')
     assert slots(board, 'print(slots.state("b"))') == "armed"
     board.run("sync; systemctl reboot --no-block")

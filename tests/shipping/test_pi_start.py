@@ -1,5 +1,6 @@
-"""The card of a Raspberry Pi, booted on the one that QEMU emulates, its modem behind an adapter at
-its USB. Each walk goes on where the one before has ended."""
+"""The card of a Raspberry Pi, booted in QEMU, with its modem behind a USB adapter. Each test
+continues after the previous one.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ ASK = "curl --fail --silent http://127.0.0.1:9091/api/health"
 
 @pytest.fixture(scope="module")
 def board(sim: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    """Started for the first time with settings on its card."""
+    """Yield a board after its first boot with settings on its card."""
     folder = tmp_path_factory.mktemp("pi")
     card = card_image("arm64", folder)
     made = PiBoard(folder, card, Path(sim.ready.partition("=")[2]))
@@ -63,7 +64,7 @@ def test_a_message_leaves_by_the_modem_at_its_usb(board: Board, sim: Running) ->
 
 
 def test_its_clock_is_set_as_the_satellites_tell(board: Board) -> None:
-    """It has none that goes on without power, and TLS goes by it."""
+    """It has no battery-backed clock, and TLS needs the time."""
     board.until("journalctl --unit fieldagent-clock | grep 'as the satellite tells the time'", BOOT)
     assert abs(int(board.run("date +%s")) - time.time()) < ANSWER
 

@@ -1,4 +1,4 @@
-"""The pictures of the README can be made from the demo as it is."""
+"""The pictures of the README can be made from the current demo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release is made by one command, and strangers' programs find it whole and signed."""
+"""One command makes a release, and third-party programs find it complete and signed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.shipping.conftest import ROOT
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of what is here now, all of it committed."""
+    """Return a checkout of the current tree with everything committed."""
     tool("git", "git")
     folder = tmp_path_factory.mktemp("release") / "checkout"
     listed = subprocess.check_output(
@@ -45,7 +45,7 @@ def commit(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `key` and `key.pub`."""
+    """Return a folder with `key` and `key.pub`."""
     folder = tmp_path_factory.mktemp("keys")
     make: list[str | Path] = [
         tool("minisign", "minisign"),

@@ -1,4 +1,4 @@
-"""What runs from a file that another one replaces keeps its own."""
+"""A running program keeps its file when another one replaces it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LATE = {
         "    print(__version__)\n",
     )
 }
-"""A program that imports all there is once it is told to."""
+"""A program that imports all modules on command."""
 
 
 def garbage(zipapp: Path, place: Path) -> bytes:
@@ -35,7 +35,7 @@ def garbage(zipapp: Path, place: Path) -> bytes:
 
 
 def another(zipapp: Path, place: Path) -> bytes:
-    """Of the same files, each of them elsewhere in it."""
+    """Return a program of the same files at other offsets."""
     content = rebuilt(zipapp, place / "another.pyz", version("9.0.0")).read_bytes()
     assert content != zipapp.read_bytes()
     return content
@@ -45,7 +45,7 @@ def another(zipapp: Path, place: Path) -> bytes:
 def replace(
     request: pytest.FixtureRequest, zipapp: Path, tmp_path: Path
 ) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """A program, and what puts another one in its place as an update does."""
+    """Yield a program, and a function that replaces it as an update does."""
     place = tmp_path / "programs"
     place.mkdir()
     program = place / "fieldagent.pyz"

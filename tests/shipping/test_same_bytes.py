@@ -1,5 +1,6 @@
-"""Two builds give the same bytes: here, and from another checkout in another folder, made at
-another time under another umask, by somebody with other settings."""
+"""Two builds give the same bytes: here, and from another checkout in another folder, with another
+time, umask, user and settings.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import pytest
 from tests.shipping.conftest import CANNOT, ROOT
 
 LONG_AGO = 1_100_000_000
-"""Unix time that the other checkout's files bear."""
+"""Unix time of the files in the other checkout."""
 HERE = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"}
 ELSEWHERE = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "7", "COLUMNS": "40"}
 MAKES = {
@@ -23,7 +24,7 @@ MAKES = {
     "image amd64": ["build/image", "amd64", "--own", "{folder}"],
     "image arm64": ["build/image", "arm64", "--own", "{folder}"],
 }
-"""What builds something that is shipped; of an image, all but Debian."""
+"""Commands that build shipped files. For an image, everything except Debian."""
 LONG = "image amd64", "image arm64"
 """Each takes minutes."""
 
@@ -68,7 +69,7 @@ def _made(checkout: Path, what: str, folder: Path, settings: dict[str, str], uma
 
 
 def _made_here(what: str, folder: Path, request: pytest.FixtureRequest) -> Path:
-    """Return the folder of what other tests have built already, where any does."""
+    """Return the folder that other tests have already built, if any."""
     match what:
         case "zipapp":
             return Path(request.getfixturevalue("zipapp")).parent
@@ -78,7 +79,7 @@ def _made_here(what: str, folder: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def _files(folder: Path) -> dict[str, tuple[str, int, int, bytes]]:
-    """Each path below it: mode, owner, group and content. Also those of a folder and a link."""
+    """Return mode, owner, group and content of each path below it, including folders and links."""
     entries = {}
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -103,13 +104,13 @@ def test_two_builds_are_the_same_bytes(
     first = _files(_made_here(what, tmp_path / "first", request))
     again = _files(_made(other, what, tmp_path / "another place", ELSEWHERE, 0o077))
     assert first and first.keys() == again.keys()
-    # Of what is shipped as one file, its own mode is the builder's.
+    # A file that is shipped alone has a mode that depends on the builder.
     seen = slice(None) if what.startswith("image") else slice(3, None)
     assert [name for name in first if first[name][seen] != again[name][seen]] == []
 
 
 def test_nothing_that_is_shipped_is_built_otherwise() -> None:
-    """Whatever writes an SBOM beside what it made is one of those above."""
+    """Each command that writes an SBOM beside its product is in the list above."""
     makers = {
         f"build/{path.name}"
         for path in (ROOT / "build").iterdir()

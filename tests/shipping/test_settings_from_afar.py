@@ -1,5 +1,6 @@
-"""Settings go from the hub to a kit, and are taken back: real hub, agent and signatures, and the
-real unit's command; systemd alone is stood in for."""
+"""Settings go from the hub to a kit and are rolled back: real hub, agent and signatures, and the
+real unit's command. Only systemd is simulated.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.shipping.update_kit import Kit, linked_kit
 
 
 class Afar:
-    """A kit at work with its hub."""
+    """A running kit with its hub."""
 
     def __init__(self, made: Kit, database: str, folder: Path) -> None:
         self.kit, self.database, self.folder = made, database, folder
@@ -64,7 +65,7 @@ def test_settings_go_to_a_kit_and_come_back_where_the_link_does_not(afar: Afar) 
     afar.ends(number, "taken")
     assert afar.setting("sos-repeat") == "900"
     until(lambda: afar.kit.state_of("Cellular") == "ready")
-    # What waits for an operator is not lost on the way.
+    # A waiting satellite message is not lost.
     sent = afar.kit.call("POST", "/api/package", {"message": {"content": "after"}})
     assert afar.kit.call("GET", f"/api/package/{sent['id']}")["status"] == "Delivered"
 

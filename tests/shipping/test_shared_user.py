@@ -1,5 +1,6 @@
-"""A hub that shared the agent's user is updated by its package, under a real systemd: it goes on as
-a user of its own with what it had, and the package says what is left to do."""
+"""A hub that shared the agent's user is updated by its package under a real systemd: it continues
+as its own user with its data, and the package prints the remaining steps.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ HUB = {
         'chgrp fieldagent "$settings"',
     ),
 }
-"""What stood in the packages while agent and hub were one user."""
+"""Lines of the packages from the time when agent and hub shared a user."""
 SETTINGS = """\
 listen=127.0.0.1
 port=9443
@@ -99,6 +100,6 @@ def test_a_hub_becomes_a_user_of_its_own_with_what_it_had(board: Board) -> None:
     for path in (f"{STATE}/hub.sqlite3", "/etc/fieldagent/hub.properties", "/etc/ssl/hub.key"):
         with pytest.raises(Failed):
             board.run(f"{AS.format('fieldagent')} cat {path} >/dev/null")
-    # Again, it has nothing to say.
+    # The second time it prints nothing.
     again = board.run(f"{install} $(ls /mnt/fieldagent-hub_*.deb | grep -v 0.0.1)")
     assert "user of its own" not in again

@@ -1,4 +1,4 @@
-"""The documents as a web site: whole, of itself alone, and searched without a server."""
+"""The documents as a web site: complete, self-contained, and with a search that needs no server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A whole system of a card is replaced, tried once, and left where it is dead: by the boot loader
-where it does not even start, by the kit's own trial where its agent does not. On an emulated board,
-with a power cut in the middle. Each walk goes on where the one before has ended."""
+"""A whole system of a card is replaced, tried once, and abandoned if it is dead: by the boot loader
+if it does not start, by the kit's trial if its agent does not. On an emulated board, with a
+power cut in the middle. Each test continues after the previous one.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.full
 
 SETTINGS = b"satellite-port=/dev/fieldagent-satellite\n"
 WRITTEN = 1800.0
-"""Seconds that an emulated processor may take to write a system."""
+"""Maximum seconds of an emulated processor to write a system."""
 JUDGED = 900.0
 PROGRAM = "/usr/lib/fieldagent/fieldagent.pyz"
 INIT = "/usr/lib/systemd/systemd"
@@ -47,7 +48,7 @@ def board(image: Path, sim: Running, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def signer(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Signer:
-    """Whom the kit trusts."""
+    """Return the signer whom the kit trusts."""
     made = Signer(tmp_path_factory.mktemp("keys") / "of-the-team")
     (board.share / "update.pub").write_text(made.public)
     board.run("install -m 644 /mnt/update.pub /etc/fieldagent/update.pub; sync")
@@ -65,8 +66,9 @@ def system(
     python_313: str | None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Made:
-    """Puts the card's own system at /mnt/VERSION.system, as that version, with these changes of its
-    program, and with an init that ends at once where that is to be dead."""
+    """Return a function that puts the card's own system at /mnt/VERSION.system, with that version
+    and these changes of its program. A dead system has an init that ends immediately.
+    """
     home = tmp_path_factory.mktemp("systems")
     python = python_313 or unavailable("no Python 3.13 here to compile for the card's")
     program = build(home / "own.pyz", "--for", python, stdout=subprocess.DEVNULL)
@@ -94,9 +96,9 @@ def system(
 
 
 def raw(image: Path, target: Path) -> Path:
-    """The first of the card's systems, in a file of its own."""
+    """Extract the first of the card's systems to a file."""
     cut_out(image, partitions(image)[1], target)
-    # Its file system is smaller than its place.
+    # Its file system is smaller than its partition.
     output = subprocess.check_output([tool("dumpe2fs", "e2fsprogs"), "-h", target], text=True)
     blocks, size = (
         int(re.findall(rf"(?m)^{name}: +(\d+)$", output)[0])
@@ -157,7 +159,7 @@ def test_power_that_fails_while_it_is_written_leaves_what_runs(
 
 
 def test_a_system_that_works_is_kept(board: Board) -> None:
-    """It was begun before the power failed."""
+    """Its writing started before the power cut."""
     board.until_reset(WRITTEN)
     assert entries(board) == {"system-a.conf", "system-b+1.conf"}
     board.boot()
@@ -169,7 +171,7 @@ def test_a_system_that_works_is_kept(board: Board) -> None:
     assert entries(board) == {"system-a.conf", "system-b.conf"}
     board.boot()
     assert slot(board) == "b"
-    # Its settings came along.
+    # Its settings were copied too.
     board.until("fieldagent status | grep -q 'Satellite: ready'", BOOT)
 
 

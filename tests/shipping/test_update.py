@@ -1,5 +1,6 @@
-"""A program is updated, and goes back: real agents and the real unit's command; systemd alone is
-stood in for."""
+"""A program is updated and rolled back: real agents and the real unit's command. Only systemd is
+simulated.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def programs(zipapp: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ready(zipapp: Path, tmp_path: Path) -> Iterator[Kit]:
-    """An agent at work with its modem."""
+    """Yield a running agent with its modem."""
     (tmp_path / "kit").mkdir()
     settings = {"satellite-port": str(tmp_path / "modem"), "inbound-hook": "cat"}
     with sky(tmp_path), kit(tmp_path / "kit", zipapp, settings) as made:
@@ -89,8 +90,9 @@ def test_a_newer_program_takes_over_with_queue_and_settings(
 def test_an_sos_that_memory_alone_has_is_not_left_behind(
     zipapp: Path, programs: Path, tmp_path: Path
 ) -> None:
-    """Neither by a program nor by settings from afar: it is told what to do, and done once the SOS
-    has ended."""
+    """Neither by a program nor by remote settings: the agent gets instructions, and the update
+    happens after the SOS has ended.
+    """
     (tmp_path / "kit/state/journal.sqlite3").mkdir(parents=True)
     with kit(tmp_path / "kit", zipapp, {"satellite-port": str(tmp_path / "nobody")}) as made:
         made.systemctl("start", "fieldagent.service")
@@ -119,7 +121,7 @@ def test_an_sos_that_memory_alone_has_is_not_left_behind(
 
 @pytest.mark.full
 def test_what_has_changed_is_all_that_is_fetched(ready: Kit, zipapp: Path, programs: Path) -> None:
-    """Twice: what a delta has made of a program is the base of the next."""
+    """Twice, because the result of a delta is the base of the next one."""
     served, before = programs / "fieldagent.pyz", zipapp
     with file_server(programs) as address:
         for number in ("9.3.0", "9.4.0"):
@@ -136,7 +138,7 @@ def test_what_has_changed_is_all_that_is_fetched(ready: Kit, zipapp: Path, progr
 
 @pytest.fixture
 def linked(zipapp: Path, tmp_path: Path) -> Iterator[tuple[Kit, str]]:
-    """An agent at work with its hub, and the database of that."""
+    """Yield a running agent linked to its hub, and the hub's database."""
     with linked_kit(tmp_path, zipapp) as linked:
         yield linked
 
@@ -179,7 +181,7 @@ def test_one_that_loses_a_channel_goes_back_with_the_journal_of_before(
 def test_an_sos_that_was_accepted_on_trial_goes_out_after_it(
     ready: Kit, zipapp: Path, programs: Path, tmp_path: Path
 ) -> None:
-    """By a program whose journal the one before cannot read."""
+    """The journal of the new program is unreadable for the earlier one."""
     before = ready.version()
     new = rebuilt(zipapp, programs / "9.0.3.pyz", version("9.0.3") | MUTE | LATER)
     until_it_goes_back = ("--within", "0.3", "--steady", "1")
@@ -200,7 +202,7 @@ def test_an_sos_that_was_accepted_on_trial_goes_out_after_it(
     place = f"/api/package/{sos['id']}"
     until(lambda: ready.call("GET", place)["channels"]["Satellite"]["status"] == "Delivered")
     until(lambda: ready.call("GET", "/api/queue")["queued"] == 0)
-    # None of them is given the number of another.
+    # None of them gets the number of another.
     assert ready.call("POST", "/api/package/async", body)["id"] == sos["id"] + 4
     assert not [*(ready.home / "state").glob("*.before*")]
 

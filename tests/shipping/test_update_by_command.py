@@ -1,5 +1,6 @@
-"""A kit that has a satellite modem alone gets another program: real hub, agent, simulated sky and
-signatures, and the real unit's command; systemd alone is stood in for."""
+"""A kit that has only a satellite modem gets another program: real hub, agent, simulated sky and
+signatures, and the real unit's command. Only systemd is simulated.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def test_a_delta_comes_by_satellite_and_the_kit_tells_what_it_runs(
 
         until(lambda: answer() == ("done", "9.6.0 runs"))
         assert made.version() == "9.6.0"
-        # Its delivery is what the kit itself has confirmed.
+        # The kit itself has confirmed its delivery.
         assert "version 9.6.0" in asked(database, "status", "--yes")["answer"]
 
 

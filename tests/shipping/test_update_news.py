@@ -1,5 +1,6 @@
-"""An offer of the hub is news of updates, and a hub that never offers anything is told of: a real
-hub, web server and signatures, the zipapp as a kit, and its clock months ahead."""
+"""An offer of the hub counts as news of updates, and the agent warns if its hub never offers
+anything: a real hub, web server and signatures, the zipapp as a kit, and its clock months ahead.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ pytestmark = [
 
 @contextmanager
 def kit(home: Path, zipapp: Path, link: dict[str, str | None], days: int) -> Iterator[Agent]:
-    """One that lives so many days after today, linked to its hub, which has never heard of that."""
+    """Yield a kit that is that many days ahead of today, linked to its hub, which does not know
+    that.
+    """
     with closing(Gpsd(timedelta(days))) as gpsd:
         settings = {**link, "gpsd": gpsd.address, "update-key": str(home / "update.pub")}
         later = environment(home, f"+{days}d")
@@ -73,7 +76,7 @@ def test_an_offer_of_the_hub_is_news_and_none_for_long_is_told(
             administer(database, "update", "offer", "9.0.0", url, "--devices", "all")
             until(lambda: news(tmp_path)["source"] == url)
             assert told(running) == []
-    # Hub and web server are gone: the offer was the last that came, later than its signature.
+    # Hub and web server are away: the offer was the last news, later than its signature.
     with kit(tmp_path, zipapp, link, 120) as running:
         assert told(running) == []
     with kit(tmp_path, zipapp, link, 122) as running:

@@ -1,5 +1,6 @@
-"""A program goes to many kits in waves, and stops where one falls back: real hub, agents,
-signatures and web server, and the real unit's command; systemd alone is stood in for."""
+"""A program goes to many kits in waves, and stops when one rolls back: real hub, agents, signatures
+and web server, and the real unit's command. Only systemd is simulated.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.full
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A folder that a web server serves, and its address."""
+    """Yield a folder that a web server serves, and its address."""
     (folder := tmp_path / "served").mkdir()
     with file_server(folder) as address:
         yield folder, address
@@ -31,8 +32,9 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 @pytest.fixture
 def fleet(zipapp: Path, tmp_path: Path) -> Iterator[tuple[dict[str, Kit], str, Signer]]:
-    """Three kits at work with their hub, of which `kit-b` has a modem; its database; and who builds
-    their programs."""
+    """Yield three running kits with their hub, of which `kit-b` has a modem, its database, and the
+    signer of their programs.
+    """
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "user", "add", "ada")
@@ -86,7 +88,7 @@ def test_each_wave_waits_for_the_one_before_and_a_kit_that_falls_back_stops_them
     new = rebuilt(zipapp, folder / "9.0.0.pyz", version("9.0.0") | MUTE)
     url = f"{address}/9.0.0.pyz"
     named = ("--devices", "kit-a,kit-b,kit-c", "--waves", "1,1,all")
-    # What no kit would take is told before one is asked.
+    # Before any kit gets an offer, the hub reports a program that each kit would refuse.
     assert "9.0.0.pyz.minisig cannot be read" in refused(database, "9.0.0", url, *named)
     signer.sign(new)
     assert "does not say kind, version and expiry" in refused(database, "9.0.0", url, *named)
@@ -102,7 +104,7 @@ def test_each_wave_waits_for_the_one_before_and_a_kit_that_falls_back_stops_them
     assert standings == {"kit-b": "planned", "kit-c": "planned"}
     assert "is under way" in refused(database, "9.0.0", url, *named)
     kits["kit-a"].take_program()
-    # It is up again, linked and well, and only then the next is told.
+    # The kit must be up, linked and healthy before the next one gets the offer.
     until(lambda: states(database)["kit-b"] != "planned")
     assert (kits["kit-a"].version(), states(database)["kit-a"]) == ("9.0.0", "taken")
     kits["kit-b"].take_program(within="0.15")

@@ -1,5 +1,6 @@
-"""What is built tells its commit, and what was built later counts as newer: for pip, for dpkg and
-for `fieldagent update`."""
+"""A built version contains its commit, and a later build counts as newer: for pip, for dpkg and for
+`fieldagent update`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from version import built_version, for_dpkg
 
 
 class Checkout:
-    """A repository that holds what `build/version.py` reads."""
+    """A repository with the files that `build/version.py` reads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""What the one file promises, whatever runs it."""
+"""The promises of the single file with each interpreter."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ELF = b"\x7fELF"
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(fieldagent.__path__, "fieldagent.")
-    # psycopg, webauthn and cryptography need native code, so they are not in the zipapp: the system
-    # has them, or does without PostgreSQL, passkeys, web push and phones by TAK.
+    # psycopg, webauthn and cryptography need native code, so the zipapp does not contain them. The
+    # system has them, or works without PostgreSQL, passkeys, web push and TAK phones.
     if module.name != "fieldagent.__main__"
     and not module.name.startswith(
         (
@@ -59,7 +59,7 @@ assert idna.encode("H\N{LATIN SMALL LETTER U WITH DIAERESIS}b", uts46=True) == b
 def isolated(
     interpreter: str, *arguments: str | Path, status: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """Run with nothing but the file: no environment, no site-packages, no user's folder."""
+    """Run with only the file: no environment, no site-packages, and no user folder."""
     done = subprocess.run(
         [interpreter, "-I", "-S", *arguments], env={}, cwd="/", capture_output=True, text=True
     )
@@ -73,7 +73,7 @@ def test_is_no_larger_than_was_argued(zipapp: Path) -> None:
 
 @pytest.mark.full
 def test_a_kit_s_own_is_smaller_and_delivers(tmp_path: Path) -> None:
-    """Without hub and simulator, which it says where somebody asks for them."""
+    """It lacks hub and simulator, and says so when they are requested."""
     kit = build(tmp_path / "kit.pyz", "--kit")
     assert kit.stat().st_size < MOST_BYTES["kit"]
     with sky(tmp_path), agent(tmp_path, command=[sys.executable, "-I", "-S", str(kit)]) as running:
@@ -86,7 +86,7 @@ def test_a_kit_s_own_is_smaller_and_delivers(tmp_path: Path) -> None:
 
 
 def code(source: str) -> list[tuple[str, object]]:
-    """What a program does, and on which lines; not what is said in it."""
+    """Return the code of a program with its lines, without docstrings and comments."""
     return [
         (ast.dump(node), node.lineno)
         for node in ast.walk(ast.parse(source))
@@ -142,7 +142,7 @@ def test_keeps_the_licence_of_all_it_contains(zipapp: Path) -> None:
 
 
 def test_what_is_in_it_stands_beside_it(zipapp: Path) -> None:
-    """As CycloneDX: each library in its version, by the hash of what it came as."""
+    """As CycloneDX: each library with its version and the hash of its archive."""
     bill = json.loads(zipapp.with_name(f"{zipapp.name}.cdx.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
     (whole,) = bill["metadata"]["component"]["hashes"]
@@ -153,7 +153,7 @@ def test_what_is_in_it_stands_beside_it(zipapp: Path) -> None:
             for name in archive.namelist()
             if ".dist-info/" in name
         }
-    # It is in the tree, and no package of Python's.
+    # It is in the tree, but not a Python package.
     there.add("protomaps-leaflet-5.1.0")
     listed = {f"{each['name']}-{each['version']}".lower() for each in bill["components"]}
     assert {each.replace("-", "_") for each in listed} == {each.replace("-", "_") for each in there}
@@ -161,7 +161,7 @@ def test_what_is_in_it_stands_beside_it(zipapp: Path) -> None:
 
 
 def test_what_runs_in_a_build_is_known_by_its_hash() -> None:
-    """What packs, as what is packed."""
+    """Packing tools are locked, like the packed libraries."""
     for name in ("requirements.txt", "packer.txt"):
         lines = (ROOT / "build" / name).read_text().splitlines()
         locked = [line for line in lines if line and not line.startswith("#")]
@@ -181,7 +181,7 @@ def test_does_not_tell_where_it_was_built(zipapp: Path) -> None:
 def test_whatever_packs_it_a_stranger_unpacks_it(
     zipapp: Path, tmp_path: Path, libraries: Path
 ) -> None:
-    """libdeflate, and zlib where there is none."""
+    """With libdeflate, and with zlib if it is missing."""
     folder = tmp_path / "tree"
     with zipfile.ZipFile(zipapp) as archive:
         archive.extractall(folder)
@@ -201,7 +201,7 @@ def test_whatever_packs_it_a_stranger_unpacks_it(
 def test_a_hub_without_the_library_for_passkeys_says_how_to_get_it(
     zipapp: Path, tmp_path: Path
 ) -> None:
-    """As of a zipapp and of Debian's packages, which cannot hold it."""
+    """For example with a zipapp or Debian's packages, which cannot contain it."""
     settings = {
         "database": str(tmp_path / "hub.sqlite3"),
         "console-address": "https://hub.example.org",
@@ -228,13 +228,13 @@ def test_compiled_code_is_used(
     lines = isolated(interpreter, "-v", zipapp, "--version").stderr.splitlines()
     ours = [line for line in lines if line.startswith("import 'fieldagent")]
     assert ours
-    # By the file that it holds open, whatever takes the place of this one.
+    # Through the open file, whatever replaces this one.
     held = re.compile(rf"/proc/self/fd/\d+/{tag.strip()}/")
     assert [line for line in ours if not held.search(line)] == []
 
 
 def test_what_runs_all_day_is_compiled_whole(zipapp: Path) -> None:
-    """No module that is compiled loads one that is not, or a start on a kit takes longer."""
+    """No compiled module loads an uncompiled one. Otherwise a start on a kit takes longer."""
     with zipfile.ZipFile(zipapp) as archive:
         modules = {
             name.partition("/")[2].removesuffix(".pyc").replace("/", "."): archive.read(name)
@@ -255,7 +255,7 @@ def test_what_runs_all_day_is_compiled_whole(zipapp: Path) -> None:
 
 
 def test_any_other_version_runs_from_the_sources(zipapp: Path, tmp_path: Path) -> None:
-    """As 3.12 and 3.14 will: here, by taking the compiled code away."""
+    """As 3.12 and 3.14 will: here the compiled code is removed."""
     bare = tmp_path / "bare.pyz"
     with zipfile.ZipFile(zipapp) as original, zipfile.ZipFile(bare, "w") as made:
         for name in original.namelist():
@@ -298,7 +298,7 @@ def test_what_cannot_go_along_is_refused(name: str, tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 1
-    # Before it, in a tree without git, the version says that it knows no commit.
+    # Before that, in a tree without git, the version shows an unknown commit.
     *_, why = done.stderr.splitlines()
     assert why.startswith(f"build/zipapp: {own if name == 'notes.txt' else name} is ")
 

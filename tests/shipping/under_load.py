@@ -1,10 +1,10 @@
-"""Runs on a board: an agent and a hub under load, on a disk that is recorded.
+"""Runs on a board: an agent and a hub under load, on a recorded disk.
 
     under_load.py FOLDER ANSWERS POSTS [LIBRARY]
 
-What they keep is in FOLDER. Each answer of theirs is a line in ANSWERS, a port whose other end
-notes how far the record has come. LIBRARY is preloaded into both (`tests/peers/disk.c`): with it,
-their syncs do nothing. Of this tree nothing else is on the board, but for the product.
+FOLDER contains their data. Each answer is a line in ANSWERS, a port whose other end notes the
+length of the record. LIBRARY is preloaded into both (`tests/peers/disk.c`): with it, their syncs do
+nothing. The board has nothing else of this tree except the product.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CALLERS = 4
 
 @contextmanager
 def running(ready: str, *arguments: str, **environment: str) -> Iterator[str]:
-    """The line that tells that it has started. It ends in order with the block."""
+    """Yield the line that shows the start. The program ends in order with the block."""
     process = subprocess.Popen(
         [PRODUCT, *arguments],
         stdout=subprocess.PIPE,
@@ -50,7 +50,7 @@ def running(ready: str, *arguments: str, **environment: str) -> Iterator[str]:
             yield line.strip()
         finally:
             process.terminate()
-    # The simulator has nothing to put in order.
+    # The simulator needs no orderly end.
     assert process.wait() in (0, -signal.SIGTERM), arguments
 
 
@@ -71,7 +71,7 @@ def post(port: str, path: str, body: object, **headers: str) -> tuple[HTTPRespon
 
 
 def begin_agent(stack: ExitStack, place: Path, state: Path, **environment: str) -> str:
-    """Its port."""
+    """Return its port."""
     modem = place / "modem"
     sky = ["simulate", "satellite", "--link", str(modem), "--latency", "0.02"]
     stack.enter_context(running("satellite-port=", *sky))
@@ -84,7 +84,7 @@ def begin_agent(stack: ExitStack, place: Path, state: Path, **environment: str) 
 def begin_hub(
     stack: ExitStack, place: Path, state: Path, **environment: str
 ) -> tuple[str, dict[str, str], dict[str, Any]]:
-    """Its port; what a push bears in its head and in its body."""
+    """Return its port, and the head and the body of a push."""
     state.mkdir(mode=0o700)
     database = state / "hub.sqlite3"
     first = administer(database, "init", "Alps")

@@ -1,4 +1,4 @@
-"""A kit whose program is updated: a stand-in for systemctl runs what the units would."""
+"""A kit whose program is updated. A stand-in for systemctl runs the units' commands."""
 
 from __future__ import annotations
 
@@ -71,8 +71,9 @@ def rebuilt(
     changes: Mapping[str, tuple[str, str]],
     python: str = sys.executable,
 ) -> Path:
-    """The program with other lines in some of its modules: (what stands there, what shall).
-    `python` is the one that it is compiled for."""
+    """Write the program with changed lines in some modules: (old text, new text). It is compiled
+    for `python`.
+    """
     compiled = f"{_tag(python)}/"
     with zipfile.ZipFile(zipapp) as before, zipfile.ZipFile(target, "w") as after:
         for name in before.namelist():
@@ -107,7 +108,7 @@ def _compiled(source: bytes, name: str, python: str) -> bytes:
 
 
 def version(number: str) -> dict[str, tuple[str, str]]:
-    """For `rebuilt`."""
+    """Return the changes for `rebuilt`."""
     return {"fieldagent/__init__.py": (built_version(), number)}
 
 
@@ -119,7 +120,7 @@ class Kit:
         settings: Mapping[str, str],
         signer: Signer | None = None,
     ) -> None:
-        """`signer` is who builds its programs; one of its own otherwise."""
+        """`signer` signs its programs. By default the kit has its own signer."""
         self.home = home
         self.signer = signer or Signer(home / "keys")
         (home / "update.pub").write_text(self.signer.public)
@@ -156,7 +157,7 @@ class Kit:
         return answer
 
     def version(self) -> str:
-        """Of the agent that answers; empty where none does."""
+        """Return the version of the running agent, or "" if none answers."""
         try:
             number: str = self.call("GET", "/api/status")["version"]
         except OSError:
@@ -191,13 +192,14 @@ class Kit:
         )
 
     def take_settings(self, within: str = "3") -> None:
-        """What fieldagent-settings.path does once the agent has left what the hub has brought.
-        They have so many minutes."""
+        """Do the work of fieldagent-settings.path after the agent has left the hub's settings. They
+        have that many minutes.
+        """
         until((self.home / "state/settings.offer").exists)
         self.systemctl("start", "fieldagent-settings.service", WITHIN=within)
 
     def take_program(self, within: str = "3") -> None:
-        """What fieldagent-update-offer.path does."""
+        """Do the work of fieldagent-update-offer.path."""
         until((self.home / "state/program.offer").exists)
         self.systemctl("start", "fieldagent-update-offer.service", WITHIN=within)
 
@@ -228,7 +230,7 @@ def kit(
 
 @contextmanager
 def linked_kit(folder: Path, program: Path) -> Iterator[tuple[Kit, str]]:
-    """`kit-ada` at work with its hub, and the database of that."""
+    """Yield the running `kit-ada` with its hub, and the hub's database."""
     database = str(folder / "hub.sqlite3")
     administer(database, "init", "Alps")
     administer(database, "user", "add", "ada")

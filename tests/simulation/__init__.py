@@ -1,1 +1,3 @@
-"""One agent with all three channels through weeks of trouble, in virtual time and seeded chance."""
+"""One agent with all three channels through weeks of trouble, with virtual time and seeded
+randomness.
+"""

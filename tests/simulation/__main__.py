@@ -1,6 +1,6 @@
-"""Run seeds and stop at the first that fails: python -m tests.simulation FIRST [LAST].
+"""Runs seeds and stops at the first failure: python -m tests.simulation FIRST [LAST].
 
-With one seed its whole trace is printed.
+With one seed, it prints the whole trace.
 """
 
 from __future__ import annotations

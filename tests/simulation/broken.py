@@ -1,9 +1,9 @@
-"""Mistakes of ours in the place of what is right, each of which breaks a promise.
+"""Replaces correct code with program errors, each of which breaks a promise.
 
     python -m tests.simulation.broken NAME SEED...
 
-It ends at the first of the seeds in which the promise is seen to break, and prints it; where none
-shows it, with 1. Chance is the seed's alone where PYTHONHASHSEED is 0.
+It ends at the first seed that shows the broken promise, and prints it. If none does, it ends with
+1. Only with PYTHONHASHSEED=0 does the randomness depend on the seed alone.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def _forgetful(*arguments: Any, **more: Any) -> bool:
 
 
 async def _credulous(driver: Any, status: Any, momsn: int) -> Any:
-    """What the modem's reply says is believed, whatever its numbers say."""
+    """Believe the modem's reply, whatever its numbers are."""
     return status.verdict
 
 
 def _selfless(queue: ChannelQueue, *arguments: Any, **more: Any) -> Any:
-    """Whatever is posted has the same place in the queue."""
+    """Give each Package the same place in the queue."""
     add = queue._queue.add
 
     def level(key: int, **how: Any) -> Any:
@@ -54,7 +54,7 @@ def _unwritten(*arguments: Any, **more: Any) -> Callable[[Any], None]:
 
 
 def _added_up(journal: Journal, channel: Channel, sequence: int) -> bool:
-    """What several stations have of a Package counts as if one had it."""
+    """Count the fragments of several stations as if one station had all."""
     rows = journal.read(
         "SELECT 1 FROM fragment_held WHERE sequence = ? AND channel = ?"
         " GROUP BY count HAVING count(DISTINCT position) = count",
@@ -65,11 +65,11 @@ def _added_up(journal: Journal, channel: Channel, sequence: int) -> bool:
 
 
 async def _kept(*arguments: Any) -> None:
-    """What was in flight when a driver failed stays so."""
+    """Leave transmissions in flight after a driver failed."""
 
 
 def _not_queued(*arguments: Any) -> None:
-    """What a neighbour asks for is taken, and goes nowhere."""
+    """Accept a neighbour's item without sending it."""
 
 
 class Broken(NamedTuple):
@@ -77,14 +77,14 @@ class Broken(NamedTuple):
     name: str
     by: Callable[..., Any]
     promise: str
-    """What is then said, as a regular expression."""
+    """The resulting message, as a regular expression."""
     seed: int
-    """One that showed it when it was last looked for; others are tried where it no longer does."""
+    """A seed that once showed it. Others are tried if it no longer does."""
 
 
 BROKEN = {
     "mark_arrived": Broken(inbound, "mark_arrived", _forgetful, "reached the user twice", 0),
-    # Another session's reply is believed: its "sent" is in vain, its "not sent" is paid twice.
+    # Another session's reply is believed: its "sent" is wrong, and its "not sent" is paid twice.
     "verdict": Broken(
         satellite.SatelliteDriver,
         "_verdict",
@@ -105,7 +105,7 @@ BROKEN = {
 
 
 def shows(broken: Broken, seed: int) -> bool:
-    """Whether that promise is seen to break in this seed; raises what else is."""
+    """Return True if this seed breaks that promise. Raises any other error."""
     with (
         tempfile.TemporaryDirectory(prefix="fieldagent-seed-") as home,
         patch.object(broken.owner, broken.name, broken.by),
@@ -120,7 +120,7 @@ def shows(broken: Broken, seed: int) -> bool:
 
 
 def _said(seen: BaseException) -> list[str]:
-    """Of the promises that were broken."""
+    """Return the broken promises."""
     if isinstance(seen, BaseExceptionGroup):
         return [violation for each in seen.exceptions for violation in _said(each)]
     return [str(seen)] if isinstance(seen, Violated) else []

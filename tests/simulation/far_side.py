@@ -1,4 +1,4 @@
-"""The other ends: what came over each channel, counted by the numbers that its receivers use."""
+"""The other ends: arrivals over each channel, counted by the receivers' numbers."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.fragments import join
 
 AGENT = 1
-"""Its station; to the hub it is 0."""
+"""Its station. For the hub it is 0."""
 
 _NO_ITEM = Ack | RelayRequest | Way | Source | Report | Introduction | Program | JournalNumber
 
 
 @dataclass
 class Collector:
-    """Takes envelopes as a receiver does."""
+    """Accepts envelopes like a receiver."""
 
     items: dict[int, set[bytes]] = field(default_factory=dict)
-    """By number, the items that came whole; a receiver hands each of the set to its user."""
+    """Complete items by number. A receiver passes each of the set to its user."""
     carried: dict[tuple[int, int], set[bytes]] = field(default_factory=dict)
-    """The same of what the agent brought for others, by their station and their number."""
+    """The same for items that the agent relayed, by station and number."""
     receipts: Counter[int] = field(default_factory=Counter)
     named: set[int] = field(default_factory=set)
     """Incidents that the kit has named as open."""
@@ -86,7 +86,7 @@ class Collector:
             self.carried.setdefault((origin, entry.sequence), set()).add(encode([entry]))
 
     def digest(self, entry: Entry) -> bytes:
-        """Of the fragments of it that arrived."""
+        """Return the digest of its arrived fragments."""
         assert isinstance(entry.content, Fragment)
         slices = self._slices.get((AGENT, entry.sequence, entry.content.count), {})
         return digest_of_slices(slices[index] for index in sorted(slices))
@@ -98,8 +98,9 @@ class Collector:
 
 @dataclass
 class Neighbour:
-    """A station in earshot: it answers, and now and then says something of its own, which it may
-    ask to be carried."""
+    """A station in range: it answers, and sometimes sends its own items, for which it may ask a
+    relay.
+    """
 
     station: int
     port: str
@@ -107,11 +108,11 @@ class Neighbour:
     collector: Collector = field(default_factory=Collector)
     away: bool = False
     to_say: dict[int, Entry] = field(default_factory=dict)
-    """Its own items, by number, that the agent has not answered yet."""
+    """Its own items by number that the agent has not answered yet."""
     answered: set[int] = field(default_factory=set)
     pleaded: set[int] = field(default_factory=set)
     told_carried: set[int] = field(default_factory=set)
-    """Items of which the agent said that it brought them to the hub."""
+    """Items that the agent reports as relayed to the hub."""
     _answers: dict[int, Entry] = field(default_factory=dict)
     _news: trio.Event = field(default_factory=trio.Event)
 

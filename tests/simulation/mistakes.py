@@ -1,4 +1,4 @@
-"""Mistakes in drivers, as a seed plans them: a call to the outbox raises, first or at its end."""
+"""Driver errors planned by a seed: a call to the outbox raises, at its start or its end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from fieldagent.package.package import Channel
 
 CALLS = ("load", "intend", "settle")
-"""What a driver asks of its outbox while a transmission is under way."""
+"""Calls of a driver to its outbox during a transmission."""
 
 
 class Mistake(Exception):
-    """What a driver did not expect."""
+    """An error that a driver does not expect."""
 
 
 class Mistakes:
@@ -21,14 +21,14 @@ class Mistakes:
         self._planned: dict[tuple[Channel, str], bool] = {}
 
     def plan(self, channel: Channel, call: str, *, late: bool) -> None:
-        """The next such call raises; with `late` once it has done its work."""
+        """Let the next such call raise, with `late` after its work."""
         self._planned[channel, call] = late
 
     def clear(self) -> None:
         self._planned.clear()
 
     def making(self, call: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """The method of the outbox, with what is planned for it."""
+        """Return the outbox's method with its planned error."""
 
         async def late(result: Any) -> None:
             await result

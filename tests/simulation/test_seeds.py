@@ -1,4 +1,4 @@
-"""Many seeds of weeks in the field; and that each promise would be seen to break."""
+"""Many seeds of weeks in the field, and a proof that each broken promise would be noticed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.simulation.broken import BROKEN
 from tests.simulation.world import CALM, DAY, DAYS, WITH_CHANCE, simulate
 
 FEW, SOME, MANY = range(12, 14), range(40), range(1000)
-"""Time runs while code does in the first of the few seeds, and stands still in the second
-(`world._rate`). Both cost little."""
+"""Time runs during code in the first of the few seeds, and stands still in the second
+(`world._rate`). Both are cheap."""
 MEMORY = Path("/dev/shm")
 
 
 def environment() -> dict[str, str]:
-    """The order of sets is chance too; journals in memory, as no disk fails here."""
+    """The order of sets is random too. Journals are in memory, because no disk fails here."""
     where = str(MEMORY) if MEMORY.is_dir() else tempfile.gettempdir()
     return {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": where}
 
@@ -59,7 +59,7 @@ def test_what_is_promised_holds_for_every_seed(seeds: range) -> None:
         ]
         outputs = [each.communicate()[0] for each in running]
     assert [each.returncode for each in running] == [0] * len(running), "\n".join(outputs)
-    # One seed alone tells its trace before it.
+    # A single seed prints its trace first.
     assert sum(int(text.splitlines()[-1].split()[0]) for text in outputs) == len(seeds)
 
 
@@ -75,7 +75,7 @@ def test_a_seed_is_a_trace_that_can_be_run_again() -> None:
 
 
 def test_each_chance_of_the_agent_is_the_seed_s() -> None:
-    """One that draws by itself makes a trace that nobody can run again."""
+    """A part with its own randomness makes a trace that cannot be repeated."""
     root = Path(shipped.__file__).parents[2]
     named = {
         path.relative_to(root).with_suffix("").as_posix().replace("/", ".")
@@ -86,7 +86,7 @@ def test_each_chance_of_the_agent_is_the_seed_s() -> None:
 
 
 class Steps(trio.abc.Instrument):
-    """Counts how often a task goes on."""
+    """Counts the steps of tasks."""
 
     count = 0
 
@@ -96,10 +96,10 @@ class Steps(trio.abc.Instrument):
 
 @pytest.mark.full
 def test_no_part_ticks_through_the_weeks(tmp_path: Path) -> None:
-    """One that looks each minute costs more than all that happens: `_replaced` slows it down."""
+    """A part that checks each minute costs more than all events: `_replaced` slows it down."""
     steps = Steps()
     simulate(11, tmp_path, steps)
-    # Twice what an hour takes when nothing does.
+    # Twice the steps of an idle hour.
     assert steps.count / ((DAYS * DAY + CALM) / 3600) < 400
 
 
@@ -111,7 +111,7 @@ def test_no_part_ticks_through_the_weeks(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_promise_is_seen(name: str) -> None:
-    # The rarest shows in one seed of nine.
+    # The rarest appears in one of nine seeds.
     seeds = dict.fromkeys([BROKEN[name].seed, *range(90)])
     command = [sys.executable, "-m", "tests.simulation.broken", name, *map(str, seeds)]
     subprocess.run(command, env=environment(), check=True)

@@ -1,8 +1,7 @@
-"""Weeks in the field by one seed: what is posted, what goes wrong, and what must hold after it.
+"""Weeks in the field from one seed: posts, faults, and the promises that must hold afterwards.
 
-The agent is assembled as it is shipped; only the serial lines, the IP link's WebSocket and the
-disk's thread are replaced. Everything that happens by chance comes from the seed, so that a seed is
-a trace which can be run again.
+The agent is assembled as shipped. Only the serial lines, the IP link's WebSocket and the disk's
+thread are replaced. All randomness comes from the seed, so a trace can be repeated.
 """
 
 from __future__ import annotations
@@ -65,10 +64,10 @@ START = 1_790_000_000.0
 DAY = 86_400.0
 DAYS = 14
 CALM = 3 * DAY
-"""Trouble-free time at the end, in which everything that waits must end."""
+"""Time without faults at the end, in which everything that waits must end."""
 POSTS, ARRIVALS, TROUBLES = 24, 12, 30
 PASSING = 10.0
-"""Seconds of virtual time to one second of work, as on a small machine that is busy."""
+"""Seconds of virtual time per second of work, as on a small busy machine."""
 
 SETTINGS = """
 satellite-port={home}/modem
@@ -96,25 +95,25 @@ CREATE TRIGGER IF NOT EXISTS told_later AFTER UPDATE OF status ON package
 CREATE TRIGGER IF NOT EXISTS told_at_once AFTER INSERT ON package
     WHEN NEW.status IS NOT NULL BEGIN INSERT INTO told VALUES (NEW.sequence, NEW.status); END;
 """
-"""The disk's own record of every status that a Package was given."""
+"""The disk's own record of each status of a Package."""
 
 
 KEPT = tuple(f"journal.sqlite3{suffix}" for suffix in ("", "-wal", "-mark"))
-"""What a power cut leaves as it is at that moment. The mark is never ahead of the journal on a real
-disk: what is committed while the agent is being taken down here, later, is in neither."""
+"""Files that a power cut leaves unchanged. On a real disk the mark is never ahead of the journal.
+Later commits, while the agent is being stopped here, are in neither."""
 FIRST_NUMBER = 1_900_000_000
 NUMBERS = """
 UPDATE beginning SET number = {number};
 UPDATE sqlite_sequence SET seq = {number} WHERE name = 'package';
 """
-"""A journal begins at a random number, but a seed at its own, above any that was drawn."""
+"""A journal starts at a random number, but a seed at its own, above all that were drawn."""
 
 WITH_CHANCE = (drivers, imt_kind, radio_piggyback, repeating, sbd, station)
-"""The agent's modules that draw a chance of their own: a seed gives it."""
+"""The agent's modules with their own randomness, which the seed replaces."""
 
 
 class Violated(AssertionError):
-    """A promise was broken; the text says which, the world's log how it came about."""
+    """A promise was broken. The text names it, and the world's log shows the history."""
 
 
 @dataclass(slots=True)
@@ -134,15 +133,15 @@ class World:
     chance: random.Random = field(init=False)
     log: list[str] = field(default_factory=list)
     posted: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By number, the bodies that were accepted and have outlived every power cut."""
+    """Accepted bodies that have survived each power cut, by number."""
     agent_was_there: bool = False
     accepted_at: dict[int, int] = field(default_factory=dict)
-    """By number, how many loads there had been."""
+    """Number of loads at that time, by number."""
     loads: list[Load] = field(default_factory=list)
     sent_to_kit: set[str] = field(default_factory=set)
-    """Texts of what was sent to the kit by any way."""
+    """Texts of items to the kit over any channel."""
     doubtful: set[bytes] = field(default_factory=set)
-    """MO bodies of whose session no number could tell that they had left."""
+    """MO bodies whose session had no number that could prove their departure."""
     linked: bool = True
     wire: Wire | None = None
     agent: shipped.Agent | None = None
@@ -176,18 +175,18 @@ class World:
         return START + trio.current_time()
 
     def time(self) -> float:
-        """The agent's wall clock."""
+        """Return the agent's wall clock."""
         return self.now()
 
     def read_clocks(self) -> Reading:
         return Reading("simulated", trio.current_time(), self.now(), "network")
 
     def Random(self) -> random.Random:  # noqa: N802
-        """The agent's own chance."""
+        """Return the agent's own randomness."""
         return random.Random(self.chance.getrandbits(32))
 
     def chance_of(self, module: object) -> tuple[str, Any]:
-        """What stands for `random`, or for `Random`, in one of WITH_CHANCE."""
+        """Return the replacement of `random` or `Random` in one of WITH_CHANCE."""
         return ("random", self) if hasattr(module, "random") else ("Random", self.Random)
 
     def tell(self, what: str) -> None:
@@ -236,7 +235,7 @@ class World:
             journal.close()
 
     async def _keep_driver(self, driver: Part, outbox: ChannelOutbox) -> None:
-        """As the agent does it, but that a mistake which nobody planned ends the seed."""
+        """Run a driver like the agent, but an unplanned error ends the seed."""
         while True:
             try:
                 await driver()
@@ -246,7 +245,7 @@ class World:
             await outbox.give_back()
 
     def cut_power(self) -> None:
-        """What is on disk at this moment is what the next life finds."""
+        """The next life finds the disk as it is at this moment."""
         self.tell("the agent's power fails")
         self.pulled = True
         for part in KEPT:
@@ -254,7 +253,7 @@ class World:
                 shutil.copy(self.home / part, self.home / f"{part}.kept")
         self.power.cancel()
 
-    # Ways to the far side.
+    # Routes to the other ends.
 
     async def open_stream(self, hub: object) -> Any:
         await trio.sleep(0.1)
@@ -271,7 +270,7 @@ class World:
     async def _serve(self, wire: Wire) -> None:
         await LinkSession(wire.ends[1], self.hub).run()
 
-    # What happens.
+    # Events.
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -315,7 +314,7 @@ class World:
         self.tell(f"posted {standing.sequence}: {json.dumps(body)[:120]}")
 
     def _confirm(self, sequence: int) -> None:
-        """Somebody behind the hub has the SOS, as soon as the hub has it."""
+        """A person behind the hub has the SOS when the hub has it."""
         envelopes = self.hub.collector.items.get(sequence, set())
         envelopes = envelopes | self.operator.collector.items.get(sequence, set())
         if not envelopes:
@@ -323,7 +322,7 @@ class World:
             return
         now = int(self.now())
         (entry,) = decode(next(iter(envelopes))).entries
-        # A person closes the incident that it belongs to.
+        # A person closes the incident to which it belongs.
         closed = IncidentWord(sequence - entry.back, Said.CLOSED, by="Olga")
         stored = Receipt(digest=digest_of(replace(entry, sequence=sequence)))
         for said in (Entry(sequence, stored, now), Entry(0, closed, now)):
@@ -350,7 +349,7 @@ class World:
         return body
 
     async def _send(self) -> None:
-        """Something for the kit, by one way or by two, once or twice."""
+        """Send an item to the kit over one channel or two, once or twice."""
         await trio.lowlevel.checkpoint()
         number = 100 + len(self.sent_to_kit)
         text = f"to the kit {number}"
@@ -401,7 +400,7 @@ class World:
         for neighbour in self.neighbours:
             neighbour.away = False
 
-    # What must hold.
+    # Promises.
 
     def check(self, agent: shipped.Agent) -> None:
         rows = agent.parts.journal.read("SELECT sequence, status FROM package ORDER BY sequence")
@@ -455,7 +454,7 @@ class World:
     def _check_inbound(self, agent: shipped.Agent) -> None:
         rows = agent.parts.journal.read("SELECT body FROM inbound")
         events = [json.loads(body)["payloads"][0]["events"][0] for (body,) in rows]
-        # What people say of an incident is told as it comes.
+        # News of people about an incident is passed on when it comes.
         came = Counter(each.get("content") for each in events if "incident" not in each)
         twice = [text for text, times in came.items() if times > 1]
         if twice:
@@ -534,7 +533,7 @@ PARTS = (
 )
 
 
-# Troubles, in the order of a list that never changes, as the seed chooses among them.
+# Faults in a fixed order, because the seed chooses among them.
 
 
 def _no_satellite_in_sight(world: World) -> None:
@@ -568,7 +567,7 @@ def _the_modem_browns_out(world: World) -> None:
 
 
 def _the_modem_browns_out_at_the_wrong_moment(world: World) -> None:
-    """Between the message's bytes and the session: what is sent then is nothing."""
+    """Between the message's bytes and the session: an empty buffer is sent then."""
     world.modem.faults.reset_before_session = world.chance.randint(1, 3)
 
 
@@ -678,9 +677,10 @@ TROUBLE: list[Callable[[World], None]] = [
 
 @contextmanager
 def _replaced(world: World) -> Iterator[None]:
-    """Lines, links and clock of this world. What is done over and over for as long as something is
-    away, or feeds a watchdog, is done more seldom: an hour of that shows what weeks would. Where
-    it was not, asking the silent nodes each minute took seven eighths of a seed's time."""
+    """Replace lines, links and clock of this world. Frequent acts during an absence, and those for
+    a watchdog, become rarer: an hour of them shows the same as weeks. Without this, queries to
+    the silent nodes each minute took seven eighths of a seed's time.
+    """
     quiet = logging.getLogger("fieldagent")
     with ExitStack() as stack:
         stack.callback(quiet.setLevel, quiet.level)
@@ -732,13 +732,14 @@ def _watched(world: World, load: Callable[[ChannelOutbox, int], Any]) -> Callabl
 
 
 def _rate(seed: int) -> float:
-    """How fast time runs while code does. At 0, where it stands still, a seed gives the same trace
-    each time; one in four is run otherwise, as nothing in the field stands still."""
+    """Return the rate of time during code. With 0 time stands still, and a seed always gives the
+    same trace. One in four seeds has another rate, because time never stands still in the field.
+    """
     return 0.0 if seed % 4 else PASSING
 
 
 def simulate(seed: int, home: Path, *instruments: trio.abc.Instrument) -> World:
-    """Run one seed. Raises Violated, or whatever the agent raises; `World.log` is the trace."""
+    """Run one seed. Raises Violated or any error of the agent. `World.log` is the trace."""
     seed_trio(seed)
     world = World(seed, home)
     clock = trio.testing.MockClock(_rate(seed), autojump_threshold=0)

@@ -1,1 +1,1 @@
-"""Hours of faults on real processes, and what they leave behind (`python -m tests.soak`)."""
+"""Hours of faults on real processes, and their effects (`python -m tests.soak`)."""

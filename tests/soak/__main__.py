@@ -1,6 +1,7 @@
-"""`python -m tests.soak --minutes 60`: real processes under faults, and a table of what was seen.
+"""`python -m tests.soak --minutes 60`: real processes under faults, and a table of the results.
 
-Exit code 1 where something was lost, came twice, was called Delivered and is not there, or grows.
+The exit code is 1 if an item was lost, came twice, or is missing although it was called Delivered,
+or if a resource grows.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from tests.soak.traffic import keep_posting, keep_pushing
 from tests.soak.world import Kit, World, world
 
 CALLERS = 12
-"""Of each kit, over satellite."""
+"""Callers of each kit over satellite."""
 QUIET = AGAIN_MAX + PATIENCE
-"""Seconds: behind a hill a Package may rest as long as that on the air before its next try."""
+"""Seconds: behind a hill, a Package may rest that long between two tries on the air."""
 LONG = 600.0
-"""Seconds from which on memory and files have to be flat."""
+"""Seconds after which memory and files must be constant."""
 
 
 @dataclass
@@ -40,10 +41,10 @@ class Found:
     seconds: float
     samples: list[Sample]
     again: int
-    """Came off the air twice."""
+    """Messages that came off the air twice."""
     wrong: list[str] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
-    """Of the table of counts."""
+    """Rows of the table of counts."""
 
 
 async def soak(home: Path, database: Server, *, seconds: float, kits: int, hurry: float) -> Found:
@@ -61,7 +62,7 @@ async def soak(home: Path, database: Server, *, seconds: float, kits: int, hurry
                             faults.start_soon(plague, there, ledger, hurry)
                             faults.start_soon(_keep_looking, there, samples, seconds)
                 finally:
-                    # Threads end by that alone.
+                    # Only this event ends the threads.
                     stop.set()
                     ports.start_soon(_give_up, there, ledger)
             await trio.to_thread.run_sync(_settle, there, ledger)
@@ -74,7 +75,7 @@ async def soak(home: Path, database: Server, *, seconds: float, kits: int, hurry
 
 
 def _begin_traffic(there: World, ledger: Ledger, callers: trio.Nursery) -> threading.Event:
-    """Until that is set."""
+    """Start the traffic, and return the event that ends it."""
     stop = threading.Event()
     in_thread = partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(1000))
 
@@ -92,8 +93,9 @@ def _begin_traffic(there: World, ledger: Ledger, callers: trio.Nursery) -> threa
 
 
 async def _give_up(there: World, ledger: Ledger) -> None:
-    """Without faults everybody gets an answer. Where nothing comes any more for longer than the
-    longest rest, something hangs: tell what."""
+    """Without faults, all callers get an answer. If nothing arrives for longer than the longest
+    rest, report what hangs.
+    """
     known, since = -1, trio.current_time()
     while trio.current_time() - since < QUIET:
         await trio.sleep(1)
@@ -118,7 +120,7 @@ async def _keep_looking(there: World, samples: list[Sample], seconds: float) -> 
 
 
 def expected(there: World, ledger: Ledger) -> dict[str, tuple[Post, set[str]]]:
-    """What each hook is to have."""
+    """Return the expected items of each hook."""
     by_ip = ledger.accepted.get("Cellular", set())
     hooks = {there.hooked.name: (there.hooked, set(by_ip))}
     for kit in there.kits:
@@ -133,8 +135,7 @@ def expected(there: World, ledger: Ledger) -> dict[str, tuple[Post, set[str]]]:
 
 
 def _settle(there: World, ledger: Ledger) -> None:
-    """Without faults all that is under way arrives; or nothing comes any more, and what lacks is
-    told."""
+    """Without faults, all items arrive. If nothing arrives any more, report the missing ones."""
     while not ledger.given_up.is_set():
         if all(
             wanted <= post.arrived().keys() for post, wanted in expected(there, ledger).values()

@@ -1,5 +1,6 @@
-"""What has to be so at the end of the bridges' soak, by the disks of hubs and kits and by all that
-phones and programs have heard."""
+"""Checks the end of the bridges' soak: the disks of hubs and kits, and the received data of phones
+and programs.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ from tests.soak.bridge_world import (
 from tests.soak.mortal import Mortal
 
 READ_WITHIN = 10.0
-"""Seconds in which this program has read what the one at the broker said."""
+"""Seconds in which this program has read the output of the program at the broker."""
 LAN_WRITER = f"{SCOUT}: "
 
 
 def unsettled(world: BridgeWorld, ledger: BridgeLedger) -> list[str]:
-    """Return what has not come yet where it goes."""
+    """Return items that have not arrived yet."""
     why = [f"{chat.text!r} has no tick" for chat in ledger.chats.values() if lacks(chat)]
     inboxes = {kit.name: {*kit.inbox()} for kit in world.kits}
     at_hub = {hub.name: {text for _, text, _ in hub.items()} for hub in world.hubs}
@@ -60,7 +61,7 @@ def unsettled(world: BridgeWorld, ledger: BridgeLedger) -> list[str]:
 
 
 def misplaced(world: BridgeWorld) -> list[str]:
-    """Return who shows a kit elsewhere than where its hub has it."""
+    """Return clients that show a kit at another position than its hub."""
     why = []
     for kit in (world.kit("Ada"), world.kit("Cem")):
         at = f"SELECT latitude FROM contact WHERE device = {kit.device} AND latitude IS NOT NULL"
@@ -84,7 +85,7 @@ def misplaced(world: BridgeWorld) -> list[str]:
 
 
 def paid(world: BridgeWorld) -> set[str]:
-    """Return what may go to Ben's kit by satellite."""
+    """Return items that may go to Ben's kit over satellite."""
     ben = world.kit("Ben")
     rows = ben.hub.disk(
         "SELECT item.id FROM item JOIN delivery ON delivery.item = item.id JOIN device"
@@ -104,8 +105,9 @@ def numbered(hub: SoakHub) -> list[tuple[int, str]]:
 
 
 def published(world: BridgeWorld, ledger: BridgeLedger) -> set[str]:
-    """Return the words of kits to everybody that the program is to have, but what its broker lost
-    as it was killed."""
+    """Return texts of kits to all that the program must have, except those that its broker lost
+    when it was killed.
+    """
     to_all = {post.text for post in ledger.posts if post.phone is None}
     to_all |= {f"{LAN_WRITER}{text}" for text in ledger.by_lan}
     crashes = [time.time() - time.monotonic() + at for at in world.crashes]
@@ -159,7 +161,7 @@ class _Judge:
         self._rows.append(f"| {cells} |".replace("  ", " "))
 
     def _once_at(self, hub: SoakHub) -> None:
-        """Whatever was said again is one item."""
+        """Check that each repeated text is one item."""
         count = Counter(text for _, text, _ in hub.items() if text)
         notices = {*self._ledger.notices}
         for text, times in count.items():
@@ -188,8 +190,9 @@ class _Judge:
         self._handed_at_acknowledgement(kit)
 
     def _excused_notices(self, again: Collection[str], lost: Collection[str]) -> set[str]:
-        """An entity's text has no key: the hub knows it again until it is restarted, and what its
-        program or broker had not sent as it was killed is nowhere."""
+        """Return notices with an excuse. An entity's text has no key: the hub recognises it until
+        its restart, and texts that its program or broker had not sent before a kill are lost.
+        """
         notices = set()
         for text in {*again, *lost}:
             at = self._ledger.notices[text]
@@ -199,7 +202,7 @@ class _Judge:
         return notices
 
     def _handed_at_acknowledgement(self, kit: SoakKit) -> None:
-        """What a kit calls handed over to its broker, the program at the broker has."""
+        """Check that the program at the broker has each item that a kit calls handed over."""
         rows = kit.disk(
             "SELECT request_id, received FROM inbound JOIN handover USING (number)"
             f" WHERE hook = 'MQTT' AND state = 'handed' AND received < {time.time() - READ_WITHIN}"
@@ -241,7 +244,9 @@ class _Judge:
         self._row(f"to the phone of {phone.callsign}", len(posts), len(came), again)
 
     def _on_the_lan(self) -> None:
-        """What came to Cem's kit is said there once at most: nothing there confirms anything."""
+        """Check that each item of Cem's kit was sent at most once there: no phone there confirms
+        anything.
+        """
         inbox = self._inboxes["Cem"]
         said = {each.text for each in self._ledger.chats.values()} & inbox.keys()
         said |= {each.text for each in self._ledger.commands.values()} & inbox.keys()
@@ -260,7 +265,7 @@ class _Judge:
         wanted |= {f"{LAN_WRITER}{text}" for text in self._ledger.by_lan}
         by_id: dict[tuple[str, str], list[Sighting]] = defaultdict(list)
         for each in self._ledger.sightings:
-            # What happens to an incident is another thing under the same number each time.
+            # Each event of an incident is a separate item with the same number.
             if not each.id.startswith("incident "):
                 by_id[each.id, _topic(each)].append(each)
         again = 0
@@ -307,7 +312,7 @@ class _Judge:
     def _incidents(self) -> None:
         raised = Counter(each.kit.hub.name for each in self._ledger.incidents)
         for hub in self._world.hubs:
-            # One that its kit does not know to be closed opens again: it rings as a new one does.
+            # If its kit does not know that it was closed, it opens again and rings like a new one.
             ((count,),) = hub.disk(
                 "SELECT count(*) FROM sos_event JOIN sos ON sos.id = sos"
                 " WHERE kind = 'sos' AND event = 'raised'"
@@ -317,7 +322,7 @@ class _Judge:
         self._row("incidents, each rung at all phones of its hub", len(self._ledger.incidents))
 
     def _nothing_went_round(self) -> None:
-        """What came from a bridge is at none."""
+        """Check that no item from a bridge returned to one."""
         brought = {each.text for each in self._ledger.chats.values()} | {*self._ledger.questions}
         brought |= {each.text for each in self._ledger.commands.values()}
         brought |= {*self._ledger.notices}
@@ -340,7 +345,7 @@ class _Judge:
 
 
 def _topic(seen: Sighting) -> str:
-    """`item` of a hub, `inbound` of a kit's own broker."""
+    """Return the kind: `item` of a hub, `inbound` of a kit's own broker."""
     if "/" in seen.source:
         return seen.source.rpartition("/")[2]
     return "inbound" if seen.source == "fieldagent-ada" else "item"

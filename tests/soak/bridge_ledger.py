@@ -1,5 +1,6 @@
-"""What was said in the bridges' soak, by whom and to whom; what each of them saw of it, and whether
-that was true when it was seen."""
+"""The records of the bridges' soak: texts, senders and receivers, and whether each shown state was
+true.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from tests.soak.ledger import INTERRUPTED
 from tests.soak.mortal import Mortal
 
 UNSAVED = 20.0
-"""Seconds before a broker was killed in which what it had acknowledged may have been saved nowhere:
-its promise ends there."""
+"""Seconds before a broker's kill in which acknowledged messages may be unsaved: its promise ends
+there."""
 
 
 @dataclass
 class Chat:
-    """What a phone writes to a user with a kit, again until it has a tick."""
+    """A phone's text to a user with a kit, repeated until it has a tick."""
 
     text: str
     message_id: str
@@ -32,19 +33,19 @@ class Chat:
 
 @dataclass
 class Post:
-    """What a kit sends; `phone` is to whom, None is everybody."""
+    """A kit's text. `phone` is its receiver, None for all."""
 
     text: str
     kit: SoakKit
     phone: SoakPhone | None
     number: int
     seen: set[str] = field(default_factory=set)
-    """Rungs, as the kit tells them."""
+    """Stages that the kit shows."""
 
 
 @dataclass
 class Command:
-    """What a program sends by MQTT, again under its key until it has a result."""
+    """A program's MQTT command, repeated with its key until it has a result."""
 
     text: str
     kit: SoakKit
@@ -57,9 +58,9 @@ class Incident:
     text: str
     kit: SoakKit
     raised: float
-    """Of the steady clock."""
+    """Time on the monotonic clock."""
     number: int = 0
-    """At its hub."""
+    """Number at its hub."""
     closed: float = 0.0
 
 
@@ -68,20 +69,20 @@ class Sighting(NamedTuple):
     id: str
     text: str
     source: str
-    """The topic or device that it came by."""
+    """Topic or device on which it came."""
 
 
 @dataclass
 class BridgeLedger:
     chats: dict[str, Chat] = field(default_factory=dict)
-    """By the id of the message."""
+    """Chats by the id of the message."""
     posts: list[Post] = field(default_factory=list)
     commands: dict[str, Command] = field(default_factory=dict)
-    """By key."""
+    """Commands by key."""
     notices: dict[str, float] = field(default_factory=dict)
-    """What the program has sent by an entity, and when."""
+    """The program's texts to entities, with their times."""
     by_lan: dict[str, float] = field(default_factory=dict)
-    """What the phone beside a kit has said, and when last."""
+    """Texts of the phone beside a kit, with their last times."""
     incidents: list[Incident] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
     answers: int = 0
@@ -94,7 +95,7 @@ class BridgeLedger:
 
 
 class Truth:
-    """Looks at what has been told since it looked last, and at the disk that it speaks of."""
+    """Checks the news since the last check against the disks."""
 
     def __init__(self, world: BridgeWorld, ledger: BridgeLedger) -> None:
         self._world = world
@@ -112,7 +113,7 @@ class Truth:
             self._of_house(hub)
 
     def look_at_disks(self) -> None:
-        """The same of what kits say of their own Packages."""
+        """Check the kits' reports about their own Packages."""
         for kit in self._world.kits:
             self._delivered(kit)
         for post in self._ledger.posts:
@@ -174,7 +175,7 @@ class Truth:
                 command.results.append(each.body)
 
     def _delivered(self, kit: SoakKit) -> None:
-        """`Delivered` by a link is what its hub has on disk."""
+        """Check that each `Delivered` over a link is on the hub's disk."""
         rows = kit.disk(
             "SELECT idempotency_key FROM package WHERE status = 'Delivered'"
             " AND idempotency_key IS NOT NULL"
@@ -196,7 +197,7 @@ class Truth:
         steps = post.kit.process.it.call("GET", f"/api/package/{post.number}").body["reached"]
         fresh = {each["text"] for each in steps} - post.seen
         post.seen |= fresh
-        # It may have come there since this turn began.
+        # It may have arrived since the start of this turn.
         phone.process.listen()
         heard = {cot_event["remarks"]["text"] for _, cot_event in phone.of("b-t-f")}
         if f"on {name}'s kit" in fresh and post.text not in heard:
@@ -206,10 +207,10 @@ class Truth:
 
 
 def named(phone: SoakPhone) -> str:
-    """As a user of the hub's knows them."""
+    """Return the phone's name for users of the hub."""
     return phone.callsign if phone.hub.name == "valley" else f"{phone.callsign} (TAK)"
 
 
 def was_interrupted(begin: float, end: float, *by: Mortal[Any]) -> bool:
-    """Whether one of these was killed so that what was seen first was not written down."""
+    """Return True if one of these was killed so early that a shown state was not stored."""
     return any(each.died_between(begin - INTERRUPTED, end) for each in by)

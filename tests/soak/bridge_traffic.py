@@ -1,4 +1,4 @@
-"""What people and programs do in the bridges' soak, by chance, and what they do again."""
+"""Random acts of people and programs in the bridges' soak, and their repetitions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.soak.bridge_world import (
 from tests.soak.mortal import Mortal
 
 AGAIN = 25.0
-"""Seconds after which somebody says again what has no sign: the door lets 6 of a phone's in a
-minute."""
+"""Seconds after which a person repeats a text without a sign: the door admits 6 texts of a phone
+per minute."""
 HERE_EVERY = 15.0
 """Seconds between two positions of a phone."""
 RINGS = 20.0
-"""Seconds for which an SOS rings at the least."""
+"""Minimum seconds of ringing of an SOS."""
 
 
 class Traffic:
@@ -39,7 +39,7 @@ class Traffic:
         self._told_where: dict[str, float] = {}
 
     def act(self) -> None:
-        """Do one thing, where those who do it are there."""
+        """Do one random act, if its actors are present."""
         acts: list[tuple[float, Callable[[], None]]] = [
             (4, self._chat),
             (3, self._write_to_a_phone),
@@ -59,7 +59,7 @@ class Traffic:
         self._numbers += 1
         return f"{what} {self._numbers}"
 
-    # What is said once.
+    # New texts.
 
     def _chat(self) -> None:
         phone = self._chance.choice(self._world.phones)
@@ -88,7 +88,7 @@ class Traffic:
         self._ledger.posts.append(Post(text, kit, phone, answer.body["id"]))
 
     def _write_to_a_phone(self) -> None:
-        """Who is written to has written first."""
+        """A person must have written first to get a text."""
         known = {each.phone.callsign for each in self._ledger.chats.values() if each.ticks}
         phones = [each for each in self._world.phones if each.callsign in known]
         if phones:
@@ -148,10 +148,10 @@ class Traffic:
         kit.process.it.call("POST", "/api/package", body, **headers)
         self._ledger.incidents.append(Incident(text, kit, time.monotonic()))
 
-    # What follows from what they see.
+    # Reactions.
 
     def go_on(self) -> None:
-        """Say again what has no sign, read what came, and answer what rings."""
+        """Repeat texts without a sign, read incoming ones, and answer a ringing SOS."""
         now = time.monotonic()
         for chat in self._ledger.chats.values():
             here = chat.phone.process.running is not None and now - chat.told > AGAIN
@@ -161,7 +161,7 @@ class Traffic:
             if not command.results and now - command.told > AGAIN:
                 self._publish(key, command)
         for phone in self._world.phones:
-            # As ATAK does: taky may have read nothing of what came with the end of the handshake.
+            # As ATAK does: taky may have lost data that came with the end of the handshake.
             if now - self._told_where.get(phone.callsign, 0.0) > HERE_EVERY:
                 self._told_where[phone.callsign] = now
                 typed(phone.process, {"here": True})
@@ -196,7 +196,7 @@ class Traffic:
     def _read_at(self, phone: SoakPhone, cot_event: dict[str, dict[str, str]]) -> None:
         text, id_ = cot_event["remarks"]["text"], cot_event["__chat"]["messageId"]
         running = phone.process.running
-        # A phone that began anew has forgotten it.
+        # A restarted phone has forgotten it.
         if text.rpartition(" ")[2] in "13579" and running is not None:
             heard = [each for each in running.got if each["type"] == "b-t-f"]
             if any(each["__chat"]["messageId"] == id_ for each in heard):
@@ -204,7 +204,7 @@ class Traffic:
                 typed(phone.process, {"read": id_})
 
     def _say_again_on_the_lan(self, now: float) -> None:
-        """Nothing there confirms anything: they see whether it has come at everybody's phones."""
+        """There are no confirmations there: they see whether it has arrived at the other phones."""
         there = {text for _, text, _ in self._world.valley.items()}
         for text, said_at in self._ledger.by_lan.items():
             if f"{SCOUT}: {text}" not in there and now - said_at > 5.0:
@@ -220,7 +220,7 @@ class Traffic:
             rows = hub.disk("SELECT id FROM sos WHERE kind = 'sos' AND state <> 'closed'")
             incident.number = next((id_ for (id_,) in rows if id_ not in known), 0)
         if incident.number and now - incident.raised > RINGS and self.is_seen(incident):
-            # By MQTT or at the desk, whichever comes.
+            # Over MQTT or at the desk, alternately.
             if incident.number % 2:
                 body = json.dumps({"acknowledge": incident.number, "text": "coming"})
                 topic = f"fieldagent/{hub.name}/send/house"
@@ -229,7 +229,7 @@ class Traffic:
             incident.closed = now
 
     def is_seen(self, incident: Incident) -> bool:
-        """Whether each phone at its hub's server has been told."""
+        """Return True if each phone at its hub's server has got it."""
         uid = f"{unit_of(incident.kit)}-9-1-1"
         phones = [each for each in self._world.phones if each.hub is incident.kit.hub]
         return all(
@@ -246,7 +246,7 @@ def close(hub: SoakHub, number: int, by: str) -> None:
 
 
 def lacks(chat: Chat) -> bool:
-    """Whether its writer waits for a tick: what is for a kit of satellite may never have one."""
+    """Return True if its author waits for a tick. A text for a satellite kit may never have one."""
     return not chat.ticks and chat.kit.name != "Ben"
 
 
@@ -260,7 +260,7 @@ def say(phone: SoakPhone, text: str, kit: SoakKit, message_id: str) -> None:
 
 
 def typed(process: Mortal[Any], line: object) -> None:
-    """Into one that may have just ended."""
+    """Write a line to a process that may have just ended."""
     if process.running is None:
         return
     try:

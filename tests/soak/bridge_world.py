@@ -1,6 +1,7 @@
-"""The processes of the bridges' soak: two hubs, one at taky and one a TAK server itself, both at a
-mosquitto; kits by IP and by the simulated sky, one of them among phones on its own network; phones,
-and a program at the broker that makes devices of what is announced there."""
+"""The processes of the bridges' soak: two hubs, one at taky and one with its own TAK server, both
+at a mosquitto. Kits with IP and with the simulated sky, one of them with phones on its own
+network, phones, and a program at the broker that makes devices from announcements.
+"""
 
 from __future__ import annotations
 
@@ -26,25 +27,25 @@ from tests.soak.mortal import Mortal
 
 PROCESS = os.getpid()
 LAN_ADDRESS = f"127.{PROCESS >> 8 & 255}.{PROCESS & 255}.9"
-"""Of a kit on the loopback interface, which other tests use at the same time."""
+"""Address of a kit on the loopback interface, which other tests use at the same time."""
 LAN = (f"FA-KIT-Soak-{PROCESS}", f"Soak-{PROCESS}")
 """Its unit."""
 SCOUT = f"SCOUT-{PROCESS}"
-"""Who writes to it."""
+"""Author of texts to it."""
 SOON = [1.0, 2.0, 3.0]
 REACHES_SOON = (
     Put("fieldagent.extensions.tak.bridge.link:WAITS", SOON),
     Put("fieldagent.extensions.mqtt.session:WAITS", SOON),
     Put("fieldagent.extensions.tak.bridge.records:AGAIN", [15.0, 20.0]),
 )
-"""Only pauses are shorter, or a soak in which everything dies all the time would rest in them."""
+"""Only pauses are shorter. Otherwise a soak with constant kills would spend its time in them."""
 TAK_CREDITS, MQTT_CREDITS = 8, 20
 PROGRAM = Path(__file__).parents[1] / "extensions/mqtt/home_automation.py"
 
 
 @dataclass
 class SoakKit:
-    """`member` and `device` are its numbers at its hub."""
+    """A kit. `member` and `device` are its numbers at its hub."""
 
     name: str
     hub: SoakHub
@@ -54,11 +55,11 @@ class SoakKit:
     process: Mortal[Agent]
 
     def disk(self, sql: str) -> list[tuple[Any, ...]]:
-        """Look at what is on its disk, whether or not it runs."""
+        """Query its disk, whether or not it runs."""
         return _rows(self.home / "state" / "journal.sqlite3", sql)
 
     def inbox(self) -> list[str]:
-        """Return the words of all that came, each as often as it is there."""
+        """Return the texts of all incoming messages, with duplicates."""
         return [_words(body) for (body,) in self.disk("SELECT body FROM inbound ORDER BY number")]
 
 
@@ -74,7 +75,7 @@ class SoakHub:
         return _rows(self.database, sql)
 
     def items(self) -> list[tuple[float, str, bool]]:
-        """Return when each message was accepted, its words, and whether a kit has sent it."""
+        """Return the time of each message, its text, and whether a kit has sent it."""
         rows = self.disk("SELECT accepted, body, source_device IS NOT NULL FROM item ORDER BY id")
         entries = [(at, stored_entry(body).content, bool(of_kit)) for at, body, of_kit in rows]
         return [(at, getattr(item, "content", ""), of_kit) for at, item, of_kit in entries]
@@ -87,7 +88,7 @@ class SoakPhone:
     hub: SoakHub
     process: Mortal[Phone]
     server: Mortal[Any]
-    """At which it is."""
+    """Its server."""
 
     def of(self, kind: str) -> list[tuple[float, dict[str, Any]]]:
         return [(each.at, each.told) for each in self.process.heard if each.told["type"] == kind]
@@ -99,7 +100,7 @@ class BridgeWorld:
     taky: Mortal[Taky]
     broker: Mortal[Mosquitto]
     crashes: list[float]
-    """When the broker was killed and could save nothing."""
+    """Times at which the broker was killed without saving."""
     program: Mortal[Running]
     house: Neighbour
     alps: SoakHub
@@ -272,7 +273,7 @@ def bridge_world(home: Path) -> Iterator[BridgeWorld]:
             home, taky, broker, [], program, house, alps, valley, phones, lan, above
         )
         for each in world.mortals():
-            # Each, also where another's end fails.
+            # Each one, even if another's end fails.
             stack.callback(each.kill, 0.0)
         yield world
 

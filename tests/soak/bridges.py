@@ -1,10 +1,10 @@
-"""`python -m tests.soak.bridges --minutes 60`: TAK, MQTT and Home Assistant's discovery while all
-that is in it is killed and started again by a plan. Two hubs, one at taky and one a TAK server
-itself, both at a mosquitto, kits by IP and satellite, phones, a program that makes devices of what
-is announced, and a phone on a kit's own network: all processes.
+"""`python -m tests.soak.bridges --minutes 60`: TAK, MQTT and Home Assistant's discovery, while each
+process is killed and restarted by a plan. Two hubs, one at taky and one with its own TAK server,
+both at a mosquitto, kits with IP and satellite, phones, a program that makes devices from
+announcements, and a phone on a kit's own network: all are processes.
 
-Exit code 1 where a receipt said more than was so, something came twice or not at all, went round,
-or cost twice or more than it may.
+The exit code is 1 if a receipt was false, an item came twice or not at all, returned to its sender,
+or cost too much.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.soak.bridge_traffic import Traffic
 from tests.soak.bridge_world import BridgeWorld, bridge_world
 
 EVERY = 0.7
-"""Seconds between two things that people do, about."""
+"""Average seconds between two acts of people."""
 PAUSE = 3.0, 9.0
 """Seconds between two kills."""
 DOWN = 0.0, 6.0
-"""Seconds for which what was killed is away."""
+"""Seconds for which a killed process is away."""
 SETTLED = 240.0
-"""Seconds after the last kill in which all has come where it goes."""
+"""Seconds after the last kill within which everything has arrived."""
 LOOK_EVERY, DISKS_EVERY = 0.2, 2.0
 
 
@@ -44,7 +44,7 @@ class Soak:
 
 
 def plan(world: BridgeWorld, seconds: float, chance: random.Random) -> list[tuple[float, int]]:
-    """Return which of the mortals dies when: each comes before one comes again."""
+    """Return the kill times of the processes: each is killed once before one is killed again."""
     order: list[int] = []
     moments, at = [], 0.0
     while (at := at + chance.uniform(*PAUSE)) < seconds:
@@ -88,7 +88,7 @@ def live(home: Path, *, seed: int, seconds: float) -> Soak:
 
 
 class _Work:
-    """One turn of all that goes on beside what people begin."""
+    """One turn of all continuous work beside the acts of people."""
 
     def __init__(
         self, world: BridgeWorld, ledger: BridgeLedger, traffic: Traffic, truth: Truth

@@ -1,4 +1,4 @@
-"""What goes wrong, again and again, each by a chance of its own."""
+"""Repeated faults, each with its own probability."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tests.soak.world import LOSS, Kit, World
 
 HILLS = "hills"
 HILL = 60.0, 1800.0
-"""Seconds behind one."""
+"""Seconds behind a hill."""
 BETWEEN_HILLS = 900.0
 in_thread = trio.to_thread.run_sync
 
 
 async def plague(world: World, ledger: Ledger, hurry: float) -> None:
-    """Until cancelled. `hurry` shortens the pauses between faults."""
+    """Cause faults until cancelled. `hurry` shortens the pauses between faults."""
     chance = random.Random()
 
     async def again(what: str, every: float, fault: Callable[[], Awaitable[None]]) -> None:
         while True:
             await trio.sleep(chance.expovariate(hurry / every))
-            # What has begun is put right again before the end.
+            # A started fault is repaired before the end.
             with trio.CancelScope(shield=True):
                 await fault()
             ledger.fault(what)
@@ -68,7 +68,7 @@ async def _kill_hub(world: World) -> None:
 
 
 async def _cut_database(world: World) -> None:
-    # A server that starts has none to cut.
+    # A starting server has no connection to cut.
     with suppress(psycopg.OperationalError):
         await in_thread(cut_off, world.database)
 
@@ -78,7 +78,7 @@ async def _cut(world: World) -> None:
 
 
 async def _hills(world: World, ledger: Ledger, chance: random.Random, hurry: float) -> None:
-    """Now and then nobody hears anybody for 1 to 30 minutes; `hurry` shortens that too."""
+    """Sometimes no kit hears another for 1 to 30 minutes. `hurry` shortens this too."""
     while True:
         await trio.sleep(chance.expovariate(hurry / BETWEEN_HILLS))
         world.air.type("loss 1")

@@ -1,4 +1,4 @@
-"""What the processes use while they run: memory, descriptors, threads, files and log."""
+"""The resources of running processes: memory, descriptors, threads, files and log."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tests.processes import Running
 
 MIB = 1 << 20
 RESERVE = 10.0
-"""MiB by which file and log grow at once when the journal takes room for a full disk anew."""
+"""MiB by which file and log grow at once when the journal renews its reserve for a full disk."""
 FILLS = 2.0
-"""MiB that a journal may gain in ten minutes until all that it keeps has reached its bound."""
+"""MiB that a journal may gain in ten minutes until its stored data has reached its limit."""
 
 
 class Gauge(NamedTuple):
-    """At one moment."""
+    """Resources at one moment."""
 
     memory: float
-    """MiB."""
+    """MiB of memory."""
     descriptors: int
     threads: int
     files: float
-    """MiB of its journal with log and index; 0 where it has none."""
+    """MiB of its journal with log and index, or 0 without one."""
     content: float
-    """MiB of these that hold something."""
+    """MiB of these with content."""
     log: float
-    """KiB that it printed since it was looked at before."""
+    """KiB of output since the last sample."""
 
 
 def look(running: Running, folder: Path | None) -> Gauge:
@@ -50,7 +50,7 @@ def look(running: Running, folder: Path | None) -> Gauge:
 
 
 def _content(journal: Path) -> float:
-    """Return the bytes of its pages that are not free."""
+    """Return the bytes of its used pages."""
     with closing(sqlite3.connect(f"{journal.as_uri()}?mode=ro", uri=True)) as db:
         pages, free, size = (
             db.execute(f"PRAGMA {name}").fetchone()[0]
@@ -60,11 +60,13 @@ def _content(journal: Path) -> float:
 
 
 Sample = Mapping[str, Gauge]
-"""By the name of the process."""
+"""Gauges by the name of the process."""
 
 
 def thirds(samples: list[Sample]) -> tuple[Sample, Sample, Sample]:
-    """At the start, in the middle, at the end: the median of a tenth of them at each place."""
+    """Return samples at the start, in the middle and at the end: the median of a tenth of them at
+    each place.
+    """
     width = max(1, len(samples) // 10)
     middle = len(samples) // 2
     places = (samples[:width], samples[middle : middle + width], samples[-width:])
@@ -86,7 +88,7 @@ def _median(samples: list[Sample]) -> Sample:
 
 
 def growing(samples: list[Sample]) -> list[str]:
-    """What is not flat from the middle to the end, in words."""
+    """Return the resources that grow from the middle to the end, as text."""
     _, middle, end = thirds(samples)
     complaints = []
     for name in middle.keys() & end.keys():

@@ -1,4 +1,4 @@
-"""What was posted, what was answered, and what arrived where how often."""
+"""Posts, answers, and the number of arrivals at each place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from tests.hub.test_journey import Receiver
 
 INTERRUPTED = 5.0
-"""Seconds before its sender was killed in which a post may not have been written down."""
+"""Seconds before a sender's kill in which a post may not have been stored."""
 
 
 def texts(body: Any) -> list[str]:
@@ -22,22 +22,22 @@ def texts(body: Any) -> list[str]:
 
 
 class Ledger:
-    """Many threads write into it at once."""
+    """A ledger. Many threads write to it at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._next = 0
         self.accepted: dict[str, set[str]] = {}
-        """By channel, or `push`: the texts."""
+        """Accepted texts by channel, or `push`."""
         self.delivered: dict[str, set[str]] = {}
-        """The same, of those that were answered `Delivered`."""
+        """Texts that were answered `Delivered`, by channel."""
         self.otherwise: Counter[str] = Counter()
-        """Answers that were not, by what they said."""
+        """Other answers, by their text."""
         self.absent: list[str] = []
-        """What was answered `Delivered` over satellite, and the gateway had not."""
+        """Texts that were answered `Delivered` over satellite but are missing at the gateway."""
         self.faults: Counter[str] = Counter()
         self.given_up = threading.Event()
-        """Nobody waits for an answer any longer."""
+        """Set when no caller waits for an answer any longer."""
 
     def number(self) -> int:
         with self._lock:
@@ -64,11 +64,11 @@ class Ledger:
 
 
 class Above:
-    """The gateway of one modem, and what it has."""
+    """The gateway of one modem, and its messages."""
 
     def __init__(self) -> None:
         self.again = 0
-        """Messages that came off the air twice, which a doubtful session may cost."""
+        """Messages that came off the air twice, which a doubtful session may cause."""
         queue = MtQueue()
         self._home = BaseCamp(self._say, queue)
         self.gateway = SimulatedGateway(self._say, queue, self._home)
@@ -89,7 +89,7 @@ class Above:
 
 @dataclass
 class Post:
-    """A hook's receiver, and when who posts to it was killed."""
+    """A hook's receiver, and the times of kills of its sender."""
 
     name: str
     receiver: Receiver
@@ -102,8 +102,9 @@ class Post:
         return Counter(text for body in [*self.receiver.got] for text in texts(body))
 
     def twice(self) -> tuple[list[str], list[str]]:
-        """What came more than once: with no reason, and where its sender was killed before the
-        earlier post can have been written down."""
+        """Return items that came more than once: without a reason, and with a kill of the sender
+        before the earlier post was certainly stored.
+        """
         times: dict[str, list[float]] = {}
         for body, at in zip([*self.receiver.got], [*self.receiver.times], strict=False):
             for text in texts(body):

@@ -1,4 +1,4 @@
-"""Processes of a soak that are killed and started again, and all that they have said."""
+"""Processes of a soak that are killed and restarted, and their complete output."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.processes import Running
 R = TypeVar("R", bound=Running)
 
 AGAIN = 1.0
-"""Seconds until one that could not start is tried again."""
+"""Seconds until a failed start is tried again."""
 STARTS_MAX = 60
-"""Tries in a row: then something hangs."""
+"""Consecutive tries. After that, something hangs."""
 
 
 class Line(NamedTuple):
-    """What a process said in JSON, and when (of the steady clock) that was seen."""
+    """A JSON line of a process, and the time (monotonic clock) at which it was read."""
 
     at: float
     told: dict[str, Any]
@@ -27,14 +27,14 @@ class Line(NamedTuple):
 
 @dataclass
 class Mortal(Generic[R]):
-    """`may_end`: it ends by itself where its server does."""
+    """A process. `may_end` means that it ends by itself with its server."""
 
     name: str
     begin: Callable[[], R]
     may_end: bool = False
     running: R | None = None
     killed: list[float] = field(default_factory=list)
-    """Of the steady clock; a start that failed, and an end by itself, count."""
+    """Times on the monotonic clock. A failed start and an end by itself count."""
     heard: list[Line] = field(default_factory=list)
     _back: float = 0.0
     _failures: int = 0
@@ -46,7 +46,7 @@ class Mortal(Generic[R]):
         return self.running
 
     def kill(self, down: float, *, gently: bool = False) -> None:
-        """End it, for so many seconds."""
+        """End it for that many seconds."""
         if self.running is None:
             return
         self.killed.append(time.monotonic())
@@ -62,7 +62,7 @@ class Mortal(Generic[R]):
         self._back = time.monotonic() + down
 
     def tend(self) -> str:
-        """Start it where it is due; return what is wrong with it."""
+        """Start it when it is due, and return a description of a fault."""
         if self.running is not None and self.running.process.poll() is not None:
             self.killed.append(time.monotonic())
             self.running.wait()
@@ -82,13 +82,13 @@ class Mortal(Generic[R]):
         return ""
 
     def listen(self) -> None:
-        """Read what it has said by now."""
+        """Read its output so far."""
         if self.running is None:
             return
         lines = self.running.output()
         now = time.monotonic()
         for line in lines[self._read :]:
-            # What was killed may have said half a line.
+            # A killed process may have printed half a line.
             if line.startswith("{") and line.endswith("}"):
                 self.heard.append(Line(now, json.loads(line)))
         self._read = len(lines)

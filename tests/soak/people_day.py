@@ -1,12 +1,12 @@
-"""`python -m tests.soak.people_day --minutes 10`: a day of ten people in short. Five have
-Meshtastic handhelds and a kit with satellite alone, five MeshCore handhelds and a kit with a link;
-a hub, its desk, and Cleo, whose tablet gets what they write. Meanwhile the network of the
-satellites goes and comes, both kits and the hub are killed and started again, and a radio is
+"""`python -m tests.soak.people_day --minutes 10`: a short day of ten people. Five have Meshtastic
+handhelds and a kit with only satellite, and five have MeshCore handhelds and a kit with a link.
+There are a hub, its desk, and Cleo, whose tablet gets their texts. Meanwhile the satellite
+network disappears and returns, both kits and the hub are killed and restarted, and a radio is
 unplugged.
 
-All are processes of their own, and the people have their firmware's official client. Exit code 1
-where a sign says more than the ledger, a person costs more than they may, or an SOS is not at the
-desk once.
+All are separate processes, and the people have their firmware's official client. The exit code is 1
+if a sign claims more than the ledger, a person costs more than allowed, or an SOS is not at the
+desk exactly once.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from tests.hub.test_journey import IMEI, Receiver, behind_directip, folder, post
 from tests.processes import Agent, Hub, Running, administer, agent, free_port
 
 NAMES = ("Ada", "Ben", "Cem", "Dora")
-"""Those whom a kit knows; the fifth at each is a guest."""
+"""Names of people whom a kit knows. The fifth at each kit is a guest."""
 CREDITS = 4
-"""That a person's messages may cost in the day."""
+"""Credits for a person's messages per day."""
 MESSAGES = 5
-"""Of each person at the least: one more than they may send by satellite."""
+"""Minimum messages of each person: one more than they may send over satellite."""
 SETTLED = 240.0
-"""Seconds after the last fault in which all has come where it goes."""
+"""Seconds after the last fault within which everything has arrived."""
 PATIENCE = 10.0
-"""Seconds after which people write again what shows no sign."""
+"""Seconds after which people repeat a text without a sign."""
 LOOK_EVERY = 0.3
 
 
@@ -59,22 +59,22 @@ class Said:
 
     text: str
     number: int | None = None
-    """By which the person's client knows it; None until it has told that."""
+    """Number in the person's client, or None until it is known."""
     at: float = field(default_factory=time.monotonic)
     seen: list[str] = field(default_factory=list)
-    """Signs, in the order in which they were seen."""
+    """Signs in the order in which they were seen."""
 
     @property
     def is_sos(self) -> bool:
         return self.text.startswith("SOS")
 
     def is_about(self, other: Said) -> bool:
-        """Whether it is the same, written again."""
+        """Return True if it is a repetition of the same text."""
         return self.text.split(" again")[0] == other.text.split(" again")[0]
 
     @property
     def words(self) -> str:
-        """How it ends wherever it comes: an SOS begins otherwise there."""
+        """Return the end of the text at each place: an SOS has another beginning there."""
         return self.text.removeprefix("SOS ")
 
 
@@ -83,7 +83,7 @@ class Person:
     name: str
     where: str
     place: int
-    """Among those at the kit."""
+    """Index among the people at the kit."""
     known: bool
     said: list[Said] = field(default_factory=list)
 
@@ -104,8 +104,9 @@ class Valley:
         return self.camp.people[person.place]
 
     def repeat_unseen(self, person: Person, patience: float) -> None:
-        """Let a person write again what shows no sign for so long: their radio's word that the
-        kit's radio has it says nothing of the kit, which may have been away."""
+        """Let a person repeat texts that have had no sign for that time. The acknowledgement of the
+        kit's radio says nothing about the kit, which may have been away.
+        """
         for said in person.said:
             latest = [each for each in person.said if each.is_about(said)][-1]
             waits = time.monotonic() - latest.at < patience
@@ -121,7 +122,7 @@ class Valley:
         return not person.known or any("credits of today are spent" in each for each in texts)
 
     def unseen(self, person: Person) -> list[str]:
-        """Return what they wrote and know nothing of."""
+        """Return the person's texts without any sign."""
         return [said.text for said in person.said if not self._is_known_of(person, said)]
 
     def texts_to(self, person: Person) -> list[str]:
@@ -216,7 +217,7 @@ def _valley(
 
 
 class Watch:
-    """Looks at what each person has seen by now, and whether it was true."""
+    """Checks the signs that each person has seen, and whether they were true."""
 
     def __init__(self, there: World, day: Day) -> None:
         self._there = there
@@ -243,13 +244,13 @@ class Watch:
             self._day.wrong.append(f"{person.name} saw {said.seen} on {said.text!r}")
 
     def _others(self, valley: Valley) -> list[Agent]:
-        """The kits of everybody else, to which all that is written goes."""
+        """Return the kits of all other people, which get all texts."""
         others = [each.camp.kit for each in self._there.valleys if each is not valley]
         return [self._there.cleo, *others]
 
     def _untrue(self, valley: Valley, person: Person, said: Said, sign: str) -> str:
-        """Why a sign says more than is so at this moment; empty where it does not."""
-        # MeshCore's signs quote how a message begins, which is so of each that was written again.
+        """Return the reason why a sign claims too much at this moment, or ""."""
+        # MeshCore's signs quote the start of a message, which is the same for its repetitions.
         quoted = valley.camp.firmware.name == "meshcore"
         alike = [each for each in person.said if quoted and each.is_about(said)] or [said]
         ends = tuple(each.words for each in alike)
@@ -276,14 +277,14 @@ def _came_to(kit: Agent) -> list[str]:
 
 
 def _number(valley: Valley, person: Person) -> None:
-    """Learn by which number the client knows each message, in the order of writing."""
+    """Learn the client's number of each message, in the order of writing."""
     lines = [each for each in valley.running(person).output() if each.startswith('{"sent"')]
     for said, line in zip(person.said, lines, strict=False):
         said.number = json.loads(line)["sent"]
 
 
 def plan(there: World, day: Day, seconds: float, chance: random.Random) -> list[Any]:
-    """Return what happens when, in seconds from the beginning."""
+    """Return the events with their times, in seconds from the start."""
     steps: list[tuple[float, Callable[[], None]]] = []
 
     def at(moment: float, act: Callable[[], None]) -> None:
@@ -318,8 +319,9 @@ def plan(there: World, day: Day, seconds: float, chance: random.Random) -> list[
 
 
 def _wait_for_each_sign(there: World, watch: Watch) -> list[str]:
-    """Let Ada see her message on the kit, then at the satellites, while what would tell more of it
-    is away. Return what she does not see."""
+    """Let Ada see her message on the kit and then at the satellites, while later stages are
+    impossible. Return the signs that she does not see.
+    """
     hut = there.valleys[0]
     ada = hut.people[0]
     there.above.type("service 0")
@@ -365,8 +367,9 @@ def live(home: Path, *, seed: int, seconds: float) -> Day:
 
 
 def _posted(hooked: Receiver) -> list[str]:
-    """What the hub posted. One that is killed before it has written that down posts it again, by
-    the same `webhook-id`."""
+    """Return the hub's posts. A hub that is killed before it has stored a post repeats it with the
+    same `webhook-id`.
+    """
     ids = [each["webhook-id"] for each in hooked.headers]
     return list(dict(zip(ids, posted(hooked), strict=False)).values())
 
@@ -377,7 +380,7 @@ def _accepted(valley: Valley, person: Person) -> list[dict[str, Any]]:
 
 
 def _unsettled(there: World) -> list[str]:
-    """Return what has not come yet where it goes."""
+    """Return items that have not arrived yet."""
     at_hub = _posted(there.hooked)
     why = []
     for valley in there.valleys:
@@ -393,7 +396,7 @@ def _unsettled(there: World) -> list[str]:
 
 
 def judge(there: World, day: Day) -> None:
-    """Look at what came of it in the end."""
+    """Check the final state."""
     at_hub = Counter(_posted(there.hooked))
     day.wrong += [f"{text!r} is at the hub {n} times" for text, n in at_hub.items() if n > 1]
     for valley in there.valleys:
@@ -410,7 +413,7 @@ def judge(there: World, day: Day) -> None:
                     day.wrong.append(f"{person.name} cost more than they may: {taken}")
     desk = Counter(each["device"]["name"] for each in administer(there.database, "sos", "list"))
     day.sos = sum(desk.values())
-    # The kit's own people share an incident. Each person whom nobody has proved has one apart.
+    # The kit's own people share an incident. Each unproved person has a separate one.
     expected: Counter[str] = Counter()
     for name, valley in zip(("Hut", "Pass"), there.valleys, strict=True):
         raised = [each for each in valley.people if any(said.is_sos for said in each.said)]

@@ -1,7 +1,7 @@
-"""One SOS in one state of its surroundings: Ada, whose kit raises it, Ben, whose kit is in earshot,
-and where there is a hub Olga, who is its dispatcher.
+"""One SOS in one state of its environment: Ada, whose kit raises it, Ben, whose kit is in range,
+and with a hub the dispatcher Olga.
 
-Kits and hub are real processes; the modem and the radio nodes are simulated, at ptys.
+Kits and hub are real processes. The modem and the radio nodes are simulated on ptys.
 """
 
 from __future__ import annotations
@@ -38,20 +38,21 @@ LATENCY = 2.0
 """Seconds of a satellite session."""
 LOOK_EVERY = 5.0
 ANSWERED_AFTER = 30.0
-"""Seconds that a person takes to answer what rings."""
+"""Seconds that a person needs to answer a ringing SOS."""
 DOWN_FOR, UP_FOR = 70.0, 50.0
-"""Seconds of a channel that flaps, from the moment at which the button is pressed."""
+"""Seconds of a flapping channel, from the press of the button."""
 RESTORED_AFTER, BACK_AFTER = 300.0, 1500.0
-"""Seconds until the hub's database is put back, and until who was away is back."""
+"""Seconds until the hub's database is restored, and until absent people return."""
 PAGER_AFTER = 5
-"""Minutes after which the hub tells a contact."""
+"""Minutes after which the hub informs a contact."""
 CHANNELS = ("Cellular", "Satellite", "Radio")
 
 
 @dataclass(frozen=True)
 class State:
-    """`channels` are up, down, flapping, spent or absent, in the order of `CHANNELS`; `also` is
-    what else is the matter."""
+    """`channels` are up, down, flapping, spent or absent, in the order of `CHANNELS`. `also` is a
+    further fault.
+    """
 
     channels: tuple[str, str, str]
     also: str = ""
@@ -65,7 +66,7 @@ class State:
 
 
 class Gateway:
-    """The operator's: what is behind it gets what comes, at a hub or not."""
+    """The operator's gateway: it passes messages on to a hub, if there is one."""
 
     def __init__(self, hub: HubSide | None) -> None:
         self.hub = hub
@@ -79,7 +80,7 @@ class Gateway:
 
 @dataclass
 class Desk:
-    """A hub of this cell's own, with what is before it, and Olga."""
+    """A hub for this cell only, with its proxy, and Olga."""
 
     home: Path
     settings: dict[str, str]
@@ -99,11 +100,11 @@ class Desk:
         return f"{self.database}.copy"
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        # A hub answers as an agent does.
+        # A hub answers like an agent.
         return Agent.call(self.hub, method, path, body, **self.proof)  # type: ignore[arg-type]
 
     def incidents(self) -> list[dict[str, Any]]:
-        """Nothing while the hub is away."""
+        """Return the incidents, or none while the hub is away."""
         if self.hub.process.poll() is not None:
             return []
         listing: list[dict[str, Any]] = self.call("GET", "/api/sos").body["sos"]
@@ -127,13 +128,13 @@ class Desk:
         administer(self.database, "restored")
         self.begin()
         if not before:
-            # Its kit cannot reach it over IP as little as before.
+            # Its kit still cannot reach it over IP.
             self.front.ports = []
             self.front.cut()
 
 
 def _started(home: Path, settings: dict[str, str]) -> Hub:
-    """A port that was free a moment ago may be another cell's."""
+    """A port that was free a moment ago may belong to another cell."""
     while True:
         try:
             return Hub(home, settings)
@@ -178,14 +179,14 @@ class Cell:
     desk: Desk | None = None
     kits: dict[str, Agent] = field(default_factory=dict)
     raised: float = 0.0
-    """On the monotonic clock."""
+    """Time on the monotonic clock."""
 
     @property
     def ada(self) -> Agent:
         return self.kits["Ada"]
 
     def switch(self, channel: str, *, on: bool) -> None:
-        """In the thread of trio."""
+        """Switch a channel, in trio's thread."""
         if channel == "Radio":
             self.air.impairments.loss = 0.0 if on else 1.0
         elif channel == "Satellite":
@@ -196,7 +197,7 @@ class Cell:
             self.desk.front.cut()
 
     def start_kits(self) -> None:
-        """Until each has its channels, and Ben's has heard Ada's."""
+        """Start the kits, and wait until each has its channels and Ben's has heard Ada's."""
         for number, name in enumerate(("Ada", "Ben"), 1):
             home = folder(self.home / name)
             self.kits[name] = Agent(home, self._settings(name, number), MODULE, **self._clock(name))
@@ -205,7 +206,7 @@ class Cell:
             for name in ("Ada", "Ben") if "link" in self.state.also else ("Ada",):
                 self.kits[name].expect("linked to the hub")
         if self.state.of("Satellite") == "spent":
-            # Half of twenty credits are kept for an SOS; these take the others.
+            # Half of twenty credits are reserved for an SOS. These use the others.
             for _ in range(2):
                 data = {"payload": base64.b64encode(bytes(210)).decode()}
                 channels = ["Satellite"]
@@ -254,7 +255,7 @@ class Cell:
         } | more
 
     def trouble(self) -> None:
-        """All but the channels comes to be as the state says."""
+        """Apply the state except the channels."""
         if self.state.also == "its disk is full":
             fill(self.home / "disk")
         if self.desk is not None:
@@ -264,13 +265,13 @@ class Cell:
                 self.desk.end()
 
     def press(self) -> None:
-        """Ada raises it."""
+        """Let Ada raise it."""
         self.raised = time.monotonic()
         answer = self.ada.call("POST", "/api/sos", {"text": WORDS})
         assert answer.status == 201, answer
 
     def come_back(self) -> None:
-        """Half an hour later."""
+        """Half an hour later, absent people return."""
         assert self.desk is not None
         self.desk.signed_in = True
         if self.state.also == "the hub is down":
@@ -283,7 +284,9 @@ class Cell:
 
 @contextmanager
 def cell(state: State, home: Path) -> Iterator[Cell]:
-    """Set up all but the kits, in this order: its owner runs the modem's port and the nodes."""
+    """Set up everything except the kits, in this order: the owner runs the modem's port and the
+    nodes.
+    """
     mo_port, mt_port = free_port(), free_port()
     with ExitStack() as stack:
         desk = _hub(home, mo_port, mt_port, stack) if state.has_hub else None
@@ -302,11 +305,11 @@ def cell(state: State, home: Path) -> Iterator[Cell]:
 
 
 def _quiet(line: str) -> None:
-    """Nobody reads it."""
+    """Drop the log, which is not read."""
 
 
 async def run_hardware(made: Cell, *, task_status: trio.TaskStatus[None]) -> None:
-    """The modem, the nodes and the operator's side, until cancelled."""
+    """Run the modem, the nodes and the operator's side until cancelled."""
 
     def stage() -> None:
         made.modem.ring()
@@ -323,21 +326,21 @@ async def run_hardware(made: Cell, *, task_status: trio.TaskStatus[None]) -> Non
 
 
 class Answers:
-    """Olga and Ben, who look every few seconds and answer what rings."""
+    """Olga and Ben, who look every few seconds and answer a ringing SOS."""
 
     def __init__(self, made: Cell) -> None:
         self._cell = made
         self._rang: dict[object, float] = {}
 
     def look(self) -> None:
-        """Once."""
+        """Look once."""
         desk = self._cell.desk
         if desk is not None:
             if desk.signed_in:
                 for each in desk.incidents():
                     if each["state"] == "open":
                         path = f"/api/sos/{each['id']}/acknowledge"
-                        # A database that was put back has the numbers anew.
+                        # A restored database assigns the numbers again.
                         rang = (desk.hub, each["id"])
                         self._after_a_while(rang, partial(self._acknowledge, path))
             return

@@ -1,8 +1,8 @@
-"""`python -m tests.soak.sos_day --minutes 8`: a day of a team in short, with twenty incidents under
-the soak's faults, by real processes. Each is raised at a kit, seen by a dispatcher, answered and
-closed, while kits, hubs, database, links, modems and radio nodes fail.
+"""`python -m tests.soak.sos_day --minutes 8`: a short day of a team, with twenty incidents under
+the soak's faults, with real processes. Each is raised at a kit, seen by a dispatcher, answered
+and closed, while kits, hubs, database, links, modems and radio nodes fail.
 
-Exit code 1 where one is lost, ends without a person, or is at the desk twice.
+The exit code is 1 if one is lost, ends without a person, or is at the desk twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INCIDENTS, KITS = 20, 4
 ANSWER = "help is on its way"
 LOOK_EVERY = 0.5
 PATIENCE = 900.0
-"""Seconds for one incident, from the finger to its end at the kit."""
+"""Maximum seconds of one incident, from the press to its end at the kit."""
 in_thread = partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(100))
 Answer = TypeVar("Answer")
 
@@ -41,17 +41,19 @@ Answer = TypeVar("Answer")
 @dataclass
 class Day:
     raised: list[tuple[str, int]] = field(default_factory=list)
-    """By the kit's name and the number it gave it."""
+    """Incidents by the kit's name and number."""
     until_desk: list[float] = field(default_factory=list)
     until_closed: list[float] = field(default_factory=list)
-    """Seconds from the finger."""
+    """Seconds from the press."""
     desk: Counter[tuple[str, int]] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
 
 def persist(call: Callable[[], Answer]) -> Answer:
-    """Call until it is answered: who is called may be killed or restarted at this moment."""
+    """Call until there is an answer: the called process may be killed or restarted at this
+    moment.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -78,7 +80,7 @@ def of_kit(kit: Kit) -> dict[str, Any] | None:
 
 
 class Team:
-    """Who presses and who answers."""
+    """People who raise an SOS and who answer it."""
 
     def __init__(self, there: World, day: Day, chance: random.Random) -> None:
         self._there = there
@@ -87,7 +89,7 @@ class Team:
         self._left = INCIDENTS
 
     def keep_pressing(self, kit: Kit, pause: float) -> None:
-        """One after the other at this kit, until all of the day were raised."""
+        """Raise one after the other at this kit, until all of the day were raised."""
         while self._left > 0:
             self._left -= 1
             number = INCIDENTS - self._left
@@ -118,7 +120,7 @@ class Team:
         self._day.until_closed.append(time.monotonic() - began)
 
     def _act(self, what: str, card: dict[str, Any], words: list[str]) -> None:
-        """Once: whoever is cut off finds it done."""
+        """Act once: after a lost connection, the act may already be done."""
         by = ["--by", "Olga"]
         state = {each["id"]: each["state"] for each in listed(self._there)}[card["id"]]
         if state == "open" or (what == "close" and state == "seen"):

@@ -41,9 +41,9 @@ PAGE = Path(__file__).parents[2] / "docs/reference/sos-table.md"
 BEGIN, END = "<!-- tests/soak/sos_table.py writes this -->", "<!-- until here -->"
 MINUTES = (1.0, 10.0, 60.0)
 AT_ONCE = 4
-"""Cells that are set up at the same time."""
+"""Maximum number of cells that are set up at the same time."""
 LOG = sys.stderr
-"""Before anything turns it aside."""
+"""The original stream, before any redirection."""
 in_thread = partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(200))
 
 HOWS = ("up", "flapping", "down")
@@ -76,7 +76,7 @@ WITHOUT = [
 
 @dataclass(frozen=True)
 class Seen:
-    """At one moment: where it is, and what each person sees."""
+    """The places of the SOS and each person's view at one moment."""
 
     where: str
     ada: str
@@ -151,7 +151,7 @@ def _of_olga(there: Cell, at_desk: list[dict[str, Any]]) -> str:
 
 
 def judge(state: State, last: Seen) -> list[str]:
-    """What is not as it should be at the end."""
+    """Return the differences from the expected end state."""
     hears = state.of("Radio") != "down"
     wanted: list[tuple[bool, str, str]] = [(hears, "Ben's kit", last.where)]
     if state.has_hub:
@@ -172,7 +172,7 @@ def judge(state: State, last: Seen) -> list[str]:
 async def tell(
     state: State, home: Path, minutes: tuple[float, ...], setting_up: trio.CapacityLimiter
 ) -> Story:
-    """Live through one state."""
+    """Run one state from start to end."""
     story = Story(state)
     with ExitStack() as stack:
         async with trio.open_nursery() as nursery:
@@ -220,7 +220,7 @@ async def _answer(there: Cell) -> None:
 
 
 async def _change(there: Cell) -> None:
-    """What becomes of hub and dispatcher while it is open."""
+    """Change hub and dispatcher while it is open."""
     assert there.desk is not None
     if there.state.also == "the hub's database is restored":
         await trio.sleep(RESTORED_AFTER)
@@ -259,7 +259,7 @@ async def tell_all(states: list[State], home: Path, minutes: tuple[float, ...]) 
 
 
 def table(stories: list[Story], minutes: tuple[float, ...]) -> str:
-    """As Markdown: a row for each state and each moment at which something is new."""
+    """Return the table as Markdown: a row for each state and each moment with news."""
     hub = [each for each in stories if each.state.has_hub]
     team = [each for each in stories if not each.state.has_hub]
     parts = []
@@ -301,12 +301,12 @@ def _rows(story: Story, minutes: tuple[float, ...]) -> list[str]:
 
 
 def judge_all(stories: list[Story]) -> list[str]:
-    """What is not as it should be, with the state in which."""
+    """Return the differences from the expected state, each with its state."""
     return [f"{_label(each.state)}: {what}" for each in stories for what in each.wrong]
 
 
 def shown(page: str) -> str:
-    """Return the table that the page has."""
+    """Return the table in the page."""
     return page.partition(BEGIN)[2].partition(END)[0].strip()
 
 
@@ -324,7 +324,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"put it into {PAGE.name}")
     arguments = parser.parse_args()
     logging.disable()
-    # Whoever ends it ends what it has started, too.
+    # A signal to this program also ends its processes.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     minutes = tuple(float(each) for each in arguments.minutes.split(","))
     states = [each for each in (*WITH_A_HUB, *WITHOUT) if re.search(arguments.only, _label(each))]

@@ -1,6 +1,6 @@
-"""TAK, MQTT and discovery while all of it is killed and started again.
+"""TAK, MQTT and discovery while each process is killed and restarted.
 
-SOAK_MINUTES names another length. `python -m tests.soak.bridges` prints the same table.
+SOAK_MINUTES sets another length. `python -m tests.soak.bridges` prints the same table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An SOS in every state of its surroundings, and a day of a team with twenty of them."""
+"""An SOS in each state of its environment, and a day of a team with twenty of them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def test_a_day_with_twenty_incidents(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.soak
 def test_where_an_sos_is_after_an_hour_in_every_state(tmp_path: Path) -> None:
-    """It takes that hour. Where the table is another than the page's, either the kit does otherwise
-    than it should, or `python -m tests.soak.sos_table --write` brings the page up to date."""
+    """This takes that hour. If the table differs from the page's, either the kit has a fault, or
+    `python -m tests.soak.sos_table --write` must update the page.
+    """
     states = [*WITH_A_HUB, *WITHOUT]
     stories = trio.run(tell_all, states, tmp_path, MINUTES)
     text = table(stories, MINUTES)

@@ -1,4 +1,6 @@
-"""Ten kits on one air that loses three of ten packets: real agents, real time, all post at once."""
+"""Ten kits on one air that loses three of ten packets: real agents, real time, and all post at
+once.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,18 @@ from tests.processes import Agent
 KITS, LOSS = 10, 0.3
 MINUTES = 10
 QUIET = 60.0
-"""Seconds in which nothing more comes to a hook."""
+"""Seconds without an arrival at a hook."""
 EACH = re.compile(r'"content":"(word \d+ of \d+|SOS of \d+)"')
 
 
 def heard(running: Agent) -> Counter[str]:
-    """How often its hook was given each text."""
+    """Return the number of deliveries of each text to its hook."""
     lines = [line for line in running.output() if "hook: " in line]
     return Counter(text for line in lines for text in EACH.findall(line))
 
 
 def posts(running: Agent, content: str, **members: int) -> None:
-    """Without waiting for what becomes of it."""
+    """Post without waiting for the result."""
     body = {"message": {"content": content}, **members}
     answer = running.call("POST", "/api/package", body, Prefer="wait=0")
     assert answer.status == 202, answer

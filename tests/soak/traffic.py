@@ -1,4 +1,4 @@
-"""Who posts and pushes: callers that repeat under the same key until they have an answer."""
+"""Callers that post and push: they repeat with the same key until they have an answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.soak.world import Kit, World
 def keep_posting(
     kit: Kit, channel: str, ledger: Ledger, stop: threading.Event, pause: float
 ) -> None:
-    """One caller of many; it rests up to `pause` seconds between two."""
+    """Act as one of many callers, which rests up to `pause` seconds between two posts."""
     while not stop.wait(random.uniform(0, pause)):
         text = f"{kit.name} {channel[0]} {ledger.number()}"
         ledger.accept(channel, text)
@@ -28,7 +28,7 @@ def keep_posting(
 
 
 def _post(kit: Kit, channel: str, text: str, given_up: threading.Event) -> dict[str, object]:
-    """The answer in the end: the agent may be killed meanwhile, any number of times."""
+    """Return the final answer: the agent may be killed meanwhile, any number of times."""
     body = {"message": {"content": text}, "channels": [channel]}
     failures = 0
     while True:
@@ -48,7 +48,7 @@ def _post(kit: Kit, channel: str, text: str, given_up: threading.Event) -> dict[
 
 
 def keep_pushing(world: World, ledger: Ledger, stop: threading.Event, pause: float) -> None:
-    """From outside to each kit by turns."""
+    """Push from outside to each kit in turn."""
     while not stop.wait(random.uniform(0, pause)):
         number = ledger.number()
         at = number % len(world.kits)

@@ -1,4 +1,4 @@
-"""The processes of a soak: a PostgreSQL server, two hubs, kits beneath modems and nodes, hooks."""
+"""The processes of a soak: a PostgreSQL server, two hubs, kits with modems and nodes, and hooks."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tests.processes import MODULE, PATIENCE, Agent, Hub, Running, administer
 from tests.soak.ledger import Above, Post
 
 LATENCY = 0.02
-"""Seconds of a satellite session; the real one takes half a minute."""
+"""Seconds of a satellite session. A real one takes half a minute."""
 LOSS = 0.1
-"""Of the packets on the air, but behind a hill."""
+"""Loss of packets on the air, except behind a hill."""
 FORGETS_SOON = Put("fieldagent.agent.agent:HOUSEKEEPING", 10.0)
-"""Or a journal would not have reached its size within the hour."""
+"""Otherwise a journal would not reach its final size within the hour."""
 
 
 class Kit:
-    """An agent that may be killed and started again, with its modem and its hook."""
+    """An agent that may be killed and restarted, with its modem and its hook."""
 
     def __init__(self, home: Path, name: str, hook: Post, settings: dict[str, Any]) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Kit:
         return Agent(self.home, self._settings, MODULE, **changes)
 
     def kill(self) -> None:
-        # From here on its port may be another's.
+        # From here on its port may belong to another process.
         self.up.clear()
         self.agent.kill()
         self.hook.note_kill()
@@ -70,24 +70,24 @@ class World:
     proof: dict[str, str]
     front: Balancer
     hubs: list[Hub]
-    """The last may be killed."""
+    """The last one may be killed."""
     hub_home: Path
     hub_settings: dict[str, str]
     hooked: Post
     """The workspace's webhook."""
     air: Running
     kits: list[Kit] = field(default_factory=list)
-    """The last may be killed; the first two are in each other's earshot."""
+    """The last one may be killed. The first two are in range of each other."""
     members: list[int] = field(default_factory=list)
 
     def kill_hub(self) -> None:
-        # From here on its port may be another's.
+        # From here on its port may belong to another process.
         self.front.ports = [self.hubs[0].port]
         self.hubs[-1].kill()
         self.hooked.note_kill()
 
     def start_hub(self) -> None:
-        """Again and again, as systemd does: the database may be starting, too."""
+        """Repeat the start, like systemd, because the database may be starting too."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -100,7 +100,7 @@ class World:
         self.front.ports = [each.port for each in self.hubs]
 
     def running(self) -> dict[str, tuple[Running, Path | None]]:
-        """What lives from the start to the end, with the folder of its journal."""
+        """Return the processes that live from start to end, with the folder of their journal."""
         programs: dict[str, tuple[Running, Path | None]] = {"hub": (self.hubs[0], None)}
         for kit in self.kits[:-1]:
             programs[kit.name] = (kit.agent, kit.home / "state")

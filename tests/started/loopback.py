@@ -1,8 +1,8 @@
-"""The guard that lets a process reach this machine alone: an audit hook, and what it lets through.
+"""The guard that lets a process reach only this machine: an audit hook and its exceptions.
 
-An audit hook cannot be gone around from Python (PEP 578): trio's sockets and the resolver pass it
-too. Each Python that a test starts reads this first, thousands of them: nothing is imported here
-that a bare interpreter has not.
+Python code cannot bypass an audit hook (PEP 578): it also covers trio's sockets and the resolver.
+Each Python that a test starts reads this module first, thousands of times. Therefore it imports
+only modules that a bare interpreter has loaded.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 HERE = ("127.0.0.0/8", "::1/128")
 MULTICAST = "239.2.3.1/32"
-"""Of TAK, which goes out by the interface that a socket was given: in tests that is the loopback
-one, and a kit has `tak-lan` there."""
+"""TAK's multicast address. It uses the interface of the socket, which in tests is the loopback
+interface. A kit has `tak-lan` there."""
 NAMES = ("", "localhost")
 REPORT = "FIELDAGENT_TESTS_LEFT"
-"""Names the file in which started programs say what they would have sent."""
+"""Environment variable with the file in which started programs report their attempts."""
 
 
 class PastLoopback(BaseException):
-    """Nothing under test takes it for a failure of the network."""
+    """Error that code under test does not treat as a network failure."""
 
 
 def install() -> None:
@@ -43,12 +43,12 @@ def _asks_others(host: Any) -> bool:
     import re
 
     text = host.decode("ascii", "replace") if isinstance(host, bytes) else host or ""
-    # An address in any spelling of inet_aton(3): nobody is asked what it means.
+    # An address in any form of inet_aton(3), which needs no resolver.
     return text not in NAMES and not re.fullmatch(r"[0-9a-fx.:]+(%.*)?", text, re.I)
 
 
 def _look_at(event: str, address: Any) -> None:
-    """Of a Unix socket it is a path; of a socket that is connected there is none."""
+    """Check an address. For a Unix socket it is a path, and a connected socket has none."""
     if isinstance(address, tuple) and isinstance(address[0], str) and not _is_here(address[0]):
         _refuse(event, address)
 
@@ -68,7 +68,7 @@ def _is_here(host: str) -> bool:
 
 def _refuse(event: str, where: Any) -> None:
     message = f"a test would leave this machine: {event} {where!r}"
-    # The tests' own process fails by the error alone.
+    # The tests' own process fails through the error alone.
     if __name__ == "loopback" and REPORT in os.environ:
         with open(os.environ[REPORT], "a") as file:  # noqa: PTH123
             file.write(f"{message}, by {' '.join(sys.orig_argv)}\n")

@@ -1,15 +1,16 @@
-"""What Python imports first in each process that a test starts (site(3)): the guard beside it.
+"""Python's first import in each process that a test starts (site(3)): it installs the guard beside
+it.
 
-pip is let go: it fetches what a build is made of, by its hash.
+pip is exempt: it downloads the parts of a build by their hashes.
 """
 
 import sys
 
 if "pip" not in sys.orig_argv[1:3]:
-    # This folder is the first in the path; the tests' own process has it below `tests`.
+    # This folder is the first in the path. The tests' own process has the module below `tests`.
     __import__("loopback").install()
 
-# `tests/breaking.py` changes a program so, and Debian has one of its own.
+# `tests/breaking.py` changes programs in this way, and Debian has its own module.
 for _folder in sys.path:
     _next = f"{_folder}/sitecustomize.py"
     if _next == __file__:

@@ -1,4 +1,4 @@
-"""What is put under a name is there after a power cut, on FAT too: a card begins with that."""
+"""A file that was put under a name is there after a power cut, also on FAT, where a card starts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_file_is_synced_under_its_last_name_and_then_its_folder(
 
 @pytest.mark.parametrize("writes", [1, 2, 3])
 def test_a_cut_in_a_slot_leaves_what_was_before(tmp_path: Path, writes: int) -> None:
-    """Whatever of the write had come to the disk."""
+    """For each part of the write that reached the disk."""
     path = tmp_path / "slots"
     for number in range(writes):
         put_in_slots(path, b"write %d" % number)

@@ -1,4 +1,4 @@
-"""Properties as Java has them: by its documentation, and against a library that others keep."""
+"""Java's properties format, by its documentation and compared with a third-party library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the library's `dataclass` with slots does, and nothing of it before it is needed."""
+"""The behaviour of the standard `dataclass` with slots, without its cost before the first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).parents[2] / "fieldagent"
 def made(decorate: Any, **options: Any) -> Any:
     @decorate(**options)
     class Fix:
-        """Where somebody was."""
+        """A position."""
 
         latitude: float
         name: str = "camp"
@@ -122,5 +122,5 @@ def test_the_program_has_no_other_kind() -> None:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "dataclasses":
                 others += [file.name for name in node.names if name.name == "dataclass"]
-    # Type checkers take one for the other.
+    # Type checkers treat one as the other.
     assert others == ["lazy_dataclass.py"]

@@ -1,4 +1,4 @@
-"""A module that is put off is there for who asks it for something, and not before."""
+"""A lazy module is loaded at its first use and not earlier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the library's `NamedTuple` does, and nothing of it before it is needed."""
+"""The behaviour of the standard `NamedTuple`, without its cost before the first use."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Carried = TypeVar("Carried")
 
 def made(named_tuple: Any) -> Any:
     class Fix(named_tuple):  # type: ignore[misc]
-        """Where somebody was."""
+        """A position."""
 
         latitude: float
         name: str = "camp"
-        """As people call it."""
+        """Name for people."""
         height: float | None = None
 
         def moved(self, by: float) -> Any:
@@ -147,5 +147,5 @@ def test_the_program_has_no_other_kind() -> None:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "typing":
                 others += [file.name for name in node.names if name.name == "NamedTuple"]
-    # Type checkers take one for the other.
+    # Type checkers treat one as the other.
     assert others == ["lazy_named_tuple.py"]

@@ -1,4 +1,4 @@
-"""What lived time makes of what the machine's clocks show, at each start and while it runs."""
+"""Elapsed time from the machine's clocks, at each start and while it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fieldagent.system.lived_time import (
 YEAR = 365 * 86_400.0
 NOW = 1_790_000_000.0
 BASE = Base("one", 1000.0, NOW, 0.0, True)
-"""Written down in boot `one`, whose clock was right."""
+"""Stored in boot `one`, whose clock was correct."""
 UNSET = BASE._replace(lived=50.0, offset=0.0, trusted=False)
 """The same in 1970."""
 
@@ -64,7 +64,7 @@ class Machine:
         return self.seen
 
     def passes(self, seconds: float, by: float = 0.0) -> None:
-        """Time passes, and the wall clock is set `by` so much beside it."""
+        """Let time pass, and set the wall clock by this difference."""
         self.seen = replace(
             self.seen,
             since_boot=self.seen.since_boot + seconds,
@@ -141,14 +141,14 @@ CONTRADICTIONS = [
     ({"GPS": 0, "satellite": 7 * 86_400, "hub": 1}, "GPS", 0),
     ({"GPS": 0, "hub": 1_000}, "GPS", 0),
 ]
-"""Seconds by which each source is off, the source that is trusted, and by what dates are off."""
+"""Error of each source in seconds, the trusted source, and the resulting error of dates."""
 
 
 @pytest.mark.parametrize(("sources", "trusted", "off"), CONTRADICTIONS)
 def test_a_source_that_another_contradicts_is_not_trusted(
     sources: dict[str, float], trusted: str, off: float
 ) -> None:
-    """Nor does root's unit set the clock by it."""
+    """root's unit does not set the clock from it either."""
     time = LivedTime(None, lambda: Reading("one", 7.0, 12.0))
     for source, wrong in sources.items():
         time.tell(source, NOW + wrong)

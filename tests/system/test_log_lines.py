@@ -1,4 +1,4 @@
-"""What a program says of itself, as systemd's journal takes it: sd-daemon(3)."""
+"""A program's log lines as systemd's journal accepts them: sd-daemon(3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.processes import MODULE, PATIENCE
 
 
 def _told(environment: dict[str, str], stderr: int) -> None:
-    """An agent whose settings are wrong."""
+    """Run an agent with wrong settings."""
     subprocess.run(
         [*MODULE, "run", "--config", "/dev/stdin"],
         input=b"api-port=many\n",

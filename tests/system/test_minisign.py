@@ -1,4 +1,4 @@
-"""Signatures of the real minisign, and what has become of them on the way."""
+"""Signatures of the real minisign, and damaged ones."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_another_s_signature_is_refused_with_both_names(
 
 
 def test_a_key_is_named_as_minisign_does() -> None:
-    """It shows a number, without zeros before it."""
+    """It prints a number without leading zeros."""
     assert TrustedKey(bytes.fromhex("d7a5fd96c8d45301"), bytes(32)).named() == "153D4C896FDA5D7"
 
 

@@ -1,4 +1,4 @@
-"""A program is made of another, or there is a word why not."""
+"""A program is made from another one, or the reason of the failure is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a setting may be that names a place in a network."""
+"""Valid values of a setting that names a place in a network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from fieldagent.system.properties import WrongProperty, endpoint, url
 
 NAMES = ["a..b", ".example.org", "x" * 64 + ".org", "."]
-"""Python cannot ask the system for these: it raises UnicodeError."""
+"""Python cannot resolve these: it raises UnicodeError."""
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""What a guess at a password costs in memory, whoever makes it."""
+"""The memory cost of a password guess, for any caller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 GUESS = 16 * 1024
-"""KiB that scrypt takes for one."""
+"""KiB of scrypt per guess."""
 CALLERS = 12
 ALL_AT_ONCE = f"""
 import threading

@@ -1,4 +1,4 @@
-"""What the signed text beside a program says, and when it may be taken."""
+"""The signed text beside a program, and the time in which it is valid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def at(*moment: int) -> float:
 def test_it_says_what_was_signed_and_until_when() -> None:
     release = Release("program", "0.2.0", date(2026, 11, 23), date(2027, 2, 21))
     assert read_release(TEXT) == release
-    # The last day counts, and a kit whose clock is not set cannot tell.
+    # The last day is included, and a kit with an unset clock cannot check it.
     for moment in ((2026, 11, 23), (2027, 2, 21, 23, 59), (1970, 1, 1)):
         assert program_of(TEXT, at(*moment)) == release
 

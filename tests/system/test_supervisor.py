@@ -24,7 +24,7 @@ def supervised() -> Supervisor:
 
 
 def failing(*runs: float | Exception, then: float = 0.0) -> tuple[Any, list[float]]:
-    """A part that runs for so long before each of its ends; and the moments at which it began."""
+    """Return a part that runs that long before each of its ends, and a list of its start times."""
     begun: list[float] = []
 
     async def part() -> None:

@@ -1,4 +1,4 @@
-"""Text files that people write, also with the byte order mark of an editor."""
+"""Text files by people, also with an editor's byte order mark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an error says to people."""
+"""Error texts for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The webhook against a server of other make, with its signature verified by an outsider."""
+"""The webhook with a third-party server, and its signature checked by a third-party library."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ RETRY_AFTER: list[tuple[dict[str, str], float]] = [
     ({"retry-after": "Monday, 21-Sep-26 14:14:20 GMT"}, 60),
     ({"retry-after": "Mon Sep 21 14:14:20 2026"}, 60),
     ({"retry-after": "Mon, 99 Sep 2026 14:14:20 GMT"}, 0),
-    # The receiver's clock differs from ours: its own Date is what counts.
+    # The receiver's clock differs from ours: its own Date counts.
     ({"retry-after": "Fri, 01 Jan 2010 00:01:00 GMT", "date": "Fri, 01 Jan 2010 00:00:00 GMT"}, 60),
     ({"retry-after": "Mon, 21 Sep 2026 14:14:20 GMT", "date": "yesterday"}, 60),
     ({"retry-after": NOON_DATE, "date": NOON_DATE}, 0),
@@ -178,7 +178,7 @@ def test_no_answer_is_beyond_judging(status: int, headers: dict[str, str]) -> No
 
 @contextmanager
 def closed_port() -> Iterator[str]:
-    with socket.socket() as taken:  # bound and never listening: refused, and nobody else's
+    with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}/"
 
@@ -221,7 +221,7 @@ async def test_a_receiver_that_closes_without_a_word_is_told_as_that() -> None:
 async def test_what_was_taken_is_taken_though_the_answer_does_not_end(
     length: str, closes: bool
 ) -> None:
-    """Or the receiver would get it again and again: it has said that it has it."""
+    """Otherwise the receiver would get it repeatedly, although it has confirmed it."""
 
     async def peer(stream: trio.SocketStream) -> None:
         await stream.receive_some()

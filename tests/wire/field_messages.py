@@ -1,5 +1,6 @@
-"""Messages of the kind that people in the field send, in five languages, with the typos, numbers
-and names that they have. Written for this: no table was ever trained on them."""
+"""Messages like those of people in the field, in five languages, with their typos, numbers and
+names. They were written for this purpose, and no code table was trained on them.
+"""
 
 FIELD_MESSAGES = {
     "en": (

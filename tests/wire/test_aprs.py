@@ -1,4 +1,4 @@
-"""APRS, beside aprslib, which shares no line with it."""
+"""APRS, compared with aprslib, which is independent code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KNOT = 1852 / 3600
 
 
 def heard(line: str) -> AprsHeard:
-    """What we read of a line such as `N0CALL>APRS,WIDE1-1:!4722.61N/...`."""
+    """Return our result for a line such as `N0CALL>APRS,WIDE1-1:!4722.61N/...`."""
     head, _, info = line.partition(":")
     source, _, path = head.partition(">")
     to, *via = (read_call(each.rstrip("*")) for each in path.split(","))
@@ -33,7 +33,7 @@ def position(line: str) -> AprsPosition:
 
 
 def agree(line: str) -> AprsPosition:
-    """Hold that aprslib reads of the line what we do."""
+    """Check that aprslib reads the same from the line."""
     ours, theirs = position(line), aprslib.parse(line)
     assert ours.latitude == pytest.approx(theirs["latitude"], abs=1e-6)
     assert ours.longitude == pytest.approx(theirs["longitude"], abs=1e-6)
@@ -45,7 +45,7 @@ def agree(line: str) -> AprsPosition:
 
 
 def _agree_on(ours: float | None, theirs: Any) -> None:
-    # Of a course that nobody knows aprslib makes 0 and 360.
+    # For an unknown course, aprslib returns 0 and 360.
     if ours is not None and theirs is not None:
         assert ours == pytest.approx(theirs, rel=1e-3, abs=0.01)
     assert ours is None or theirs is not None
@@ -218,7 +218,7 @@ def test_an_object_is_where_aprslib_has_it() -> None:
 
 
 def test_an_item() -> None:
-    # aprslib reads none; chapter 11 has this one.
+    # aprslib reads no items. This one is from chapter 11.
     what = heard("N0CALL>APRS:)AID #2!4903.50N/07201.75WA").what
     assert isinstance(what, AprsObject)
     assert (what.name, what.is_alive, round(what.there.latitude, 4)) == ("AID #2", True, 49.0583)

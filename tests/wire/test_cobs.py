@@ -1,4 +1,4 @@
-"""COBS against PyPI's `cobs`, and the deframer against what a serial line does to a stream."""
+"""COBS compared with PyPI's `cobs`, and the deframer with the faults of a serial line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands and their answers, each verb of the one table."""
+"""Commands and their answers, each verb of the table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ EXAMPLES = {
     "radio-key": "radio-key 1",
     "update": "update fieldagent.pyz.from-0123456789abcdef",
 }
-"""How a verb is written that takes something."""
+"""Examples of verbs with arguments."""
 
 
 def example(verb: Verb) -> list[str]:
@@ -54,13 +54,13 @@ def example(verb: Verb) -> list[str]:
 
 
 DIGEST = bytes(range(8))
-"""Of what the file holds that is named in the example."""
+"""Digest of the file in the example."""
 SIGNED = ("kit", "sos-repeat=900", bytes(74), "set", bytes(64))
-"""Settings as their operator's signature has made them arguments."""
+"""Arguments from settings with the operator's signature."""
 
 
 def written(verb: Verb) -> RemoteCommand:
-    """The example as it is sent."""
+    """Return the example in its sent form."""
     command = read_words(example(verb))
     sealed = (1, seal_key(bytes(32), bytes(range(32))))
     made = {"set": SIGNED, "radio-key": sealed, "update": (DIGEST,)}
@@ -76,7 +76,7 @@ def test_a_command_is_read_as_it_was_written_and_takes_one_message(verb: Verb) -
     shown = ["update", DIGEST.hex()] if verb.name == "update" else example(verb)
     assert in_words(command).split() == shown
     assert verb_of(command) is verb
-    # A signature of the operator's alone has two credits and more; one modem's message takes it.
+    # The operator's signature alone has more than two credits, but fits in one modem's message.
     most = {"set": MT_BYTES, "radio-key": 2 * CREDIT_BYTES}
     assert len(body) <= most.get(verb.name, CREDIT_BYTES)
     assert is_proved(NUMBER, command, [OTHER, KEY])

@@ -1,4 +1,4 @@
-"""DirectIP byte by byte, against vectors written from the interface description, and garbage."""
+"""DirectIP byte by byte, with vectors from the interface description, and garbage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The on-air format against the vectors of its description, and against garbage."""
+"""The on-air format with the vectors of its description, and with garbage."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def test_reads_the_vectors(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONTENTS)
 def test_whatever_is_packed_is_read_as_it_was(name: str) -> None:
-    """Over satellite: what a kit cannot read of a dispatcher's answer reaches nobody."""
+    """Over satellite: an answer of a dispatcher that a kit cannot read would be lost."""
     entries, origin, _key = CONTENTS[name]
     plain = decode(encode(entries, origin=origin))
     packed = decode(encode(entries, origin=origin, packed=True))
@@ -366,7 +366,7 @@ def test_whatever_is_packed_is_read_as_it_was(name: str) -> None:
 
 
 def said_packed() -> Iterator[Entry]:
-    """Each kind of item that people say words in."""
+    """Yield each kind of item with people's text."""
     words = "Help is on its way, the helicopter comes at noon"
     yield Entry(7, Message(words), TIME)
     yield Entry(7, Message(words), TIME, sos=True)
@@ -381,7 +381,7 @@ def test_long_words_are_read_as_they_were_packed(entry: Entry) -> None:
 
 
 def test_the_kinds_are_those_described() -> None:
-    """Each by its number, with its time or without."""
+    """Each by its number, with or without its time."""
     text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
     _, _, section = text.partition("\n## Entries\n")
     rows = re.findall(r"^\| (\d+) \S+ \| ([^|]+) \|", section.partition("\n## ")[0], re.M)
@@ -402,7 +402,7 @@ def test_the_canned_words_are_those_described() -> None:
 
 @pytest.mark.parametrize("number", range(256))
 def test_canned_words_take_a_byte_or_two_and_stay_what_they_are(number: int) -> None:
-    """Also those of a later version, which a kit carries on."""
+    """This includes texts of a later version, which a kit passes on."""
     words = canned.words_of(number)
     entry = Entry(9, Message(words), TIME, sos=True)
     body = encode([entry])
@@ -582,7 +582,7 @@ BOUNDED: list[tuple[Entry, object]] = [
     (Entry(1, CheckIn((2**32 - 1) * 60)), CheckIn(CHECK_IN_MAX)),
     (Entry(1, SeenAt(1, 2, 20_101)), None),
 ]
-"""An entry with a value out of its bounds, and its content as it is read; None is none at all."""
+"""An entry with a value outside its limits, and its decoded content. None means no entry."""
 
 
 @pytest.mark.parametrize(("sent", "read"), BOUNDED)
@@ -594,7 +594,7 @@ def test_a_value_out_of_bounds_is_left_out(sent: Entry, read: object) -> None:
 @pytest.mark.parametrize("time", [EPOCH - 2**32 + 1, -1, 4_291_747_200, EPOCH + 2**32 - 1])
 @pytest.mark.parametrize("sos", [False, True])
 def test_an_impossible_date_moves_to_the_nearer_bound(time: int, sos: bool) -> None:
-    """The item stays, an SOS too, and is confirmed under the date that its sender gave it."""
+    """The item stays, also an SOS, and is confirmed with the date of its sender."""
     bound = FIRST_DATE if time < 0 else LAST_DATE
     for item in (Location(1, 2), Waypoint(1, 2, "Hut")):
         sent = Entry(1, item, time, sos)

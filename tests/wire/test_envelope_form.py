@@ -1,4 +1,4 @@
-"""The short form: what it saves, what it says, and what is refused."""
+"""The short form: its savings, its meaning, and the refusals."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_a_message_takes_beside_its_text() -> None:
 
 
 def test_a_number_is_told_in_the_shorter_way() -> None:
-    """A receipt is of the peer's numbers, which lie elsewhere."""
+    """A receipt has a number of the peer, which is far away."""
     receipts = [Entry(n, Receipt(digest=b"1234"), TIME) for n in (3, 4, 70_000)]
     sent = [said(NUMBER), *receipts, said(NUMBER + 1), said(NUMBER - 200)]
     read = decode(short(*sent))
@@ -69,7 +69,7 @@ def test_whatever_goes_over_satellite_comes_back(
 
 
 def test_an_sos_makes_all_beside_it_an_array() -> None:
-    """Whoever hears it reads it."""
+    """Each receiver can read it."""
     body = short(said(6), replace(said(7), sos=True))
     assert not read_form(body).short
     assert read_form(short(said(6))).short

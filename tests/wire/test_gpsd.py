@@ -1,4 +1,4 @@
-"""gpsd's lines: what gpsd 3.22 itself wrote, what other versions and receivers may write."""
+"""gpsd's lines: the output of gpsd 3.22, and possible output of other versions and receivers."""
 
 from __future__ import annotations
 

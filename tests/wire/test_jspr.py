@@ -26,7 +26,7 @@ def lines_of(*pieces: bytes) -> list[JsprLine]:
 
 
 def test_requests_have_a_space_after_each_comma_and_colon() -> None:
-    """Fully compact JSON is refused with 407; `{}` alone stays as it is."""
+    """Fully compact JSON is refused with 407. Only `{}` stays as it is."""
     assert jspr.get("apiVersion") == b"GET apiVersion {}\r"
     asked = jspr.put("messageOriginate", topic_id=244, message_length=42, request_reference=1)
     wanted = b'{"topic_id": 244, "message_length": 42, "request_reference": 1}'

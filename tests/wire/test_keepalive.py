@@ -1,4 +1,4 @@
-"""How an interval is found: a path that cuts, a kit, and a clock of numbers."""
+"""The search for an interval: a path that cuts idle links, a kit, and a simulated clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ DAY = 86_400.0
 
 
 class Path:
-    """Forgets what is idle for `limit` seconds; where it `tells`, it ends the connection."""
+    """A path that forgets a link after `limit` idle seconds. If it `tells`, it ends the
+    connection.
+    """
 
     def __init__(self, keepalive: Keepalive, limit: float = inf, *, tells: bool = True) -> None:
         self.keepalive, self.limit, self.tells = keepalive, limit, tells
@@ -114,7 +116,7 @@ def test_what_was_measured_is_said() -> None:
 
 
 def test_once_a_day_a_longer_one_is_tried() -> None:
-    """A wrong rule ends, and a right one costs one link a day."""
+    """A wrong rule ends, and a correct one costs one link per day."""
     path = Path(Keepalive(None), 60)
     path.live(3600)
     before = path.links
@@ -140,7 +142,7 @@ def test_a_path_that_becomes_worse() -> None:
 
 @pytest.mark.parametrize("how", ["explained", "unreachable", "unequal", "busy", "answered"])
 def test_what_proves_nothing(how: str) -> None:
-    """A hub that stops, lost coverage, breaks at this and that, and those in the middle of it."""
+    """A stopping hub, lost coverage, and breaks at various times and during a test."""
     path = Path(Keepalive(None))
     path.live(DAY)
     for number in range(20):
@@ -158,7 +160,7 @@ def test_what_proves_nothing(how: str) -> None:
 
 
 def test_poor_coverage_does_not_make_it_dear() -> None:
-    """Tests are lost, and the hub is there at once afterwards, for as long as one looks."""
+    """Tests are lost, and the hub is in range immediately afterwards, at each check."""
     keepalive = Keepalive(None)
     path = Path(keepalive, 0, tells=False)
     for _ in range(500):

@@ -1,4 +1,4 @@
-"""KISS frames: round trips, what a serial line does to a stream, and Dire Wolf's question."""
+"""KISS frames: round trips, the faults of a serial line, and Dire Wolf's query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a kit is, as a note of its link tells it."""
+"""The state of a kit in a note over its link."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WHOLE = KitCondition(
     STATUS, "Debian 13.1", POWER, 2, UNDER_VOLTAGE | THROTTLED << 16, -3, {"satellite": HEARD}
 )
 BYTES = 110
-"""What docs/reference/ip-link.md promises at the most, with both channels."""
+"""Maximum that docs/reference/ip-link.md promises, with both channels."""
 
 
 def test_it_is_read_as_it_was_written_and_is_small() -> None:

@@ -1,4 +1,4 @@
-"""Notes of a kit, whole, longer than allowed, of a later version, and damaged."""
+"""Notes of a kit: complete, too long, of a later version, and damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The IP link against the vectors of its description, against each rule, and against garbage."""
+"""The IP link with the vectors of its description, with each rule, and with garbage."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ENVELOPE = encode([Entry(7, Message("Camp reached"), 1_790_000_000)])
 
 
 def pair(ours: LinkHello = LinkHello(), theirs: LinkHello = LinkHello()) -> tuple[IpLink, IpLink]:  # noqa: B008
-    """Two ends that have greeted each other."""
+    """Return two ends that have exchanged hellos."""
     one, other = IpLink(ours), IpLink(theirs)
     one.receive(other.hello())
     other.receive(one.hello())
@@ -73,7 +73,7 @@ def pair(ours: LinkHello = LinkHello(), theirs: LinkHello = LinkHello()) -> tupl
 
 
 def numbered(link: IpLink, count: int) -> bytes:
-    """The last of `count` messages, all but it acknowledged."""
+    """Return the last of `count` messages, when all others are acknowledged."""
     for number in range(1, count):
         link.ping()
         link.receive(cbor2.dumps([2, number]))
@@ -204,7 +204,7 @@ def test_a_note_is_read_where_both_ends_take_them_and_skipped_otherwise() -> Non
     one, other = pair(LinkHello(features=NOTES), LinkHello(features=NOTES))
     assert other.receive(note) == Noted(FELL_BACK.encode())
     assert decode(FELL_BACK.encode()) == FELL_BACK
-    # It takes no number, and no place in the window.
+    # It uses no number, and no place in the window.
     assert one.free == WINDOW and one.ping()[0] == 1
     older, hub = pair(LinkHello(), LinkHello(features=NOTES))
     assert older.receive(note) is None
@@ -310,7 +310,7 @@ def test_the_overhead_is_what_it_is_said_to_be() -> None:
 
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=40), st.data())
 def test_everything_arrives_once_and_in_order(bodies: list[bytes], data: st.DataObject) -> None:
-    """Whatever the order in which the two ends get to speak."""
+    """In any order of the two ends."""
     ours, theirs = pair()
     waiting = list(bodies)
     on_the_way: list[bytes] = []

@@ -1,4 +1,4 @@
-"""MeshCore's companion frames, against the parser of its project's own client."""
+"""MeshCore's companion frames, compared with the parser of its project's own client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONTACT = CompanionContact(
 
 
 def theirs(content: bytes) -> Any:
-    """Return what their reader makes of a frame's content."""
+    """Return their reader's result for a frame's content."""
 
     async def read() -> Any:
         events: list[Event] = []

@@ -1,4 +1,4 @@
-"""What is said to a MeshCore KISS modem: the bytes of its document; and LoRa's air-time."""
+"""The frames for a MeshCore KISS modem: the bytes of its document, and LoRa's airtime."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_answer_is_told_from_what_comes_unasked(code: int, ends: bool) -> Non
 @pytest.mark.parametrize(
     ("spreading", "bandwidth", "coding", "size", "milliseconds"),
     [
-        # Of packets with AX.25's 16 bytes, preamble 8, explicit header and CRC.
+        # Packets with AX.25's 16 bytes, preamble 8, explicit header and CRC.
         (7, 250_000, 5, 76, 69),
         (7, 250_000, 5, 255, 200),
         (9, 250_000, 5, 255, 625),

@@ -1,4 +1,6 @@
-"""Meshtastic's client API, against the protobufs that its project makes of its own definitions."""
+"""Meshtastic's client API, compared with the protobufs that are made from its project's
+definitions.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from fieldagent.wire.meshtastic import MeshData, MeshPacket, Port, Routing, ToRa
 from fieldagent.wire.protobuf import ProtobufSchema, Scalar
 
 NAMES = {"source": "from", "port": "portnum", "transport": "transport_mechanism"}
-"""Ours that are named otherwise there; more below."""
+"""Our names that differ there. More are below."""
 THEIRS: dict[str, tuple[ProtobufSchema[Any], Any, dict[str, str]]] = {
     "MeshData": (wire.DATA, mesh_pb2.Data, {"source": "source"}),
     "MeshPacket": (wire.MESH_PACKET, mesh_pb2.MeshPacket, {}),
@@ -82,7 +84,7 @@ THEIRS: dict[str, tuple[ProtobufSchema[Any], Any, dict[str, str]]] = {
         },
     ),
 }
-"""Our schema, their message, and which of their names is not ours."""
+"""Our schema, their message, and its names that differ from ours."""
 
 
 def theirs_of(name: str, message: Any) -> Any:
@@ -141,7 +143,7 @@ ONE_OF = {"MeshPacket": {"decoded", "encrypted"}, "ToRadio": set(), "FromRadio":
 
 
 def has_one(name: str, message: Any) -> bool:
-    """Of a oneof their encoder keeps the last that is set."""
+    """Their encoder keeps only the last set member of a oneof."""
     if name == "MeshPacket":
         return message.decoded is None or message.encrypted is None
     defaults = type(message)._field_defaults
@@ -209,7 +211,7 @@ def test_a_reaction_is_the_one_that_was_measured() -> None:
 
 
 def test_no_error_is_said_aloud() -> None:
-    """Absent, it would be no answer at all."""
+    """Without the member, it would not be an answer."""
     assert wire.ROUTING.encode(Routing(0)).hex() == "1800"
     assert wire.ROUTING.decode(b"") == Routing(None)
 
@@ -231,7 +233,7 @@ def test_what_is_no_number_was_not_measured(snr: float) -> None:
 
 
 def test_a_member_of_another_kind_is_skipped() -> None:
-    """As every decoder of protobufs does."""
+    """Each protobuf decoder does the same."""
     assert wire.MY_INFO.decode(bytes.fromhex("0a020102")).number == 0
 
 

@@ -40,7 +40,7 @@ def test_writes_the_vectors(vector: dict[str, Any]) -> None:
 
 
 def opened(now: float = 0.0, **hello: Any) -> node.NodeLink:
-    """An end whose peer has said hello."""
+    """Return an end whose peer has sent a hello."""
     link = node.NodeLink(node.NodeHello(boot=1))
     peer = node.NodeLink(node.NodeHello(boot=2, **hello))
     link.open(now)
@@ -132,7 +132,7 @@ def test_what_is_not_acknowledged_goes_three_times_and_then_the_link_is_down() -
 
 
 class Pair:
-    """A gateway and a node with a line between them that may be cut."""
+    """A gateway and a node with a line between them that can be cut."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -145,7 +145,7 @@ class Pair:
         self.run()
 
     def run(self, drop: Any = lambda: False) -> None:
-        """Carry bytes both ways until nobody says more."""
+        """Carry bytes in both directions until there are none."""
         while True:
             data = [end.data_to_send() for end in self.ends]
             if not any(data):
@@ -173,7 +173,7 @@ class Pair:
         self.ends[1].open(self.now)
 
     def numbers(self) -> list[int]:
-        """Of the packets that the node has."""
+        """Return the numbers of the node's packets."""
         return [event.number for event in self.said[1] if isinstance(event, node.Send)]
 
 

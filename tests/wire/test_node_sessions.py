@@ -1,4 +1,4 @@
-"""The node link: whole sessions of its description, each end played by ours."""
+"""The node link: complete sessions of its description, with our code at each end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HELLOS = {
 
 
 class End:
-    """One end, and what it says at each step."""
+    """One end, and its output at each step."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class End:
         self.settle()
 
     def pass_over(self, count: int, at: float) -> None:
-        """So many frames of the gateway were taken."""
+        """Pass over that many frames of the gateway."""
         for sequence in range(1, count + 1):
             if self.name == "gateway":
                 self.link.send(node.Send(0, b""), at)
@@ -66,7 +66,7 @@ class End:
 
 
 def unreadable(sequence: int) -> bytes:
-    """A Send whose members cannot be read: it is taken, and nothing is transmitted."""
+    """Return a Send with unreadable members: it is accepted, and nothing is transmitted."""
     return node.encode_frame(bytes([0x12, 0, sequence, 0]), [])
 
 
@@ -81,7 +81,7 @@ def test_our_end_says_what_the_session_says(session: dict[str, Any], name: str) 
                 assert end.said[: len(line)].hex() == step["line"], step
                 end.said = end.said[len(line) :]
             else:
-                # It says the Hello of this version instead.
+                # It sends the Hello of this version instead.
                 end.said = b""
         elif "from" in step:
             assert end.said == b"", step

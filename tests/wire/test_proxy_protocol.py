@@ -34,8 +34,8 @@ UNIX = bytes(216)
     [
         (0x21, 0x11, V4, "192.0.2.7"),
         (0x21, 0x21, V6, "2001:db8::7"),
-        (0x21, 0x11, V4 + b"\x04\x00\x04\0\0\0\0", "192.0.2.7"),  # a TLV follows
-        (0x20, 0x00, b"", None),  # the proxy's own
+        (0x21, 0x11, V4 + b"\x04\x00\x04\0\0\0\0", "192.0.2.7"),
+        (0x20, 0x00, b"", None),  # the proxy's own connection
         (0x20, 0x11, V4, None),
     ],
 )

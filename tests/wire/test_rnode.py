@@ -1,4 +1,4 @@
-"""What is said to an RNode: the bytes of its list of commands."""
+"""The frames for an RNode: the bytes of its list of commands."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""RockBLOCK's forms, answers and tokens: one of theirs, ones we sign with a foreign library, and
-forgeries."""
+"""RockBLOCK's forms, answers and tokens: one of theirs, those that a third-party library signs, and
+forgeries.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The AT conversation, byte by byte: transcripts of a real modem's dialect, faults, garbage."""
+"""The AT conversation byte by byte: transcripts of a real modem's dialect, faults, garbage."""
 
 from __future__ import annotations
 

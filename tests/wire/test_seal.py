@@ -1,4 +1,4 @@
-"""What only its group can read."""
+"""Content that only its group can read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_is_cut_off_is_noticed(size: int) -> None:
 
 @given(st.binary(min_size=20, max_size=100), st.data())
 def test_no_two_contents_share_a_stream(plain: bytes, data: st.DataObject) -> None:
-    """Or what both are combined with would tell in what they differ."""
+    """Otherwise the combination of both would show their difference."""
     at = data.draw(st.integers(0, len(plain) - 1))
     other = plain[:at] + bytes([plain[at] ^ 1]) + plain[at + 1 :]
     one, two = (seal(each, KEY)[9:] for each in (plain, other))

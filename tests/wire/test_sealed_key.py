@@ -1,4 +1,4 @@
-"""A new radio-key that one kit alone can open."""
+"""A new radio-key that only one kit can open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The text of settings from afar: read as it was written, and nothing else."""
+"""The text of remote settings: the decoded text equals the encoded one, and nothing else is
+accepted.
+"""
 
 from __future__ import annotations
 

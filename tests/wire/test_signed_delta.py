@@ -1,4 +1,4 @@
-"""A delta with its signature comes as it was sent, or there is a word why not."""
+"""A delta with its signature arrives unchanged, or the reason of the failure is given."""
 
 from __future__ import annotations
 

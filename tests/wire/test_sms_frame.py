@@ -1,4 +1,4 @@
-"""The frame that kit and hub write to each other by SMS."""
+"""The frame of kit and hub in an SMS."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_is_written_is_read(envelope: bytes, acknowledged: list[bytes]) -> 
 
 
 def test_the_vector_of_the_page() -> None:
-    """As docs/how-to/sms.md has it."""
+    """As in docs/how-to/sms.md."""
     frame = SmsFrame(NAME, bytes.fromhex("8301000081"), (bytes(range(8)),))
     text = frame.text(UP)
     plain = bytes.fromhex("11") + DIGEST[:6] + bytes(range(8)) + bytes.fromhex("8301000081")
@@ -66,7 +66,7 @@ def test_a_full_one_takes_no_message_more(size: int, acknowledged: int, parts: i
 
 
 def test_the_hubs_word_is_not_the_kits() -> None:
-    """Who sends a frame back to where it came from proves nothing by it."""
+    """Returning a frame to its sender proves nothing."""
     assert not sms_frame.read(SmsFrame(NAME, b"x").text(UP)).is_tagged_by(DOWN)
 
 

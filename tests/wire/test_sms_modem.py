@@ -1,5 +1,6 @@
-"""The conversation about text messages, byte by byte, with the simulated modem at the other end,
-which gammu has judged, and with what goes wrong in the field."""
+"""The conversation about text messages byte by byte, with the simulated modem at the other end,
+which was tested with gammu, and with faults from the field.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ ENVELOPE = bytes(range(140))
 
 
 class Line:
-    """A conversation with a modem at its other end; `step` bytes at a time."""
+    """A conversation with a modem at its other end, in pieces of `step` bytes."""
 
     def __init__(self, step: int = 4_096) -> None:
         self.left: list[Submit] = []
@@ -122,7 +123,7 @@ def test_a_reply_that_is_lost_or_garbled_leaves_it_doubtful() -> None:
         modem.modem.faults.garble_reply = 1
         assert modem.send(envelope()).outcome is Outcome.DOUBTFUL
         assert len(modem.left) == 2, "they had left"
-        # What is left of the garbled one is noise to the next.
+        # The rest of the garbled message is noise for the next one.
         assert modem.ask("AT+CSQ").ok
 
 

@@ -1,4 +1,4 @@
-"""Text messages in PDU mode, against vectors from elsewhere and a stranger's decoder."""
+"""Text messages in PDU mode, with vectors from other sources and a third-party decoder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GSM = "".join(sms_alphabet.BASIC.replace("\x1b", "")) + "".join(sms_alphabet.EXT
 
 
 def stranger(pdu: bytes, kind: str) -> Any:
-    """Read it by PyPI's smspdudecoder."""
+    """Decode it with PyPI's smspdudecoder."""
     fields = pytest.importorskip("smspdudecoder.fields", reason="needs extra `test`")
     return getattr(fields, kind).decode(StringIO(pdu.hex().upper()))
 
@@ -40,7 +40,7 @@ def test_hello_is_packed_as_everybody_packs_it() -> None:
 
 
 def test_gammu_and_we_pack_the_same() -> None:
-    """The beginning of what gammu 1.42 gave a modem for this text: 23 septets, € is two."""
+    """The beginning of gammu 1.42's output to a modem for this text: 23 septets, with two for €."""
     text = "Camp reached, grüezi €"
     (content,) = sms_pdu.split(text, 0)
     pdu = sms_pdu.encode(Submit(NUMBER, content, validity=0xFF))
@@ -80,7 +80,7 @@ DELIVERED = (
     "+31641600986",
     "How are you?",
 )
-"""A DELIVER that is quoted in many places: 2002-08-26 19:37:41, no quarters of an hour off UTC."""
+"""A widely quoted DELIVER: 2002-08-26 19:37:41, zero quarters of an hour from UTC."""
 
 
 def test_a_message_of_a_network_is_read() -> None:

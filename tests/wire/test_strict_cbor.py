@@ -1,4 +1,4 @@
-"""CBOR that nobody of ours writes is refused, by every decoder that strangers reach."""
+"""Each decoder that strangers can reach refuses CBOR in a form that our code does not write."""
 
 from __future__ import annotations
 

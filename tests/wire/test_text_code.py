@@ -1,4 +1,6 @@
-"""Packed text: shorter on messages that no table was trained on, never longer, and safe to read."""
+"""Packed text: shorter for messages on which no table was trained, never longer, and safe to
+decode.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,11 @@ from tests.wire.field_messages import FIELD_MESSAGES
 
 TIME = 1_790_000_000
 NUMBER = 50_000_000
-"""As a kit's journal gives them."""
+"""In the range of a kit's journal."""
 SAID = [text for texts in FIELD_MESSAGES.values() for text in texts]
 WRITTEN = [text for texts in FIELD_TEXTS.values() for text in texts]
 MOST = {"en": 0.48, "de": 0.48, "fr": 0.46, "es": 0.47, "uk": 0.30, "el": 0.29, "ar": 0.33}
-"""Of UTF-8, by language."""
+"""Maximum ratio to UTF-8, by language."""
 LANGUAGE = {"latin": "en", "cyrillic": "uk", "greek": "el", "arabic": "ar"}
 
 
@@ -81,7 +83,7 @@ def test_every_language_has_texts_of_each_trade() -> None:
         ("Стигнахме до хижата, всичко е наред", 0.35),
         ("Дођосмо до куће, киша пада", 0.4),
         ("ما خوبیم و فردا صبح برمی‌گردیم", 0.55),
-        # Without a table.
+        # Scripts without a table.
         ("שלום, אנחנו בסדר ונחזור מחר בבוקר", 0.55),
         ("Մենք լավ ենք, վաղը կվերադառնանք", 0.55),
         ("ჩვენ კარგად ვართ, ხვალ დავბრუნდებით", 0.4),
@@ -103,11 +105,11 @@ def test_other_languages_are_short_too(text: str, most: float) -> None:
 def test_a_table_knows_each_letter_small_and_capital(script: str) -> None:
     known = SCRIPTS[script]
     assert len(set(known.characters)) == len(known.characters)
-    # The others are capitals of none, or are written as two.
+    # The others have no capital, or a capital of two letters.
     with_capital = known.letters[: len(known.capitals)]
     assert with_capital.upper() == known.capitals
     assert {CAPITAL[letter] for letter in with_capital} == set(known.capitals)
-    # What is rare is worth no model alone.
+    # Rare letters do not justify their own model.
     beside = " ".join(FIELD_TEXTS[LANGUAGE[script]][:4])
     for letter in known.letters:
         upper = CAPITAL.get(letter, letter)
@@ -225,7 +227,7 @@ class Counting(Decoder):
 
 @given(hostile | behind)
 def test_any_bytes_cost_bounded_work(packed: bytes) -> None:
-    """Three symbols a character at the most, each in the contexts of it, and what says which."""
+    """At most three symbols per character, each in its contexts, and the one that selects them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_code, "Decoder", Counting)
         Counting.choices = 0
@@ -239,7 +241,7 @@ LATIN, CYRILLIC = TABLE, TABLE + 1
 
 
 def test_models_that_change_without_end_are_refused() -> None:
-    """A change is behind each change, or behind a capital that does not come, or two of those."""
+    """A change follows each change, or follows a capital that does not come, or two of those."""
     for what in (["change"], ["change", "shift"], ["shift"]):
         coder = Encoder()
         coded = CodedText(coder)
@@ -285,7 +287,7 @@ def test_a_bit_that_is_wrong_raises_nothing_else(text: str, bit: int) -> None:
 
 
 def test_a_number_says_the_same_item_whichever_form_it_came_in() -> None:
-    """Else it would be handed out twice where it came over satellite and over cellular."""
+    """Otherwise it would be delivered twice after arriving over satellite and over cellular."""
     sent = Entry(7, Waypoint(46.5, 7.25, "Hut with water", None, "Key under the stone"), TIME)
     plain, packed = (decode(encode([sent], packed=each)) for each in (False, True))
     assert plain.entries == packed.entries
@@ -302,7 +304,7 @@ def test_an_sos_is_plain_for_whoever_reads_no_packed_text() -> None:
 
 
 def test_a_large_envelope_holds_no_packed_text() -> None:
-    """Its texts would take long to read: none is written, and none of somebody else's is read."""
+    """Decoding its texts would take long: our code packs none, and refuses foreign ones."""
     many = [Entry(n, Message("Arrived at camp, all well"), TIME) for n in range(60)]
     body = encode(many, packed=True)
     assert len(body) > PACKED_BYTES
@@ -315,6 +317,6 @@ def test_a_large_envelope_holds_no_packed_text() -> None:
 
 
 def test_a_long_text_is_read_however_long_it_is_where_packed() -> None:
-    """A 9704 takes it in one message."""
+    """A 9704 sends it in one message."""
     sent = Entry(7, Message("At the pass, wind is strong but fine. " * 50), TIME)
     assert decode(encode([sent], packed=True)).entries == (sent,)

@@ -1,4 +1,4 @@
-"""Several positions in one entry: as they were, in few bytes, and safe to read."""
+"""Several positions in one entry: unchanged, in few bytes, and safe to decode."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ TIME = 1_790_000_000
 NUMBER = 50_000_000
 
 WAYS = {
-    # Metres a second, seconds between two, and what it does meanwhile: degrees of a turn, metres.
+    # Metres per second, seconds between two positions, and meanwhile degrees of a turn and metres
+    # of climb.
     "walking": (1.3, 300, 40.0, 8.0),
     "driving": (18.0, 30, 25.0, 5.0),
     "sailing": (3.0, 600, 12.0, 0.0),
@@ -43,8 +44,10 @@ def bare(sequence: int, time: int, latitude: float, longitude: float) -> Entry:
 def recorded(
     way: str, count: int, seed: int = 1, *, full: bool = False, irregular: bool = False
 ) -> list[Entry]:
-    """As a receiver gives them: with its noise of 3 m, and a second more now and then. `full` ones
-    have altitude, speed and course; of `irregular` ones some have, and times and numbers jump."""
+    """Return positions like those of a receiver: with its noise of 3 m, and sometimes an additional
+    second. With `full`, they have altitude, speed and course. With `irregular`, some have these,
+    and times and numbers jump.
+    """
     chance = random.Random(seed)
     speed, every, turns, climbs = WAYS[way]
     latitude, longitude, time, course = 47.3769, 8.5417, TIME, chance.uniform(0, 360)
@@ -79,7 +82,7 @@ def recorded(
 
 
 def fitting(way: str, room: int, *, full: bool = False, irregular: bool = False) -> float:
-    """How many go into so many bytes, in the middle of five ways."""
+    """Return the median number of positions that fit into that many bytes, from five tracks."""
 
     def fit(seed: int) -> int:
         entries = recorded(way, COUNT_MAX, seed, full=full, irregular=irregular)
@@ -145,7 +148,7 @@ def test_one_position_is_no_track() -> None:
 
 
 def test_a_course_turns_the_shorter_way() -> None:
-    """From 350 to 10 degrees is as little as from 10 to 30."""
+    """The turn from 350 to 10 degrees costs as little as that from 10 to 30."""
 
     def track(*courses: float) -> list[Entry]:
         return [
