@@ -1,7 +1,8 @@
 """An amateur radio frequency with a KISS TNC at each station: the kit's on a pty, the others on
 TCP. All stations hear each frame, and the program does not interpret frames.
 
-Arguments: a folder, in which the kit's TNC is `node-1`, and the number of the other stations, which are nodes 2 and higher. Commands on the input:
+Arguments: a folder, in which the kit's TNC is `node-1`, and the number of the other stations,
+which are nodes 2 and higher. Commands on the input:
     away N      move it out of range of all others
     near N      move it back
     unplug 1    remove the kit's TNC

@@ -1,7 +1,8 @@
 """A person with an APRS handheld: a KISS TNC on TCP and an independent program at it. aprslib reads
 the received frames.
 
-Arguments: the TNC's port and the person's call. Prints `ready CALL` first, and then a JSON line for each news. Commands on the input:
+Arguments: the TNC's port and the person's call. Prints `ready CALL` first, and then a JSON line for
+each news. Commands on the input:
     text CALL WORDS …   send a message, and report if that station acknowledges it
     channel N WORDS …   send bulletin N to all
     position LAT LON [ALT …]    send a position

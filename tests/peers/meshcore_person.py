@@ -1,7 +1,8 @@
 """A person with MeshCore's own Python client, which is independent of the project. It connects to a
 companion radio on TCP, obeys commands, and prints a JSON line for each news.
 
-Argument: the radio's port. Prints `ready KEY` first, with the radio's own public key. Commands on the input:
+Argument: the radio's port. Prints `ready KEY` first, with the radio's own public key. Commands on
+the input:
     text KEY WORDS …    send a direct message, and report if the receiver's radio acknowledges it
     channel N WORDS …   send a text to channel N
     position LAT LON [ALT …]    set the position, and send it in an advert
