@@ -110,6 +110,7 @@ class Agent:
             "version": __version__,
             "uptime": round(trio.current_time() - self.started, 3),
             "channels": {channel: self._channel(channel) for channel in Channel},
+            "ports": self._ports(),
             "journal": {
                 "commits": journal.commits,
                 "full": journal.full,
@@ -131,6 +132,18 @@ class Agent:
             },
             "track": self.tracking.status(),
         }
+
+    def _ports(self) -> dict[str, str | None]:
+        """Return the ports that the agent began with, by their settings: a file may have changed
+        since."""
+        own = self.settings
+        ports = {
+            "satellite-port": own.satellite_port,
+            "radio-port": own.radio_port,
+            "mesh-port": own.mesh.port,
+            "sms-port": own.sms.port,
+        }
+        return {name: None if port is None else str(port) for name, port in ports.items()}
 
     def _notices(self) -> list[str]:
         trouble, station = self.parts.inbox.key_trouble, self.parts.station

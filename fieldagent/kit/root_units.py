@@ -57,9 +57,12 @@ def _read_left(offer: Path) -> str | None:
         return None
     except OSError:
         return ""
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        # A folder too can be opened; Python makes no stream of one.
+        os.close(file)
+        return ""
     with os.fdopen(file, "rb") as stream:
-        regular = stat.S_ISREG(os.fstat(file).st_mode)
-        return stream.read(OFFER_BYTES).decode("latin-1") if regular else ""
+        return stream.read(OFFER_BYTES).decode("latin-1")
 
 
 def remove_left(offer: Path) -> None:

@@ -27,15 +27,27 @@ OLD = 3600.0
 """Seconds after which the file is too old."""
 
 
+AGAIN_MAX = 3600.0
+"""Seconds by which the clock may be moved a second time within a boot."""
+
+
 class NotTheTime(ValueError):
     """The clock is not set. The text contains the reason."""
 
 
 def set_clock(
-    settings: Path, look: Callable[[], Reading], put: Callable[[float], None], *, as_json: bool
+    settings: Path,
+    look: Callable[[], Reading],
+    put: Callable[[float], None],
+    *,
+    as_json: bool,
+    own_folder: Path | None = None,
 ) -> int:
-    """Process the file of the agent with these settings, once, and set the clock with `put`. `look`
-    reads the clocks. Returns an exit code.
+    """Take what the agent of these settings has left, once, and `put` the clock there; `look` reads
+    the clocks. Returns an exit code.
+
+    `own_folder` is root's alone and lasts for a boot. Whoever has become the agent's user may lie
+    about the time once in a boot, and is believed no second time.
     """
     try:
         left = load(settings).state_directory / CLOCK_OFFER
@@ -44,6 +56,7 @@ def set_clock(
         remove_left(left)
         now = look()
         source, unix = _read(body, now)
+        _refuse_again(own_folder, unix - now.wall)
         put(unix)
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
@@ -59,6 +72,20 @@ def set_clock(
     else:
         print(f"the clock was set by {moved:+} s, as the {source} tells the time")
     return OK
+
+
+def _refuse_again(folder: Path | None, moves: float) -> None:
+    """Note that the clock is set. Raises NotTheTime for a second large move in a boot, and
+    OSError."""
+    if folder is None:
+        return
+    try:
+        (folder / "set").touch(exist_ok=False)
+    except FileExistsError:
+        if abs(moves) > AGAIN_MAX:
+            raise NotTheTime(
+                f"it was set in this boot already, and this would move it by {moves:+.0f} s"
+            ) from None
 
 
 def _read(body: bytes, now: Reading) -> tuple[str, float]:

@@ -3,6 +3,7 @@ than is known."""
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 
 
@@ -20,7 +21,8 @@ class Stage(IntEnum):
     NOBODY = 4
     """The name or address is unknown or cannot be reached; the text contains the reason."""
     RADIO = 5
-    """The person's own radio has confirmed it, but not the person."""
+    """Their own radio has confirmed it: no person has, by that. Of a text that is longer than a
+    radio takes the word begins with the part that is there, such as `1/4`."""
 
 
 LADDER = (Stage.NOBODY, Stage.STORED, Stage.RADIO, Stage.PROGRAMS, Stage.HANDED_OVER, Stage.READ)
@@ -41,6 +43,11 @@ def in_words(stage: Stage, who: str, text: str = "") -> str:
         Stage.PROGRAMS: f"with {who}'s programs",
         Stage.HANDED_OVER: f"handed over to {text}, for {who}",
         Stage.NOBODY: f"{who} cannot be reached: {text}",
-        Stage.RADIO: f"on {who}'s radio",
+        Stage.RADIO: f"{_part_of(text)}on {who}'s radio",
     }
     return words[stage]
+
+
+def _part_of(text: str) -> str:
+    match = re.match(r"([0-9]{1,3})/([0-9]{1,3})(?: |$)", text)
+    return f"part {match[1]} of {match[2]} " if match else ""

@@ -152,6 +152,8 @@ export function ago(seconds) {
  * later version is told in that one's own words. */
 export function stageInWords({ stage, who: name, detail, text }) {
   const who = name || say("the addressee");
+  const [, part, parts] = rung === "radio" && detail?.match(/^(\d+)\/(\d+)/) || [];
+  if (part) return say("part {part} of {parts} on {who}'s radio", { part, parts, who });
   const values = { who, detail };
   if (stage === "read")
     return !detail ? say("read at {who}'s kit", values)

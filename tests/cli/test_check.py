@@ -152,6 +152,14 @@ def test_an_agent_that_runs_is_asked_and_its_port_left_alone(tmp_path: Path) -> 
         assert (code, bad) == (0, [])
         assert any(f"runs and answers on port {api_port}" in each for each in good)
         assert any(f"the agent that runs says of modem {IMEI}: ready" in each for each in good)
+        before = properties.read_text()
+        for key in ("satellite-port", "mesh-port"):
+            lines = [each for each in before.splitlines() if not each.startswith(f"{key}=")]
+            properties.write_text("\n".join([*lines, f"{key}=/dev/ttyNOPE", ""]))
+            code, good, bad = check(properties)
+            assert code == 78 and not any("ttyNOPE" in each for each in good)
+            assert any(f"{key} is /dev/ttyNOPE, but the running agent uses" in b for b in bad)
+        properties.write_text(before)
         above.type("unplug")
         until(lambda: state(kit) == "absent")
         code, _, bad = check(properties)

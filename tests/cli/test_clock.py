@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fieldagent.kit.root_units import read_left, remove_left
 from fieldagent.kit.system_clock import OLD, set_clock
 from fieldagent.system.clock_bounds import EARLIEST, LATEST
 from fieldagent.system.exit_codes import OK, REFUSED
@@ -90,3 +91,45 @@ def test_where_nothing_was_left_nothing_is_done(tmp_path: Path) -> None:
     settings = tmp_path / "agent.properties"
     settings.write_text(f"state-directory={tmp_path}\nsatellite-port=/dev/null\n")
     assert set_clock(settings, lambda: IN_1970, os.abort, as_json=False) == OK  # type: ignore[arg-type]
+
+
+def test_a_second_large_move_in_a_boot_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "agent.properties"
+    settings.write_text(f"state-directory={tmp_path}\nsatellite-port=/dev/null\n")
+    own, put = tmp_path / "own", list[float]()
+    own.mkdir()
+
+    def tell(unix: float, shows: Reading) -> int:
+        (tmp_path / "clock.offer").write_bytes(json.dumps({**TOLD, "unix": unix}).encode())
+        return set_clock(settings, lambda: shows, put.append, as_json=False, own_folder=own)
+
+    assert tell(NOW, IN_1970) == OK
+    right = replace(IN_1970, wall=NOW + 60)
+    assert tell(NOW + 86_400, right) == tell(NOW - 86_400, right) == REFUSED
+    assert "set in this boot already" in capsys.readouterr().err
+    assert tell(NOW + 30, right) == OK
+    assert put == [NOW + 60, NOW + 90]
+
+
+@pytest.mark.parametrize("kind", ["folder", "full folder", "FIFO", "link", "unreadable"])
+def test_whatever_lies_in_the_place_of_an_offer_goes_out_of_the_way(
+    tmp_path: Path, kind: str
+) -> None:
+    """A path unit starts root's unit as long as something is there."""
+    left = tmp_path / "program.offer"
+    if "folder" in kind:
+        left.mkdir()
+        (left / "x").mkdir() if "full" in kind else None
+    elif kind == "FIFO":
+        os.mkfifo(left)
+    elif kind == "link":
+        left.symlink_to(tmp_path / "elsewhere")
+    else:
+        left.write_bytes(b"x")
+        left.chmod(0)
+    body = read_left(left)
+    assert body == (b"x" if kind == "unreadable" and os.geteuid() == 0 else b"")
+    remove_left(left)
+    assert not os.path.lexists(left)

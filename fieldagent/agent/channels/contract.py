@@ -199,6 +199,9 @@ class Outbox(Protocol):
         this number.
         """
 
+    async def note_doubtful_cost(self, transmission: Transmission) -> None:
+        """Book what a session may have cost whose message the far side may have all the same."""
+
     async def note_copy(self, transmission: Transmission) -> None:
         """Record that it is sent a second time, because it is unknown whether the first left."""
 

@@ -1,15 +1,18 @@
 """Drives an Iridium 9602/9603 on a serial line, for as long as the agent runs.
 
-The intent is on disk before each session and settled after it. A message counts as sent only if the
-modem held its bytes when the session began and the MOMSN moved by one. Both are queried after each
-session, which is free (+SBDSX). If a reset may have emptied the buffer, or a reply was lost, the
-message is sent again. The number inside it makes a second copy harmless.
+The intent is on disk before each session and settled after it. Nothing is called sent unless the
+modem held our bytes when the session began, and its MOMSN moved by one: after each session both are
+asked for, which is free (+SBDSX). Where a reset may have emptied the buffer, or a reply was lost,
+the message goes again; the number inside it makes a second copy harmless.
 
-| after the session | modem reported sent | modem reported not sent |
+| after the session | it told sent | it told not sent |
 |---|---|---|
 | our bytes still there, MOMSN moved by one | sent | sent |
 | our bytes still there, MOMSN the same | not sent | not sent |
-| our bytes gone: reset | in doubt | not sent; in doubt if the MOMSN moved |
+| our bytes gone: reset | doubtful | not sent, doubtful where the MOMSN moved |
+
+If the number did not move, and the gateway may have the message all the same (it said sent, or the
+call broke off), the session's credits are booked as doubtful.
 """
 
 from __future__ import annotations
@@ -382,6 +385,10 @@ class SatelliteDriver:
     async def _settle(
         self, transmission: Transmission, status: MoStatus, verdict: SessionVerdict
     ) -> None:
+        reached = status.verdict in (SessionVerdict.SENT, SessionVerdict.DOUBTFUL)
+        if reached and verdict is not SessionVerdict.SENT and self.modem.holds_ours:
+            # The gateway may have it and bill it, although the modem's number did not move.
+            await self.outbox.note_doubtful_cost(transmission)
         await self.outbox.settle(transmission, _OUTCOMES[verdict], reason=status.means)
         if verdict is SessionVerdict.DOUBTFUL:
             await self.link.recorder.fault(f"nobody knows whether it left: {status.means}")

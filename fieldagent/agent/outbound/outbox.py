@@ -174,12 +174,19 @@ class ChannelOutbox:
         """Record that the transmission is sent a second time, because it is unknown if the first
         left; the first may cost too.
         """
-        spent = price(self._queue.limits.tariff, len(transmission.body))
-        # Bytes in doubt count as billed; for credits the page shows both numbers.
-        spent = Spent(doubtful=spent.credits) if spent.credits else spent
+        spent = self._in_doubt(transmission)
         pieces = self._queue.in_flight[transmission.number]
         note = note_copy(self.channel, pieces, spent, self._endings.clock())
         await self._journal.persist(together(note, self.budget.book(spent)))
+
+    async def note_doubtful_cost(self, transmission: Transmission) -> None:
+        """Book what a session may have cost whose message the far side may have all the same."""
+        await self._journal.persist(self.budget.book(self._in_doubt(transmission)))
+
+    def _in_doubt(self, transmission: Transmission) -> Spent:
+        spent = price(self._queue.limits.tariff, len(transmission.body))
+        # Bytes in doubt count as billed; for credits the page shows both numbers.
+        return Spent(doubtful=spent.credits) if spent.credits else spent
 
     async def settle(
         self,

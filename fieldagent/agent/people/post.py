@@ -58,6 +58,13 @@ def parts_of(text: str, size: int) -> list[str]:
     return [f"{place}/{len(pieces)} {piece}" for place, piece in enumerate(pieces, 1)]
 
 
+def parts_in(text: str, size: int) -> int:
+    """Return how many parts of at most `size` bytes the whole text takes."""
+    if len(text.encode()) <= size:
+        return 1
+    return len(_cut(text, size - len("1/3 "), len(text)))
+
+
 def _cut(text: str, size: int, most: int) -> list[str]:
     pieces: list[str] = []
     rest = text.strip()
@@ -215,6 +222,8 @@ class Postman:
             return True
         name, request = self.who(post.handle).name, post.request_id.partition(" ")[0]
         # Store both in one commit, because the receipt could not be made up later.
+        if (cut := parts_in(post.text, radio.text_bytes)) > len(parts):
+            name = f"{len(parts)}/{cut} {name}"
         whose = self.journal, self.inbox, request, name
         await reading.mark(*whose, Stage.RADIO, waits=True, once=is_there)
         return True

@@ -103,20 +103,23 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     running = _running(settings)
     yield _state_directory(settings.state_directory)
     yield running.finding or _api_port(settings.api_port)
+    moved = _moved(settings, running)
+    yield from moved.values()
     if not (settings.satellite_port or settings.hub_address or settings.radio_port):
         keys = "satellite-port, radio-port or hub-address"
         yield Finding(False, f"no channel is configured: set {keys}")
-    if settings.satellite_port is not None:
+    if settings.satellite_port is not None and "satellite-port" not in moved:
         yield from _satellite(settings, settings.satellite_port, running)
-        if settings.satellite_credits_per_day is not None:
-            yield _reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve)
+    if settings.satellite_port is not None and settings.satellite_credits_per_day is not None:
+        yield _reserve(settings.satellite_credits_per_day, settings.satellite_sos_reserve)
     if settings.radio_port is not None:
-        yield _radio(settings, settings.radio_port)
+        if "radio-port" not in moved:
+            yield _radio(settings, settings.radio_port)
         yield from _key_change(settings, running)
         yield from _seal(settings, running)
-    if settings.mesh.port is not None:
+    if settings.mesh.port is not None and "mesh-port" not in moved:
         yield _people(settings, running)
-    if settings.sms.port is not None:
+    if settings.sms.port is not None and "sms-port" not in moved:
         yield sms_finding(settings.sms.port, running.status)
     yield from _healing(settings)
     if settings.hub_address is not None:
@@ -129,7 +132,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     if settings.page_listen:
         yield _page(settings)
     if not (settings.inbound_hook or settings.webhook_address or _has_hook(settings)):
-        yield Finding(True, "no hook is set: what comes in is kept, and handed to nobody")
+        yield Finding(True, "no hook is set: incoming messages are stored but not passed on")
 
 
 def _parts(settings: Settings, running: Running) -> Iterator[Finding]:
@@ -144,6 +147,27 @@ def _has_hook(settings: Settings) -> bool:
     """Return True if an extension's part takes inbound payloads."""
     plans = (imported(part.plan)(settings.parts[name]) for name, part in kit_parts().items())
     return any(plan.hooks for plan in plans if plan is not None)
+
+
+MOVED = "{name} is {port}, but the running agent uses {used}: restart the agent, or correct the setting"
+
+
+def _moved(settings: Settings, running: Running) -> dict[str, Finding]:
+    """Return a fault for each port in the settings that the running agent does not use, by setting.
+    The state of the agent's port shows nothing about another port.
+    """
+    used = (running.status or {}).get("ports")
+    wanted = {
+        "satellite-port": settings.satellite_port,
+        "radio-port": settings.radio_port,
+        "mesh-port": settings.mesh.port,
+        "sms-port": settings.sms.port,
+    }
+    return {
+        name: Finding(False, MOVED.format(name=name, port=port, used=used.get(name) or "none"))
+        for name, port in wanted.items()
+        if used is not None and port is not None and used.get(name) != str(port)
+    }
 
 
 def _people(settings: Settings, running: Running) -> Finding:

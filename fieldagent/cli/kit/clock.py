@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
+from pathlib import Path
 
 from fieldagent.kit.system_clock import set_clock
 from fieldagent.system.lived_time import MachineClocks
@@ -17,4 +19,12 @@ def clock(arguments: argparse.Namespace) -> int:
     def put(unix: float) -> None:
         time.clock_settime(time.CLOCK_REALTIME, unix)
 
-    return set_clock(arguments.config, MachineClocks(), put, as_json=arguments.json)
+    # Of root's unit (RuntimeDirectory=).
+    own = os.environ.get("RUNTIME_DIRECTORY")
+    return set_clock(
+        arguments.config,
+        MachineClocks(),
+        put,
+        as_json=arguments.json,
+        own_folder=None if own is None else Path(own),
+    )

@@ -62,7 +62,7 @@ async def run(
             rings: list[RingAlert] = []
             busy, soonest = dict(under_way.calls), 0.0
             with told_once():
-                work = await store.read(partial(_look, now=clock(), busy=busy))
+                work = await store.read(partial(_look, clock=clock, busy=busy))
                 if work.calls:
                     await store.commit(lambda db: pack(db, clock()))
                     take = partial(_claim, clock=clock, busy=busy)
@@ -121,7 +121,8 @@ class _Found(NamedTuple):
     members."""
 
 
-def _look(db: Db, now: float, busy: Mapping[str, int]) -> _Found:
+def _look(db: Db, *, clock: Callable[[], float], busy: Mapping[str, int]) -> _Found:
+    now = clock()
     soonest = min(next_due(db, busy), ring_alerts.next_due(db))
     return _Found(is_due(db, now, busy), ring_alerts.is_due(db, now), soonest)
 

@@ -41,6 +41,9 @@ class Checked:
         self._check(transmission)
         await self._outbox.intend(transmission, modem=modem, at_modem=at_modem)
 
+    async def note_doubtful_cost(self, transmission: Transmission) -> None:
+        await self._outbox.note_doubtful_cost(transmission)
+
     async def note_copy(self, transmission: Transmission) -> None:
         assert self.unsettled() is not None, "only what may have left goes as a copy"
         await self._outbox.note_copy(transmission)

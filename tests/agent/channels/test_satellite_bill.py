@@ -51,6 +51,8 @@ TROUBLES = {
     **{f"status {n}": ends_with(str(n)) for n in DOUBTFUL},
     **{f"status {n}, delivered": ends_with(f"{n} delivered") for n in DOUBTFUL},
     "no service, delivered": ends_with("32 delivered"),
+    # The gateway has it, and the modem did not hear so: its number stays.
+    **{f"status {n}, unmoved": ends_with(f"{n} delivered unmoved") for n in [0, *DOUBTFUL]},
 }
 
 

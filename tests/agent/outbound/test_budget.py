@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -126,9 +125,9 @@ async def test_what_left_for_nothing_is_given_back(
         await purse.give_back()
         assert purse.left() == 5
         for event in events:
-            where: Any = {"sequences": [standing.sequence], "channel": Channel.SATELLITE}
             note = partial(history.note, event=event, detail="", at=1.0)
-            await k.journal.persist(partial(note, **where))
+            sequences, channel = [standing.sequence], Channel.SATELLITE
+            await k.journal.persist(partial(note, sequences=sequences, channel=channel))
         if status is not None:
             ended = [EndedLeg(standing.sequence, Channel.SATELLITE, Leg(status))]
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fieldagent.agent.outbound.reach import Step
-from fieldagent.agent.people.post import PARTS_MAX, parts_of
+from fieldagent.agent.people.post import PARTS_MAX, parts_in, parts_of
 from fieldagent.agent.people.signs import GIVEN_UP, KEPT, LEFT, THERE, due
+from fieldagent.package.reach import Stage, in_words
 
 
 def steps(*stages: str) -> list[Step]:
@@ -53,3 +54,13 @@ def test_parts_are_whole_and_few(text: str) -> None:
         assert joined.replace(" ", "") == text.replace(" ", "")
     elif len(text.encode()) > 200:
         assert parts[0].endswith(" … more at the kit")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("x" * 100, "on Ada's radio"), ("x" * 500, "on Ada's radio"), ("x" * 606, "part 1 of 4 on")],
+)
+def test_a_text_that_was_cut_is_not_said_to_be_there_whole(text: str, said: str) -> None:
+    parts, whole = len(parts_of(text, 200)), parts_in(text, 200)
+    name = f"{parts}/{whole} Ada" if whole > parts else "Ada"
+    assert in_words(Stage.RADIO, "Ada", name).startswith(said)

@@ -168,12 +168,13 @@ def number_in(text: str, low: int, high: int, what: str) -> int:
 
 def _status(bench: Bench, rest: str) -> str:
     words = rest.split()
-    delivered = "delivered" in words
-    numbers = [word for word in words if word != "delivered"] or [""]
+    delivered, unmoved = "delivered" in words, "unmoved" in words
+    numbers = [word for word in words if word not in ("delivered", "unmoved")] or [""]
     number = number_in(numbers[0], 0, 65, "an MO status")
     times = number_in(numbers[1], 1, 1000, "times") if len(numbers) > 1 else 1
     sent = mo_status(number).verdict is SessionVerdict.SENT
-    plan = NextStatus(number, delivered=sent or delivered, counted=sent or delivered)
+    reaches = sent or delivered
+    plan = NextStatus(number, delivered=reaches, counted=reaches and not unmoved)
     bench.modem.faults.statuses.extend([plan] * times)
     sessions = "the next session ends" if times == 1 else f"the next {times} sessions end"
     return f"{sessions} with {number}: {mo_status(number).means}"
@@ -301,7 +302,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     **WRITING,
     "status": (
         "status N [TIMES] [delivered] the next sessions end with MO status N; with `delivered` the"
-        " gateway has the message all the same",
+        " gateway has the message all the same; with `unmoved` the modem's number stays",
         _status,
     ),
     "signal": ("signal 0..5                 set the bars", _signal),
