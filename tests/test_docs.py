@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.cli.arguments import build_parser
+from fieldagent.cli.command_tree import Command, commands
 from tests.conftest import ALL_FULL
 
 ROOT = Path(__file__).parents[1]
@@ -68,6 +70,37 @@ def test_every_path_of_the_tree_is_there(page: Path) -> None:
     """Paths that begin with a slash are those of an installed kit and are left out."""
     missing = [path for path in NAMED.findall(page.read_text()) if not (ROOT / path).exists()]
     assert not missing
+
+
+COMMAND_SPAN = re.compile(
+    r"`(fieldagent [^`]+)`|^ {4,}(?:\$ |sudo )?(fieldagent .+)$", re.MULTILINE
+)
+FORMATS = ("reference/on-air", "explain/end-to-end")
+"""Pages where `fieldagent …` in code is an input of a key derivation."""
+
+
+@cache
+def command_tree() -> dict[tuple[str, ...], Command]:
+    return {each.words: each for each in commands(build_parser())}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_command_and_option_is_there(page: Path) -> None:
+    if page.relative_to(ROOT).as_posix().removeprefix("docs/").startswith(FORMATS):
+        return
+    unknown = []
+    for match in COMMAND_SPAN.finditer(page.read_text()):
+        line = " ".join((match[1] or match[2]).split(" # ")[0].split())
+        words = line.split()[1:]
+        path: tuple[str, ...] = ()
+        while words and (*path, words[0]) in command_tree():
+            path = (*path, words.pop(0))
+        command = command_tree()[path]
+        names = {name for option in command.options for name in option.names}
+        options = re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", " ".join(words))
+        if (not path and not words[0].startswith(("-", "C", "…"))) or {*options} - names:
+            unknown.append(line)
+    assert not unknown
 
 
 def test_the_settings_page_says_what_the_code_does() -> None:
