@@ -95,8 +95,8 @@ def test_every_command_and_option_is_there(page: Path) -> None:
         path: tuple[str, ...] = ()
         while words and (*path, words[0]) in command_tree():
             path = (*path, words.pop(0))
-        command = command_tree()[path]
-        names = {name for option in command.options for name in option.names}
+        below = (each for place, each in command_tree().items() if place[: len(path)] == path)
+        names = {name for each in below for option in each.options for name in option.names}
         options = re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", " ".join(words))
         if (not path and not words[0].startswith(("-", "C", "…"))) or {*options} - names:
             unknown.append(line)
