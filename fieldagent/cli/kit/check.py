@@ -149,7 +149,9 @@ def _has_hook(settings: Settings) -> bool:
     return any(plan.hooks for plan in plans if plan is not None)
 
 
-MOVED = "{name} is {port}, but the running agent uses {used}: restart the agent, or correct the setting"
+MOVED = (
+    "{name} is {port}, but the running agent uses {used}: restart the agent, or correct the setting"
+)
 
 
 def _moved(settings: Settings, running: Running) -> dict[str, Finding]:
