@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from fieldagent.agent.inbound.hooks import Hook
 from fieldagent.agent.inbound.reception import Inbox
@@ -11,6 +11,7 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.supervisor import Note
 
 

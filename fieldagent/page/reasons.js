@@ -7,7 +7,7 @@ import { language, term } from "./language.js";
 /** Members of API documents that contain a reason. */
 const MEMBERS = ["fault", "notOnDisk", "reason", "satelliteTrouble", "trouble"];
 /** Steps at the SOS desk whose detail comes from the hub. In other steps it comes from a person. */
-const STEPS = ["escalated", "not told", "told"];
+const STEPS = ["escalated", "not notified", "notified"];
 /** Separator between combined sentences. */
 const SEAM = /^(.+?)(\)?[;:] | \()(.+?)(\)?)$/s;
 

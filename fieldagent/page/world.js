@@ -33,7 +33,7 @@ export async function drawWorld(on) {
     }
     const n = world.within;
     tell("map-source", isTrue ? say("Coastlines: Natural Earth, within about {n} km, without small islands.", { n })
-      : say("Too close for the coastlines of Natural Earth: they are within about {n} km only.", { n }));
+      : say("Too close for these coastlines, which are accurate to about {n} km.", { n }));
   };
   on.on("moveend", look);
   look();

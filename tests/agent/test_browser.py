@@ -386,7 +386,7 @@ def test_a_message_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_p
         shown.locator("#people option[value=Ben]").wait_for(state="attached")
         shown.locator("#field-to").fill("ben")
         shown.locator("#field-content").fill("Are you there?")
-        shown.get_by_label("Tell me when a person has read it").check()
+        shown.get_by_label("Request a read receipt").check()
         keep(shown, "send-to-a-person")
         assert not faults(shown)
         shown.locator("#submit").click()

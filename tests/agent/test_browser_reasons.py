@@ -107,7 +107,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
                     "faults": [{"part": "Satellite queue", "error": "KeyError: 3", "down": False}],
                     "timeline": [
                         {"event": "note", "detail": "no signal"},
-                        {"event": "not told", "detail": "Ada by mail: no signal"},
+                        {"event": "not notified", "detail": "Ada by mail: no signal"},
                     ],
                 }
             ),
@@ -132,7 +132,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
         "faults": [{"part": "die Warteschlange Satellit", "error": "KeyError: 3", "down": False}],
         "timeline": [
             {"event": "note", "detail": "no signal"},
-            {"event": "not told", "detail": "Ada by mail: kein Signal"},
+            {"event": "not notified", "detail": "Ada by mail: kein Signal"},
         ],
     }
 

@@ -560,7 +560,7 @@ async def test_a_kind_is_held_over_satellite_until_it_is_resumed(tmp_path: Path)
         (answer,) = await kit.answered(1)
         assert told(answer) == "location waits: 1 Package now"
         await post(kit, fix, priority=40)
-        await post(kit, Message("well"))
+        await post(kit, Message("OK"))
         assert next_kind(kit) == "message"
         kit.agent.parts.queues[satellite].hasten(*kit.agent.parts.queues[satellite].waiting())
         assert next_kind(kit) == "message"

@@ -243,7 +243,7 @@ def test_the_interval_that_people_chose_counts_from_then_on(tmp_path: Path) -> N
             "chosenInterval": 1200,
             "interval": None,
             "due": None,
-            "told": None,
+            "reportedAt": None,
         }
         result = subprocess.run(
             [*MODULE, "status", "--port", str(agent.port)], capture_output=True, text=True

@@ -333,9 +333,9 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         sign_in_as_olga(shown)
         shown.locator("#kits").get_by_role("link", name="kit-ada").click()
         shown.locator(
-            "#kit-facts", has_text="it has never called: look at its hub-token"
+            "#kit-facts", has_text="it has never connected: check its hub-token"
         ).wait_for()
-        shown.get_by_role("link", name="Room").click()
+        shown.get_by_role("link", name="Operations").click()
         settings = {"satellite-port": None, "hub-address": running.address, "hub-token": token}
         with agent(tmp_path, settings) as kit:
             kit.post("<b>all well</b>")
@@ -645,10 +645,10 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         cost, fault = shown.locator("#cost"), shown.locator("#write-fault")
         shown.get_by_label("Text").fill("Storm at noon")
         shown.get_by_role("button", name="Send").click()
-        fault.get_by_text("Choose who is to have it.").wait_for()
+        fault.get_by_text("Choose a recipient.").wait_for()
         assert shown.get_by_label("Mia (no device)").is_disabled()
         until(lambda: device_of(database, "kit-ada")["linked"])
-        shown.get_by_label("Everybody").check()
+        shown.get_by_label("Everyone").check()
         cost.get_by_text("1 device linked now, which costs nothing").wait_for()
         price = cost.inner_text()
         match = re.search(r"by satellite (\d) credits? \(kit-ben: (\d+) bytes in 1 message", price)
@@ -671,7 +671,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         shown.get_by_label("Name").fill("Hut")
         shown.get_by_label("Latitude").fill("95")
         shown.get_by_label("Longitude").fill("7.6")
-        shown.get_by_label("Everybody").check()
+        shown.get_by_label("Everyone").check()
         shown.get_by_role("button", name="Send").click()
         fault.get_by_text("latitude").wait_for()
         shown.get_by_label("Latitude").fill("45.9")
@@ -700,7 +700,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         said = [text for text in thread.all_inner_texts() if "raised" not in text]
         assert "Ada: leg broken" in said[0] and "Olga: " in said[-1]
         # A canned text is selected and can be changed before it is sent.
-        often = shown.get_by_label("Often said to Ada, about 1")
+        often = shown.get_by_label("Standard texts to Ada, about 1")
         often.select_option("help is on its way")
         assert shown.get_by_label("Words to Ada, about 1").input_value() == "help is on its way"
         shown.locator("#sos").get_by_role("button", name="Write to Ada").click()

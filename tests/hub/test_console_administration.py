@@ -36,7 +36,7 @@ SUBJECTS = (
         "Webhooks",
         "Contacts for an SOS",
     ),
-    *("Messages that could not be used", "Who did what"),
+    *("Dead letters", "Audit log"),
 )
 
 
@@ -106,7 +106,7 @@ class Office:
         """Return the secret, which is shown once and then disappears from the page."""
         secret = str(self.shown.locator("#once-text").input_value())
         self.secrets += re.findall(r"(?:link|key|token|whsec)_\S+|[0-9a-f]{64}", secret) or [secret]
-        self.press("I have kept it")
+        self.press("I have saved it")
         assert not self.shown.locator("#once").is_visible()
         assert all(each not in self.shown.content() for each in self.secrets)
         return secret
@@ -134,7 +134,7 @@ class Office:
         self.shown.locator(kit).get_by_label("IMEI of its modem").fill("12")
         self.press("Save", kit)
         self.refused("IMEI of its modem must be 15 digits")
-        self.shown.locator(kit).get_by_label("May bring what others sent").check()
+        self.shown.locator(kit).get_by_label("May relay items of other kits").check()
         self.shown.locator(kit).get_by_label("IMEI of its modem").fill("")
         self.press("Save", kit)
         self.done("is changed")
@@ -152,7 +152,7 @@ class Office:
         assert "\nsatellite-key=" in self.kept()
         self.fill("Name of the new device", "kit of Mia")
         self.shown.get_by_label("Whose it is").select_option("Mia")
-        self.fill("IMEI of its modem, where it has one", "300234010000070")
+        self.fill("IMEI of its modem, if it has one", "300234010000070")
         self.shown.get_by_label("Authenticate its satellite messages").check()
         self.press("Add the device")
         with self.shown.expect_download() as saved:
@@ -167,15 +167,15 @@ class Office:
     def radio_key(self) -> None:
         self.open("Radio key")
         self.shown.get_by_text("It was never changed from here.").wait_for()
-        self.press("Give all kits another key")
+        self.press("Change the key of all kits")
         self.done("The change has begun")
         notice = self.shown.locator("#radio-key-told")
         notice.get_by_text(re.compile(r"Step 1 of 3 since .*; behind: 1 kit of 1")).wait_for()
         self.press("Ask again")
         self.done("kit of Ada is asked again")
-        self.press("Go on without it")
-        self.done("kit of Ada is waited for no more")
-        notice.get_by_text("All that were waited for have it alone").wait_for()
+        self.press("Continue without it")
+        self.done("The change continues without kit of Ada")
+        notice.get_by_text("All kits use only the new key").wait_for()
         self.shown.get_by_text("kit of Ada, step 0, left out").wait_for()
 
     def users(self) -> str:
@@ -209,11 +209,11 @@ class Office:
     def keys(self) -> None:
         self.open("API keys")
         self.fill("Name of the new key", "desk")
-        self.fill("Days until it expires, or nothing", "30")
+        self.fill("Days until it expires (empty: never)", "30")
         for each in ("message", "location", "waypoint", "data"):
             self.shown.get_by_label(each, exact=True).uncheck()
         self.shown.get_by_label("read", exact=True).check()
-        self.press("Make the key")
+        self.press("Add the key")
         assert self.kept().startswith("key_")
         desk = self.unfold("desk")
         self.shown.locator(desk).get_by_label("Calls a minute").fill("9")
@@ -225,22 +225,22 @@ class Office:
         self.open("Tokens of programs")
         self.fill("Name of the new token", "bot")
         self.shown.get_by_label("For whom").select_option("push")
-        self.press("Make the token")
+        self.press("Add the token")
         assert self.kept().startswith("token_")
         self.shown.locator("#admin-tokens li", has_text="bot").get_by_role("button").click()
         self.done("The token bot is revoked")
 
     def webhooks(self, url: str, database: str) -> None:
         self.open("Webhooks")
-        self.fill("URL, which begins with https://", "http://127.0.0.1:1/")
-        self.press("Try it and add it")
+        self.fill("URL, beginning with https://", "http://127.0.0.1:1/")
+        self.press("Test and add")
         self.refused("did not take the test message")
-        self.fill("URL, which begins with https://", url)
-        self.fill("For an SOS alone, where nobody answered for so many minutes", "5")
-        self.press("Try it and add it")
+        self.fill("URL, beginning with https://", url)
+        self.fill("Only for an SOS that has had no answer for this many minutes", "5")
+        self.press("Test and add")
         assert self.kept().startswith("whsec_")
         self.press("Test")
-        self.done("took the test message")
+        self.done("accepted the test message")
         self.press("New secret")
         assert self.kept().startswith("whsec_")
         self.done("is signed with it, and with the old one until the next")
@@ -256,7 +256,7 @@ class Office:
         self.shown.reload()
         self.shown.get_by_text("after 9 tries: it was full").wait_for()
         self.press("Enable")
-        self.done("What waits is posted now")
+        self.done("Waiting items are posted now")
         self.press("Post it again")
         self.done("1 post tried again")
         self.press("Remove", "#admin-webhooks")
@@ -265,16 +265,16 @@ class Office:
     def contacts(self, relay: Relay) -> None:
         self.open("Contacts for an SOS")
         self.shown.get_by_text("an SOS rings at an open console alone").wait_for()
-        self.fill("Name of the person or the duty, which the kit is shown", "Bergwacht")
+        self.fill("Name of the person or duty; kits show it", "Bergwacht")
         address = "E-mail address, or telephone number such as +41791234567"
         self.fill(address, "tgram://token/chat")
         self.press("Add the contact")
         self.refused("is not taken here: apprise connects by itself")
         self.fill(address, "bw@example.org")
         self.fill(
-            "Time without an answer before it is told, such as 30s or 5m; empty is at once", "90s"
+            "Time without an answer until the notification, such as 30s or 5m (empty: at once)", "90s"
         )
-        self.fill("How often it is told until somebody answers; empty is once", "3")
+        self.fill("Number of notifications until someone answers (empty: 1)", "3")
         self.press("Add the contact")
         self.done("Bergwacht is added. Test it.")
         self.shown.get_by_text("up to 3 times, every 5 minutes").wait_for()
@@ -282,7 +282,7 @@ class Office:
         relay.answers = ["550 no such mailbox"]
         self.press("Test", "#admin-contacts")
         self.refused("did not take the test message: the mail relay 127.0.0.1 answered 550")
-        self.shown.get_by_text("This step cannot tell anybody now.").wait_for()
+        self.shown.get_by_text("This step cannot notify anyone now.").wait_for()
         self.press("Test", "#admin-contacts")
         self.done("The test for Bergwacht was handed over")
         assert "This is a test" in relay.mail().get_content()
@@ -296,8 +296,8 @@ class Office:
         self.done("Bergwacht is removed")
 
     def _quiet_hours(self) -> None:
-        hours = "From and until, such as 22:00-06:00; none: at no hour; empty: as all have them"
-        self.shown.get_by_text("Alarms are told at any hour.").wait_for()
+        hours = "From and until, such as 22:00-06:00; none: no quiet hours; empty: the workspace's hours"
+        self.shown.get_by_text("Contacts get alarms at any hour.").wait_for()
         for said, zone, done in (
             ("22:00-06:00", "Europe/Zuerich", ""),
             ("22:00-06:00", "Europe/Zurich", "The quiet hours are set."),
@@ -309,11 +309,11 @@ class Office:
                 self.done(done)
             else:
                 self.refused("knows no time zone")
-        notice = "Alarms wait for the morning: 22:00-06:00 Europe/Zurich."
+        notice = "Alarms wait during these hours: 22:00-06:00 Europe/Zurich."
         self.shown.get_by_text(notice).wait_for()
         for said, done, shown in (
             ("none", "There are no quiet hours.", "no quiet hours"),
-            ("", "It has those of all.", ""),
+            ("", "It uses the workspace's hours.", ""),
         ):
             self.shown.get_by_label("Whose").select_option(label="Bergwacht")
             self.fill(hours, said)
@@ -324,19 +324,19 @@ class Office:
 
     def letters(self, database: str) -> None:
         """This is first, because imported messages are posted to the webhooks."""
-        self.open("Messages that could not be used")
+        self.open("Dead letters")
         self.shown.locator("#admin-letters li").wait_for()
         assert IMEI not in self.shown.content()
         self.shown.get_by_text("fieldagent hub dead-letter list").wait_for()
         # Messages from an unknown modem belong to the operator, who assigns them.
         assert administer(database, "device", "imei", "kit-ada", IMEI)["deadLettersTaken"] == 1
-        self.press("Take in what can be used by now")
+        self.press("Process those that can be used now")
         self.done("0 were taken in")
         self.press("Remove", "#admin-letters")
-        self.shown.get_by_text("All that came from your devices could be used.").wait_for()
+        self.shown.get_by_text("No dead letters: all messages from your devices could be used.").wait_for()
 
     def audit(self) -> None:
-        self.open("Who did what")
+        self.open("Audit log")
         lines = self.shown.locator("#admin-audit li")
         lines.filter(has_text="Olga: dead-letter remove").wait_for()
         self.press("Older lines")
@@ -415,12 +415,12 @@ def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: st
         # The back button leads to the list and the previous subject, and a reload stays.
         for _ in range(2):
             shown.go_back()
-        shown.get_by_role("heading", name="Messages that could not be used").wait_for()
+        shown.get_by_role("heading", name="Dead letters").wait_for()
         shown.reload()
-        shown.get_by_role("heading", name="Messages that could not be used").wait_for()
+        shown.get_by_role("heading", name="Dead letters").wait_for()
         office.open("Devices")
         office.unfold("kit-ada")
-        shown.locator("#subject").get_by_text("What it cost by satellite").first.click()
+        shown.locator("#subject").get_by_text("Satellite cost").first.click()
         shown.get_by_text("2 credits more there: sessions that did not come here: 8").wait_for()
         shown.get_by_text("3 credits, 0.36 EUR").first.wait_for()
         shown.locator("#device-1-cost").scroll_into_view_if_needed()

@@ -105,12 +105,12 @@ def test_the_fleet_shows_who_is_unlike_first(fleet: Any, opened: Any, screen: st
             "its supply is too weak",
             "its processor is slowed down, by heat or a weak supply",
             "its system is Debian 12.9; 3 of 4 have Debian 13.1",
-            "its power came",
+            "power on",
             "linked now",
         ):
             assert words in text, words
         assert not shown.locator("#room").is_visible()
-        shown.get_by_text("Unlike the others, or in trouble: 1 of 4.").wait_for()
+        shown.get_by_text("Unusual or in trouble: 1 of 4.").wait_for()
         bars = shown.get_by_role("img", name="Satellite, bars of each hour")
         assert bars.count() == 3
         assert "4 4 –" in bars.nth(2).get_attribute("aria-label"), "two hours old"

@@ -50,7 +50,7 @@ def test_a_kit_is_asked_for_a_price_that_is_said_first(tmp_path: Path) -> None:
         with console(opened, running, "1280-light") as shown:
             sign_in(shown, ids["Olga"], SECRET.strip())
             shown.get_by_role("link", name="kit").first.click()
-            shown.get_by_text("Ask or tell this kit").click()
+            shown.get_by_text("Send a command to this kit").click()
             offered = shown.locator("#hands-what option").evaluate_all(
                 "each => each.map(one => one.value)"
             )
@@ -58,15 +58,15 @@ def test_a_kit_is_asked_for_a_price_that_is_said_first(tmp_path: Path) -> None:
             # A radio-key goes to all kits, in the administration. An update needs a file.
             assert verbs == {verb.name for verb in VERBS} - {"set", "show", "radio-key", "update"}
             # Over the link there is no cost to accept.
-            shown.get_by_role("button", name="Tell it").click()
+            shown.get_by_role("button", name="Send").click()
             answer = shown.locator("#hands-told li", has_text="done, answered at")
             answer.wait_for()
             assert "version 0.1.0" in answer.inner_text()
             # Over satellite the first press shows the price, and the second press sends it.
             shown.get_by_role("link", name="far").first.click()
-            shown.get_by_text("Ask or tell this kit").wait_for()
+            shown.get_by_text("Send a command to this kit").wait_for()
             assert shown.locator("#hands-told li").count() == 0, "it was told nothing yet"
-            shown.get_by_role("button", name="Tell it").click()
+            shown.get_by_role("button", name="Send").click()
             shown.locator("#hands-cost", has_text="Over satellite: ").wait_for()
             assert administer(database, "command", "far") == []
             shown.locator("#hands-give", has_text="Send it for").click()

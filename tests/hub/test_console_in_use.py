@@ -123,18 +123,18 @@ def test_what_is_written_at_the_desk_outlives_what_comes(
 ) -> None:
     desk.get_by_role("button", name="Acknowledge").click()
     held = Held(desk, "**/api/users*")
-    desk.get_by_role("button", name="Hand it over").click()
+    desk.get_by_role("button", name="Hand over").click()
     held.wait()
     go_on(world, desk, 7)
     held.release()
-    words = desk.get_by_label(f"What they must know of {incident}")
+    words = desk.get_by_label(f"Information for them about {incident}")
     words.fill("heli at 14:00")
-    desk.get_by_label(f"Who is to take {incident}").select_option("Ben")
+    desk.get_by_label(f"Who should take {incident}").select_option("Ben")
     go_on(world, desk, 8)
     assert words.input_value() == "heli at 14:00"
     assert desk.locator(f"#sos-heir-{incident} option:checked").inner_text() == "Ben"
     # A second press closes it. The other controls were there all the time.
-    desk.get_by_role("button", name="Hand it over").click()
+    desk.get_by_role("button", name="Hand over").click()
     words.wait_for(state="detached")
     # A note is written once, even if its card is redrawn meanwhile.
     desk.get_by_text("What happened").click()
@@ -201,7 +201,7 @@ def test_older_ones_come_once_however_often_they_are_asked_for(
     desk.route("**/api/sos?state=closed*", short)
     desk.get_by_text("History of closed SOS").click()
     office.route("**/api/audit*", short)
-    subject(office, "Who did what")
+    subject(office, "Audit log")
     for shown, which, button, lines in (
         (desk, "**/api/sos?*before=*", "#history-older", "#history-list > li"),
         (office, "**/api/audit?*before=*", "#audit-older", "#admin-audit > li"),
@@ -218,16 +218,16 @@ def test_older_ones_come_once_however_often_they_are_asked_for(
 
 def test_a_price_is_shown_of_what_it_was_asked_for_alone(office: Any) -> None:
     office.locator("#kits a").first.click()
-    office.get_by_text("Ask or tell this kit").click()
+    office.get_by_text("Send a command to this kit").click()
     held: list[Any] = []
     office.route("**/commands/cost", lambda route: held.append(route))
-    office.get_by_role("button", name="Tell it").click()
+    office.get_by_role("button", name="Send").click()
     until(lambda: office.evaluate("true") and held)
     office.locator("#hands-what").select_option("reboot")
     price = {"linked": False, "reached": True, "fits": True, "credits": 3, "creditsLeft": None}
     held[0].fulfill(json={**price, "down": 9, "up": 120})
     office.locator("#hands-give:not([disabled])").wait_for()
-    assert office.locator("#hands-give").inner_text() == "Tell it"
+    assert office.locator("#hands-give").inner_text() == "Send"
     assert office.locator("#hands-cost").inner_text() == ""
 
 
@@ -258,7 +258,7 @@ def test_what_is_chosen_and_typed_outlives_a_deed(world: World, office: Any) -> 
     name = office.get_by_label("Name of the new token")
     name.fill("first")
     held = Held(office, "**/api/tokens")
-    office.get_by_role("button", name="Make the token").click()
+    office.get_by_role("button", name="Add the token").click()
     name.fill("second")
     held.release()
     office.locator("#once-title", has_text="The token first").wait_for()
@@ -282,7 +282,7 @@ def test_who_has_gone_on_is_told_no_falsehood_and_keeps_the_secret(
     subject(office, "Tokens of programs")
     office.get_by_label("Name of the new token").fill("third")
     held = Held(office, "**/api/tokens")
-    office.get_by_role("button", name="Make the token").click()
+    office.get_by_role("button", name="Add the token").click()
     held.wait()
     subject(office, "Users")
     held.release()
@@ -320,11 +320,11 @@ def test_a_watch_that_was_not_handed_over_keeps_its_words(desk: Any) -> None:
     desk.get_by_role("button", name="Take the watch for 8 hours").click()
     desk.get_by_text("Hand over my watch").click()
     desk.locator("#watch-to option").first.wait_for(state="attached")
-    desk.get_by_label("What they must know", exact=True).fill("Ada is late")
+    desk.get_by_label("Information for them", exact=True).fill("Ada is late")
     desk.route("**/hand-over", lambda route: route.abort())
     desk.get_by_role("button", name="Ask them", exact=True).click()
     desk.locator("#away").get_by_text("The hub did not answer").wait_for()
-    assert desk.get_by_label("What they must know", exact=True).input_value() == "Ada is late"
+    assert desk.get_by_label("Information for them", exact=True).input_value() == "Ada is late"
     desk.get_by_role("button", name="End my watch").click()
     desk.get_by_role("button", name="Take the watch for 8 hours").wait_for()
 
@@ -404,12 +404,12 @@ def test_two_presses_send_once_in_the_administration(world: World, office: Any) 
 
 def test_two_presses_send_once_at_the_desk(world: World, desk: Any, incident: str) -> None:
     desk.get_by_role("button", name="Acknowledge").click()
-    desk.get_by_role("button", name="Hand it over").click()
+    desk.get_by_role("button", name="Hand over").click()
     desk.get_by_text("What happened").click()
     twice = Twice(desk)
     for label, button in (
         (f"Words to Ada, about {incident}", f"#sos-write-{incident}"),
-        (f"What they must know of {incident}", f"#sos-heir-ask-{incident}"),
+        (f"Information for them about {incident}", f"#sos-heir-ask-{incident}"),
         (f"Note on {incident}", f"#sos-note-give-{incident}"),
         (f"Reason to close {incident}", f"#sos-close-{incident}"),
         ("Text", "#send"),

@@ -225,7 +225,7 @@ def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
             lose_the_next_answer(shown, "**/api/sos/1/answer")
             write = shown.get_by_role("button", name="Write to Ada")
             write.dblclick()
-            shown.get_by_text("The hub did not answer: nobody knows whether").wait_for()
+            shown.get_by_text("The hub did not answer, so the result is unknown").wait_for()
             shown.locator("#sos .thread li", has_text="wait at the hut").wait_for()
             write.click()
             shown.get_by_text("What happened").click()

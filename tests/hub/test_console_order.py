@@ -376,7 +376,7 @@ def test_what_comes_of_a_test_or_an_older_line_tells_who_has_gone_on_no_falsehoo
     for deed, which, where in (
         ("#chain-test", "**/api/chain/test", "Contacts for an SOS"),
         ("#admin-contacts [id$=-test]", "**/api/contacts/*/test", "Contacts for an SOS"),
-        ("#audit-older", "**/api/audit?*before=*", "Who did what"),
+        ("#audit-older", "**/api/audit?*before=*", "Audit log"),
     ):
         subject(office, where)
         office.locator("#subject li").first.wait_for()
@@ -394,12 +394,12 @@ def test_a_secret_waits_until_it_is_kept_also_where_another_comes(office: Any) -
     subject(office, "API keys")
     for name in ("one", "two"):
         office.get_by_label("Name of the new key").fill(name)
-        office.get_by_role("button", name="Make the key").click()
+        office.get_by_role("button", name="Add the key").click()
         office.locator("#once-title", has_text=f"The key {name}").wait_for()
     for name in ("two", "one"):
         assert f"The key {name}" in office.locator("#once-title").inner_text()
         assert office.locator("#once-text").input_value()
-        office.get_by_role("button", name="I have kept it").click()
+        office.get_by_role("button", name="I have saved it").click()
     office.locator("#once").wait_for(state="hidden")
 
 
@@ -409,7 +409,7 @@ def test_what_is_done_is_said_though_the_list_does_not_come(office: Any) -> None
     office.locator("#admin-keys li").first.wait_for()
     again = lose(office, "**/api/keys")
     office.get_by_label("Name of the new key").fill("three")
-    office.get_by_role("button", name="Make the key").click()
+    office.get_by_role("button", name="Add the key").click()
     office.locator("#act-done", has_text="The key three is made.").wait_for()
     office.locator("#away", has_text="what is shown may be old").wait_for()
     again()
@@ -499,10 +499,10 @@ def test_a_watch_that_was_taken_is_not_undone_by_what_was_asked_before(desk: Any
 def test_what_one_kit_was_not_told_is_not_said_of_another(world: World, office: Any) -> None:
     kit = administer(world.database, "device", "add", "kit-two", "--user", "Ada")["id"]
     office.goto(f"{world.hub.address}/console/kit/1")
-    office.get_by_text("Ask or tell this kit").click()
+    office.get_by_text("Send a command to this kit").click()
     held: list[Any] = []
     office.route("**/commands/cost", lambda route: held.append(route))
-    office.get_by_role("button", name="Tell it").click()
+    office.get_by_role("button", name="Send").click()
     until(lambda: office.evaluate("true") and held)
     office.locator(f"#kit-{kit}").click()
     office.get_by_role("heading", name="Conversation with kit-two").wait_for()

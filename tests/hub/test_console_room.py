@@ -63,8 +63,8 @@ CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]
     ({"checkIn": LATE}, [{**SOS, "kind": "overdue"}], None, ["silent: check-in late"]),
     ({}, [{**SOS, "kind": "operator"}], None, ["other: alarm 5 about its operator"]),
     ({}, [{**SOS, "kind": "fence"}], None, ["other: alarm 5 about a fence"]),
-    ({"lastContact": None}, [], None, ["silent: never heard of"]),
-    ({"lastContact": NOW - DAY - 1}, [], None, ["silent: not heard of for a day"]),
+    ({"lastContact": None}, [], None, ["silent: never heard"]),
+    ({"lastContact": NOW - DAY - 1}, [], None, ["silent: not heard for a day"]),
     ({"lastContact": NOW - DAY - 1, "linked": True}, [], None, []),
     # A kit with a check-in counts as silent by its check-in.
     ({"lastContact": NOW - DAY - 1, "checkIn": {**LATE, "state": "in time"}}, [], None, []),
@@ -118,7 +118,7 @@ CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]
         {"trouble": "another key", "lastContact": None},
         [SOS],
         NOW + DAY,
-        ["sos: SOS 5", "silent: never heard of", "clock: its clock is ahead", "other: another key"],
+        ["sos: SOS 5", "silent: never heard", "clock: its clock is ahead", "other: another key"],
     ),
 ]
 
@@ -295,7 +295,7 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
         rows.first.wait_for()
         assert rows.count() == 1 and shown.get_by_label("Find a kit").input_value()
         shown.go_back()
-        shown.get_by_role("heading", name="Conversation of all").wait_for()
+        shown.get_by_role("heading", name="All messages").wait_for()
         assert fits(shown, screen)
         if screen.startswith("390"):
             for part in PARTS:
@@ -354,7 +354,7 @@ def test_an_address_of_an_sos_leads_to_its_card_also_once_it_is_closed(tmp_path:
         for place in ("#items", "#sos"):
             shown.locator(place).get_by_text("(brought back by a kit)").first.wait_for()
         shown.locator("#items").get_by_text("leg broken").wait_for()
-        shown.get_by_role("link", name="To the card of SOS 1").focus()
+        shown.get_by_role("link", name="Show SOS 1").focus()
         shown.keyboard.press("Enter")
         shown.wait_for_url(f"{running.address}/console/sos/1")
         shown.go_back()
@@ -381,24 +381,24 @@ def test_adding_a_device_asks_for_operator_credits_and_check_in(tmp_path: Path) 
         enter(shown)
         shown.goto(f"{running.address}/console/administration/devices")
         shown.get_by_label("Name of the new device").fill("kit of Mia")
-        shown.get_by_label("IMEI of its modem, where it has one").fill("300234010000070")
-        shown.get_by_label("Who carries its satellite messages").select_option("rockblock")
-        shown.get_by_label("Most credits to it on a UTC day").fill("40")
-        shown.get_by_label("Of these, for an SOS alone").fill("10")
-        shown.get_by_label("An item of it is to come").select_option("every 12 hours")
+        shown.get_by_label("IMEI of its modem, if it has one").fill("300234010000070")
+        shown.get_by_label("Satellite operator").select_option("rockblock")
+        shown.get_by_label("Most credits for messages to it per UTC day").fill("40")
+        shown.get_by_label("Part that only an SOS may use").fill("10")
+        shown.get_by_label("Check-in").select_option("every 12 hours")
         shown.get_by_role("button", name="Add the device").click()
         shown.locator("#act-done").get_by_text("kit of Mia is added").wait_for()
         made = device(shown, "kit of Mia")
         assert (made["operator"], made["checkIn"]["rule"]) == ("rockblock", "every 12 h")
         assert made["credits"] == {"perDay": 40, "sosReserve": 10, "spent": 0}
-        shown.get_by_role("button", name="I have kept it").click()
+        shown.get_by_role("button", name="I have saved it").click()
         shown.get_by_label("Name of the new device").fill("kit of Eve")
-        shown.get_by_label("An item of it is to come").select_option("each day by a time")
+        shown.get_by_label("Check-in").select_option("each day by a time")
         shown.get_by_label("That time, in UTC").fill("18:30")
         shown.get_by_role("button", name="Add the device").click()
         shown.locator("#act-done").get_by_text("kit of Eve is added").wait_for()
         assert device(shown, "kit of Eve")["checkIn"]["rule"] == "by 18:30 UTC"
-        shown.get_by_role("button", name="I have kept it").click()
+        shown.get_by_role("button", name="I have saved it").click()
         shown.get_by_label("Name of the new device").fill("kit of Dan")
         shown.get_by_label("That time, in UTC").fill("25:00")
         shown.get_by_role("button", name="Add the device").click()
@@ -427,7 +427,7 @@ def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> No
         shown.route("**/api/package", lambda route: held.append(route))
         text = shown.get_by_label("Text")
         text.fill("Storm at noon")
-        shown.get_by_label("Everybody").check()
+        shown.get_by_label("Everyone").check()
         shown.get_by_role("button", name="Send").click()
         until(lambda: shown.title() and len(held) == 1)
         text.fill("Storm at noon. St")
@@ -439,7 +439,7 @@ def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> No
         assert text.input_value() == "Storm at noon. St"
         # The hub has accepted the first message, and its answer is lost. Another selection does not
         # double it.
-        shown.get_by_label("Everybody").check()
+        shown.get_by_label("Everyone").check()
         shown.get_by_role("button", name="Send").click()
         until(lambda: shown.title() and len(held) == 1)
         held[0].fetch()
@@ -492,7 +492,7 @@ def test_how_long_ago_is_by_the_hubs_clock(tmp_path: Path) -> None:
         sign_in_as_olga(shown)
         kit = shown.locator("#kits li", has_text="kit-ada")
         kit.get_by_text("minutes ago").wait_for()
-        assert "not heard of for a day" not in kit.inner_text()
+        assert "not heard for a day" not in kit.inner_text()
 
 
 def test_who_signs_out_leaves_nothing_to_who_comes_after(tmp_path: Path) -> None:

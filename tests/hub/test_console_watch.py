@@ -31,15 +31,15 @@ def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
     ):
         sign_in_as_olga(olgas)
         notice = olgas.locator("#watch-told")
-        notice.get_by_text("Nobody is on watch, and somebody is to be: always.").wait_for()
+        notice.get_by_text("No one is on watch, but someone must be: always.").wait_for()
         olgas.get_by_role("button", name="Take the watch for 8 hours").click()
         notice.get_by_text("On watch: Olga until").wait_for()
         olgas.get_by_text("Hand over my watch").click()
         olgas.locator("#watch-to option", has_text="Ben").wait_for(state="attached")
         assert olgas.locator("#watch-to option").all_inner_texts() == ["Ben"]
-        olgas.get_by_label("What they must know").fill("Ada is <b>late</b>")
+        olgas.get_by_label("Information for them").fill("Ada is <b>late</b>")
         olgas.get_by_role("button", name="Ask them").click()
-        notice.get_by_text("who asks Ben to take it over: Ada is <b>late</b>").wait_for()
+        notice.get_by_text("hand-over to Ben requested: Ada is <b>late</b>").wait_for()
         assert browser.faults(olgas) == []
         # It stays with her until he has taken it.
         sign_in(bens, ben, SECRET.strip())
@@ -51,7 +51,7 @@ def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
         assert browser.faults(bens) == []
         browser.keep(bens, "console-watch-1280-light")
         bens.get_by_role("button", name="End my watch").click()
-        bens.locator("#watch-told.fault, #watch-told").get_by_text("Nobody is on watch").wait_for()
+        bens.locator("#watch-told.fault, #watch-told").get_by_text("No one is on watch").wait_for()
 
 
 def test_an_sos_goes_from_one_to_the_next(tmp_path: Path) -> None:
@@ -71,15 +71,15 @@ def test_an_sos_goes_from_one_to_the_next(tmp_path: Path) -> None:
         sign_in(bens, ben, SECRET.strip())
         kit.call("POST", "/api/sos", {"text": "leg broken"})
         olgas.get_by_role("button", name="Acknowledge").click()
-        olgas.get_by_role("button", name="Hand it over").click()
-        olgas.get_by_label("Who is to take 1").select_option("Ben")
-        olgas.get_by_label("What they must know of 1").fill("heli at 14:00")
-        olgas.get_by_role("button", name="Ask them to take it").click()
+        olgas.get_by_role("button", name="Hand over").click()
+        olgas.get_by_label("Who should take 1").select_option("Ben")
+        olgas.get_by_label("Information for them about 1").fill("heli at 14:00")
+        olgas.get_by_role("button", name="Request a hand-over").click()
         asked = bens.locator("#sos .thread").get_by_text("handed over by Olga")
         asked.get_by_text("to Ben, once they take it: heli at 14:00").wait_for()
         rings = "document.title.startsWith('1 SOS')"
         bens.wait_for_function(f"() => {rings}")
-        olgas.locator("#sos").get_by_text("who asks Ben to take it over").wait_for()
+        olgas.locator("#sos").get_by_text("hand-over to Ben requested").wait_for()
         assert not olgas.evaluate(rings)
         assert browser.faults(olgas) == []
         # It stays with her, and her kit shows her name, until he has taken it.

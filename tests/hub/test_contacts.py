@@ -206,14 +206,14 @@ def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Pa
         ):
             raise_sos(kit, database)
             relay.mail()
-            until(lambda: "told" in {event for event, _, _ in timeline(database)})
+            until(lambda: "notified" in {event for event, _, _ in timeline(database)})
             events = [(event, detail) for event, _, detail in timeline(database)]
             # A periodic check may find meanwhile that no person is reached.
             events = [each for each in events if each[0] not in ("item", "nobody reached")]
             assert events[0] == ("raised", "")
-            assert events[1][0] == "not told"
+            assert events[1][0] == "not notified"
             assert "the mail relay 127.0.0.1 answered 451 not now; tried again" in events[1][1]
-            assert events[2:] == [("told", "Bergwacht (by e-mail): handed over to the mail relay")]
+            assert events[2:] == [("notified", "Bergwacht (by e-mail): handed over to the mail relay")]
             (listed,) = administer(database, "contact", "list")
             assert listed["failingSince"] is None
 
@@ -315,7 +315,7 @@ async def test_what_somebody_answered_meanwhile_is_not_said_to_be_tried_again(
         failed = HandoverResult(HandoverOutcome.FAILED, "no network")
         text = await store.commit(lambda db: telling.settle(db, message, failed, alps.now))
         assert text.endswith("no network; not tried again")
-        events = await alps.rows("SELECT detail FROM sos_event WHERE event = 'not told'")
+        events = await alps.rows("SELECT detail FROM sos_event WHERE event = 'not notified'")
         assert [detail for (detail,) in events] == [
             "Bergwacht (by e-mail): no network; not tried again"
         ]

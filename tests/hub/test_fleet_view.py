@@ -60,14 +60,14 @@ def test_a_fleet_of_one_kind_has_nothing_unlike() -> None:
         ({"budget": 0}, "its budget of today is spent", True),
         ({"clock": -7_200}, "its clock is behind by 2 h 0 min", True),
         ({"clock": 61}, "its clock is ahead by 61 s", True),
-        ({"clock_untold": True}, "nobody has told it the time", True),
+        ({"clock_untold": True}, "it has no source of time", True),
         ({"weak_supply": "now"}, "its supply is too weak", True),
         ({"weak_supply": "before"}, "its supply was too weak since it was started", True),
         ({"slowed": "now"}, "its processor is slowed down, by heat or a weak supply", True),
         ({"slowed": "before"}, "its processor was slowed down since it was started", True),
-        ({"parts_down": 2}, "parts of its agent are down: 2", True),
+        ({"parts_down": 2}, "parts of its agent have failed: 2", True),
         ({"trouble": True}, "its agent is in trouble: ask for its log", True),
-        ({"overdue": 0.0}, "a word of it was due by 1970-01-01T00:00:00Z", True),
+        ({"overdue": 0.0}, "check-in was due by 1970-01-01T00:00:00Z", True),
     ],
 )
 def test_one_of_forty_is_unlike(one: dict[str, Any], sentence: str, bad: bool) -> None:

@@ -54,7 +54,7 @@ async def state(alps: Field, number: int) -> str:
 
 
 def answer(number: int, sequence: int = 70_000_001) -> Entry:
-    body = answer_text.pack("well")
+    body = answer_text.pack("OK")
     return Entry(sequence, CommandAnswer(number, CommandOutcome.DONE, body), int(START))
 
 
@@ -118,7 +118,7 @@ async def test_over_either_it_goes_by_satellite_after_the_grace_and_by_the_link_
         assert await brought_by_satellite(alps) == []
         await alps.sends(KIT, answer(number), bearer=Bearer.SATELLITE, key=MO)
         rows = await store.read(lambda db: commands.listing(db, KIT, alps.now, limit=1))
-        assert rows[0]["answeredBy"] == "satellite" and rows[0]["answer"] == "well"
+        assert rows[0]["answeredBy"] == "satellite" and rows[0]["answer"] == "OK"
 
 
 async def test_what_the_operator_did_not_take_goes_no_more_once_the_link_has_brought_it(

@@ -35,7 +35,7 @@ class DatabaseWire:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.database = f"postgresql://postgres@127.0.0.1:{self.port}{urlsplit(address).path}"
-        self.how = "well"
+        self.how = "OK"
         self._ends: list[socket.socket] = []
         self._pours: list[threading.Thread] = []
         self._accepting = threading.Thread(target=self._accept, daemon=True)
@@ -69,7 +69,7 @@ class DatabaseWire:
     def _pour(self, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65_536):
-                if self.how == "well":
+                if self.how == "OK":
                     target.sendall(data)
         for end in (source, target):
             with suppress(OSError):
@@ -129,7 +129,7 @@ def test_a_database_that_goes_away_and_comes_back(how: str, postgres: str, tmp_p
         assert int(answered["retry-after"]) > 0
 
         running.expect("cannot be used")
-        way.how = "well"
+        way.how = "OK"
         kit.expect("linked to the hub")
         until(lambda: call(running, "GET", "/healthz")[0] == 200)
         alps.push(running.port, "after")

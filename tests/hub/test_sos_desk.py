@@ -629,7 +629,7 @@ async def test_no_crowd_hides_the_words_of_an_sos(store: Store) -> None:
 
         def crowd(db: Db) -> None:
             for at in range(CROWD):
-                for event in ("heard by", "told", "not told", "webhook"):
+                for event in ("heard by", "notified", "not notified", "webhook"):
                     sos.note_event(db, 1, event, hub.alps.now + at, detail=f"{event} {at}")
 
         await hub.alps.store.commit(crowd)
@@ -643,7 +643,7 @@ async def test_no_crowd_hides_the_words_of_an_sos(store: Store) -> None:
         assert first["item"]["event"]["content"] == "leg broken"
         assert [each["detail"] for each in thread if each["event"] == "seen"] == ["heli is up"]
         counted = {each["event"]: (each["count"], each["detail"]) for each in thread}
-        for event in ("heard by", "told", "not told", "webhook"):
+        for event in ("heard by", "notified", "not notified", "webhook"):
             assert counted[event] == (CROWD, f"{event} {CROWD - 1}")
         assert len([each for each in thread if each["count"] > 1]) == 4
         assert incident["items"][0]["event"]["content"] == "leg broken"
@@ -653,10 +653,10 @@ async def test_a_few_steps_of_machines_are_shown_one_by_one(store: Store) -> Non
     async with desk(store) as hub:
         await hub.alps.sends(1, HELP)
         for count in range(1, 5):
-            note = partial(sos.note_event, sos=1, event="told", now=hub.alps.now, detail="Ben")
+            note = partial(sos.note_event, sos=1, event="notified", now=hub.alps.now, detail="Ben")
             await hub.alps.store.commit(note)
             thread = (await hub.told("GET", "/api/sos/1"))["thread"]
-            steps = [each["count"] for each in thread if each["event"] == "told"]
+            steps = [each["count"] for each in thread if each["event"] == "notified"]
             assert steps == ([4] if count == 4 else [1] * count)
 
 

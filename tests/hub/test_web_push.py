@@ -112,16 +112,16 @@ def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, databas
                 assert claims["sub"].startswith("mailto:")
                 assert (pushed.headers["Urgency"], pushed.headers["TTL"]) == ("high", "3600")
             # The closed page is reached, so other contacts keep their delay.
-            until(lambda: sum(event == "told" for event, _, _ in timeline(database)) == 2)
+            until(lambda: sum(event == "notified" for event, _, _ in timeline(database)) == 2)
             events = {event for event, _, _ in timeline(database)}
-            assert "nobody reached" not in events and "not told" in events
+            assert "nobody reached" not in events and "not notified" in events
             administer(database, "sos", "close", "1", "a drill", "--by", "Olga")
             until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "closed")
             # One browser has unsubscribed at its service, and the hub forgets it.
             service.answers = [410, 404]
             kit.call("POST", "/api/sos", {"text": "again"})
             until(lambda: administer(database, "contact", "list") == [])
-            gone = [detail for event, _, detail in timeline(database, 2) if event == "not told"]
+            gone = [detail for event, _, detail in timeline(database, 2) if event == "not notified"]
             assert gone == 2 * [
                 "Olga's browser (by web push): the browser takes no more push messages"
             ]
@@ -147,7 +147,7 @@ def test_a_browser_whose_address_is_damaged_keeps_no_other_from_ringing(
             kit.call("POST", "/api/sos", {"text": "leg broken"})
             service.pushed(1)
             assert laptop.read(service.got[0])["body"] == "leg broken"
-            until(lambda: [each for each in timeline(database) if each[0] == "not told"])
+            until(lambda: [each for each in timeline(database) if each[0] == "not notified"])
         known = {"endpoint": laptop.subscription["endpoint"]}
         assert call(running, "DELETE", "/console/push", known, **mine)[0] == 204
 
@@ -289,7 +289,7 @@ def test_who_is_asked_to_take_an_sos_over_is_rung_for_and_nobody_else(
                 "sos": 1,
                 "device": "kit-ada",
             }
-            until(lambda: [event for event, _, _ in timeline(database)][-1] == "told")
+            until(lambda: [event for event, _, _ in timeline(database)][-1] == "notified")
             administer(database, "sos", "take-over", "1", "--by", "Mia")
         assert len(service.got) == 3
 

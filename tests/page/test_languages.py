@@ -72,7 +72,7 @@ KIT = Spoken(
         }
         | {"Delivered", "Error", "Canceled", "Collapsed", "&state=Error", "Español", "Français"}
         | {"called off", "heard by", "seen by", "entry sent", "entry received", "spent full"}
-        | {"not told"}
+        | {"not notified"}
     ),
 )
 ENTRANCE = Spoken(
@@ -97,7 +97,7 @@ CONSOLE = Spoken(
         }
         | {"User", "Integration", "Resource", "Device", "Notification", "PushManager", "Español"}
         | {"Français", "on its way", "heal satellite", "retry satellite", "in time", "heard by"}
-        | {"not told", "nobody reached", "answer on the kit", "seen at a kit", "called off"}
+        | {"not notified", "nobody reached", "answer on the kit", "seen at a kit", "called off"}
         | {"taken over", "handed over", "last posted", "row failing", "step failing"}
         | {"cluster troubled", "left out", "Satellite", "Cellular", "Radio"}
     ),

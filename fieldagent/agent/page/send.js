@@ -65,7 +65,7 @@ export function setUpForm(sent) {
   };
   offerCanned();
   by("whom").replaceChildren(field(WHOM, "/to"), element("label", { class: "tick" },
-    element("input", { type: "checkbox", id: "receipt" }), say("Tell me when a person has read it")));
+    element("input", { type: "checkbox", id: "receipt" }), say("Request a read receipt")));
   by("terms").replaceChildren(...TERMS.map(each => field(each, `/${each.name}`)));
   drawFields();
   const left = outlives("message", () => kind === "message" && by("field-content").value

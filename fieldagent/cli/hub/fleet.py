@@ -87,7 +87,7 @@ def _supply(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     parts = [f"{status['voltage']:.2f} V"] if status.get("voltage") is not None else []
     if throttling := about.get("throttling"):
         before = [f"{words} before" for words in throttling["sinceBoot"]]
-        parts += throttling["now"] or before or ["well"]
+        parts += throttling["now"] or before or ["OK"]
     return ", ".join(parts) or None
 
 

@@ -26,7 +26,7 @@ def fault_of(port: int, named: str | int | None) -> str:
         kind, name = "", named
     names = [each["name"] for each in answer["people"] if kind in ("", each["kind"])]
     folded = {each.casefold(): each for each in names}
-    if not answer["whole"] or name.casefold() in folded:
+    if not answer["complete"] or name.casefold() in folded:
         return ""
     import difflib  # here, so that a name that is typed well starts without it
 
@@ -44,7 +44,7 @@ def unreached(port: int, package: dict[str, Any]) -> str:
     end = time.monotonic() + WORD_WITHIN
     while True:
         steps = call(port, "GET", f"/api/package/{package['id']}").body.get("reached", [])
-        words = [each["text"] for each in steps if each["rung"] == "nobody"]
-        if words or time.monotonic() > end or any(each["rung"] == "stored" for each in steps):
+        words = [each["text"] for each in steps if each["stage"] == "nobody"]
+        if words or time.monotonic() > end or any(each["stage"] == "stored" for each in steps):
             return str(words[-1]) if words else ""
         time.sleep(0.2)

@@ -33,7 +33,7 @@ SHOWN_ITEMS = 50
 FEW = 3
 """Largest number of automatic steps of one kind that a thread shows singly. More become one step
 with a count."""
-BY_MACHINES = ("heard by", "told", "not told", "webhook", "escalated", "heard")
+BY_MACHINES = ("heard by", "notified", "not notified", "webhook", "escalated", "heard")
 """Kinds of automatic steps, of which many kits or contacts can cause any number."""
 BESIDE_ITEMS = ("item", "answered", "answer on the kit")
 """Kinds of steps that a thread leaves out, because it contains the items themselves."""

@@ -127,7 +127,7 @@ export function once(title, text, file = "") {
   const copied = element("span", { role: "status" });
   by("once").replaceChildren(
     element("h3", { id: "once-title" }, title),
-    element("p", {}, say("Keep it now: it is not shown again.")),
+    element("p", {}, say("Save it now. It is not shown again.")),
     shown,
     element("div", { class: "deeds" },
       button("once-copy", say("Copy"), async () => {
@@ -137,7 +137,7 @@ export function once(title, text, file = "") {
         copied.textContent = await navigator.clipboard?.writeText(text).then(() => say("Copied."), () => "") ?? say("Press Ctrl+C.");
       }),
       file && button("once-save", say("Save as {file}", { file }), () => save(text, file)),
-      button("once-done", say("I have kept it"), done), copied));
+      button("once-done", say("I have saved it"), done), copied));
   by("once").hidden = false;
   by("once").focus();
 }

@@ -11,7 +11,7 @@ await spoken;
 const KINDS = { email: say("by e-mail"), apprise: say("by apprise"), push: say("by web push"), "sms-gate": say("by SMS"), twilio: say("by SMS"), sms: say("by SMS") };
 const UNITS = { s: ["{n} second", "{n} seconds"], m: ["{n} minute", "{n} minutes"], h: ["{n} hour", "{n} hours"] };
 const spelt = span => counted(Number(span.slice(0, -1)), ...UNITS[span.at(-1)]);
-const ABOUT = { all: "", sos: say("for SOS alone"), alarms: say("for alarms alone") };
+const ABOUT = { all: "", sos: say("only for SOS"), alarms: say("only for alarms") };
 
 function contact(each) {
   const path = `/api/contacts/${each.id}`;
@@ -20,7 +20,7 @@ function contact(each) {
     await call(method, where).catch(async error => { await looked(loadContacts).catch(() => {}); throw error; });
     return done;
   }, loadContacts);
-  const fault = each.failingSince === null ? say("It cannot be told: {why}", { why: each.fault }) : say("Nothing is handed over since {time}: {why}", { time: moment(each.failingSince), why: each.fault });
+  const fault = each.failingSince === null ? say("It cannot be notified: {why}", { why: each.fault }) : say("Nothing has been handed over since {time}: {why}", { time: moment(each.failingSince), why: each.fault });
   const how = [KINDS[each.kind] ?? each.kind, each.address, LANGUAGES[each.language], ABOUT[each.about],
     each.quiet === "none" ? say("no quiet hours") : each.quiet ? say("quiet {hours}", { hours: each.quiet }) : "",
     each.tries > 1 ? say("up to {n} times, every {span}", { n: each.tries, span: spelt(each.every) }) : ""];
@@ -33,20 +33,20 @@ function contact(each) {
 }
 
 function step(each) {
-  const when = each.after !== "0s" ? say("where nobody has answered for {span}", { span: spelt(each.after) }) : say("at once");
+  const when = each.after !== "0s" ? say("without an answer for {span}", { span: spelt(each.after) }) : say("at once");
   return element("li", { class: each.works ? "step" : "step failing" },
     element("h4", {}, say("Step {n}: {when}", { n: each.step, when })),
-    each.works ? "" : element("p", { class: "fault" }, say("This step cannot tell anybody now.")),
+    each.works ? "" : element("p", { class: "fault" }, say("This step cannot notify anyone now.")),
     element("ul", { class: "things" }, ...each.contacts.map(contact)));
 }
 
 export async function loadContacts() {
   const [{ steps }, { quiet }] = await Promise.all([call("GET", "/api/chain"), call("GET", "/api/quiet")]);
-  list("admin-contacts", steps.map(step), say("Nobody yet: an SOS rings at an open console alone."));
-  tell("quiet-told", quiet === "none" ? say("Alarms are told at any hour.") : say("Alarms wait for the morning: {hours}.", { hours: quiet }));
+  list("admin-contacts", steps.map(step), say("No contact yet: an SOS rings only at an open console."));
+  tell("quiet-told", quiet === "none" ? say("Contacts get alarms at any hour.") : say("Alarms wait during these hours: {hours}.", { hours: quiet }));
   const whose = steps.flatMap(each => each.contacts).map(each => element("option", { value: `/api/contacts/${each.id}` }, each.name));
   const before = by("quiet-whose").value;
-  by("quiet-whose").replaceChildren(element("option", { value: "/api/quiet" }, say("All without hours of their own")), ...whose);
+  by("quiet-whose").replaceChildren(element("option", { value: "/api/quiet" }, say("All contacts without hours of their own")), ...whose);
   if (whose.some(each => each.value === before)) by("quiet-whose").value = before;
 }
 
@@ -55,21 +55,21 @@ const quieten = () => act(async () => {
   const plain = !hours || hours === "none";
   await call("PATCH", whose, { quiet: plain ? hours : `${hours} ${by("quiet-zone").value.trim()}` });
   emptied("quiet", ["hours"], { hours });
-  return hours === "none" || !hours && !own ? say("There are no quiet hours.") : hours ? say("The quiet hours are set.") : say("It has those of all.");
+  return hours === "none" || !hours && !own ? say("There are no quiet hours.") : hours ? say("The quiet hours are set.") : say("It uses the workspace's hours.");
 }, loadContacts);
 
 /** Returns the form for the hours in which alarms of the hub wait. An SOS or an overdue kit never
  * waits. */
 export const quietHours = () => form(say("Quiet hours"), quieten, { id: "quiet-set", text: say("Set the quiet hours") },
   element("p", { id: "quiet-told", role: "status" }),
-  element("p", { class: "quiet" }, say("The hub's own alarms wait for the morning then. An SOS, or who is overdue, never waits.")),
-  choice("quiet-whose", say("Whose"), [["/api/quiet", say("All without hours of their own")]], "/api/quiet"),
-  line("quiet-hours", say("From and until, such as 22:00-06:00; none: at no hour; empty: as all have them"), { maxlength: "11" }),
+  element("p", { class: "quiet" }, say("The hub's own alarms wait until the end of these hours. An SOS or an overdue kit never waits.")),
+  choice("quiet-whose", say("Whose"), [["/api/quiet", say("All contacts without hours of their own")]], "/api/quiet"),
+  line("quiet-hours", say("From and until, such as 22:00-06:00; none: no quiet hours; empty: the workspace's hours"), { maxlength: "11" }),
   line("quiet-zone", say("Time zone, such as Europe/Zurich"), { maxlength: "64", value: Intl.DateTimeFormat().resolvedOptions().timeZone ?? "UTC" }));
 
 /** Tests all contacts step by step with a test message. The results stay until the next test. */
 export const chainTest = () => element("div", { class: "deeds" },
-  button("chain-test", say("Test all steps"), sure(say("Tell every contact now that this is a test?"), () => act(async () => {
+  button("chain-test", say("Test all steps"), sure(say("Send a test to every contact now?"), () => act(async () => {
     const place = by("chain-results");
     place.replaceChildren();
     const { results } = await call("POST", "/api/chain/test");
@@ -93,10 +93,10 @@ const add = () => act(async () => {
 }, loadContacts);
 
 export const newContact = () => form(say("Add a contact"), add, { id: "new-contact-add", text: say("Add the contact") },
-  line("new-contact-name", say("Name of the person or the duty, which the kit is shown"), { maxlength: "80" }),
+  line("new-contact-name", say("Name of the person or duty; kits show it"), { maxlength: "80" }),
   line("new-contact-address", say("E-mail address, or telephone number such as +41791234567"), { maxlength: "320" }),
-  line("new-contact-after", say("Time without an answer before it is told, such as 30s or 5m; empty is at once"), { maxlength: "7" }),
-  line("new-contact-tries", say("How often it is told until somebody answers; empty is once"), { type: "number", min: "1", max: "20" }),
-  line("new-contact-every", say("Time between two tries, such as 30s; empty is 5m"), { maxlength: "7" }),
-  choice("new-contact-about", say("What it is told of"), [["all", say("SOS and alarms")], ["sos", say("SOS alone")], ["alarms", say("Alarms alone")]], CHOSEN.about),
-  choice("new-contact-language", say("What it is told in"), Object.entries(LANGUAGES), CHOSEN.language));
+  line("new-contact-after", say("Time without an answer until the notification, such as 30s or 5m (empty: at once)"), { maxlength: "7" }),
+  line("new-contact-tries", say("Number of notifications until someone answers (empty: 1)"), { type: "number", min: "1", max: "20" }),
+  line("new-contact-every", say("Time between two notifications, such as 30s (empty: 5m)"), { maxlength: "7" }),
+  choice("new-contact-about", say("Notified of"), [["all", say("SOS and alarms")], ["sos", say("Only SOS")], ["alarms", say("Only alarms")]], CHOSEN.about),
+  choice("new-contact-language", say("Language"), Object.entries(LANGUAGES), CHOSEN.language));

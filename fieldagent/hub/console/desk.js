@@ -113,7 +113,7 @@ function kept(sos) {
   return cards.get(sos.id).card;
 }
 
-const KINDS = { sos: "SOS", overdue: say("Overdue"), operator: say("Satellite operator"), watch: say("Nobody on watch"), fence: say("Fence") };
+const KINDS = { sos: "SOS", overdue: say("Overdue"), operator: say("Satellite operator"), watch: say("No one on watch"), fence: say("Fence") };
 /** Returns the title of an incident. An alarm that is not about a kit belongs to an arbitrary
  * device, which the title leaves out. */
 const title = sos => `${KINDS[sos.kind]} ${sos.id}`
@@ -133,7 +133,7 @@ function wordsOf(sos) {
   const items = [sos.item, ...sos.items].filter(Boolean);
   const words = items.filter(each => each.event.type !== "Location");
   const [first, last] = [words[0] ?? items[0], words.at(-1)];
-  if (!first) return [element("p", {}, say("Its kit names it as open; nothing that it said is here yet. Ask it."))];
+  if (!first) return [element("p", {}, say("Its kit reports it as open, but its text has not arrived yet. Ask the kit."))];
   return [first, ...last && last.id !== first.id ? [last] : []].map(each => element("p", { class: "words" }, worded(said(each.event))));
 }
 
@@ -151,7 +151,7 @@ function lines(sos) {
     shown.push(element("p", {}, say("Called off from the kit, {time}. Ask whether it is so, then close it.", { time: moment(sos.calledOff) })));
   if (sos.seen)
     shown.push(element("p", {}, say("Seen by {who}, {time}", { who: sos.seen.by.name, time: moment(sos.seen.at) })
-      + (sos.askedToTakeOver ? say(", who asks {name} to take it over", { name: sos.askedToTakeOver.name }) : "")));
+      + (sos.askedToTakeOver ? say(", hand-over to {name} requested", { name: sos.askedToTakeOver.name }) : "")));
   return shown;
 }
 
@@ -174,12 +174,12 @@ const inWords = (event, who, detail) =>
 function answerForm(sos) {
   const whom = sos.item ? sos.item.sender.name : sos.device.name;
   const text = element("input", {
-    id: `sos-words-${sos.id}`, "aria-label": say("Words to {whom}, about {id}", { whom, id: sos.id }), maxlength: "2000", placeholder: say("to {who}", { who: whom }), autocomplete: "off",
+    id: `sos-words-${sos.id}`, "aria-label": say("Text to {whom}, about {id}", { whom, id: sos.id }), maxlength: "2000", placeholder: say("to {who}", { who: whom }), autocomplete: "off",
     oninput: () => answers.set(sos.id, text.value),
   });
   text.value = answers.get(sos.id) || "";
-  const often = element("select", { id: `sos-often-${sos.id}`, "aria-label": say("Often said to {whom}, about {id}", { whom, id: sos.id }) },
-    element("option", { value: "" }, say("often said …")), ...canned.map(words => element("option", { value: words }, worded(words))));
+  const often = element("select", { id: `sos-often-${sos.id}`, "aria-label": say("Standard texts to {whom}, about {id}", { whom, id: sos.id }) },
+    element("option", { value: "" }, say("standard texts …")), ...canned.map(words => element("option", { value: words }, worded(words))));
   often.onchange = () => {
     if (!often.value) return;
     answers.set(sos.id, text.value = worded(often.value));
@@ -216,7 +216,7 @@ function deeds(sos) {
       row.append(element("button", { type: "button", onclick: () => answer(sos.id, "acknowledge") }, say("Acknowledge")));
     else if (sos.seen?.by.id !== me.id)
       row.append(element("button", { type: "button", onclick: () => answer(sos.id, "take-over") }, say("Take it over")));
-    else row.append(element("button", { type: "button", id: `sos-hand-over-${sos.id}`, class: "plain", onclick: () => chooseHeir(sos.id).catch(trouble) }, say("Hand it over")));
+    else row.append(element("button", { type: "button", id: `sos-hand-over-${sos.id}`, class: "plain", onclick: () => chooseHeir(sos.id).catch(trouble) }, say("Hand over")));
     row.append(reason, element("button", { type: "button", id: `sos-close-${sos.id}`, onclick: close }, say("Close")));
   }
   if (sos.seen?.by.id !== me.id) heirs.delete(sos.id);
@@ -228,7 +228,7 @@ async function chooseHeir(id) {
   const others = heirs.delete(id) ? null : await otherDispatchers();
   cards.delete(id);
   if (!others) return showDesk();
-  if (!others.length) return trouble(new Error(say("There is no other dispatcher: an administrator makes somebody one.")));
+  if (!others.length) return trouble(new Error(say("There is no other dispatcher. An administrator can add one.")));
   heirs.set(id, { others, to: others[0].id, note: "" });
   showDesk();
   by(`sos-heir-${id}`)?.focus();
@@ -236,10 +236,10 @@ async function chooseHeir(id) {
 
 /** Returns the form below the buttons. It stays until a new owner was asked. */
 function heirForm(id, { others, to, note }) {
-  const heir = element("select", { id: `sos-heir-${id}`, "aria-label": say("Who is to take {id}", { id }), onchange: () => { heirs.get(id).to = heir.value; } },
+  const heir = element("select", { id: `sos-heir-${id}`, "aria-label": say("Who should take {id}", { id }), onchange: () => { heirs.get(id).to = heir.value; } },
     others.map(each => element("option", { value: each.id, selected: each.id === to }, each.name)));
   const words = element("input", {
-    id: `sos-heir-note-${id}`, "aria-label": say("What they must know of {id}", { id }), placeholder: say("what they must know"), maxlength: "2000",
+    id: `sos-heir-note-${id}`, "aria-label": say("Information for them about {id}", { id }), placeholder: say("information for them"), maxlength: "2000",
     oninput: () => { heirs.get(id).note = words.value; },
   });
   words.value = note;
@@ -247,7 +247,7 @@ function heirForm(id, { others, to, note }) {
     event.preventDefault();
     answer(id, "hand-over", { to: heir.value, note: words.value }, () => { heirs.delete(id); cards.delete(id); });
   };
-  return element("form", { class: "deeds", onsubmit: ask }, heir, words, element("button", { id: `sos-heir-ask-${id}` }, say("Ask them to take it")));
+  return element("form", { class: "deeds", onsubmit: ask }, heir, words, element("button", { id: `sos-heir-ask-${id}` }, say("Request a hand-over")));
 }
 
 // Returns the timeline with notes of people. It loads when a person opens it.
@@ -269,7 +269,7 @@ function noteForm(sos) {
   const text = element("input", {
     id: `sos-note-${sos.id}`,
     "aria-label": say("Note on {id}", { id: sos.id }),
-    placeholder: say("write down what happens"),
+    placeholder: say("add a note"),
     maxlength: "2000",
     oninput: () => written.set(sos.id, text.value),
   });
@@ -289,10 +289,10 @@ function noteForm(sos) {
 }
 
 const STEPS = {
-  raised: say("raised"), item: say("went on"), webhook: say("told to"), escalated: say("escalated to"), "heard by": say("heard by the kit of"),
-  told: say("told to"), "not told": say("not told to"), "nobody reached": say("no dispatcher could be reached"), answered: say("written to its kit by"),
-  "answer on the kit": say("the words are on the kit of"),
-  "seen at a kit": say("seen at the kit of"), heard: say("heard of again"), "called off": say("called off by"), seen: say("seen by"), "taken over": say("taken over by"),
+  raised: say("raised"), item: say("continued"), webhook: say("notified:"), escalated: say("escalated to"), "heard by": say("heard by the kit of"),
+  notified: say("notified:"), "not notified": say("not notified:"), "nobody reached": say("no dispatcher could be reached"), answered: say("written to its kit by"),
+  "answer on the kit": say("the text is on the kit of"),
+  "seen at a kit": say("seen at the kit of"), heard: say("heard again"), "called off": say("called off by"), seen: say("seen by"), "taken over": say("taken over by"),
   "handed over": say("handed over by"), note: say("noted by"), closed: say("closed by"),
 };
 
@@ -304,7 +304,7 @@ function happened({ at, event, by: who, detail }, count = 1) {
 
 /** Events that machines can cause in large numbers. More than FEW in a row are one line that
  * opens. */
-const BY_MACHINES = new Set(["item", "heard by", "told", "not told", "webhook", "escalated", "heard", "answer on the kit"]);
+const BY_MACHINES = new Set(["item", "heard by", "notified", "not notified", "webhook", "escalated", "heard", "answer on the kit"]);
 const FEW = 3;
 
 function happenings(timeline) {

@@ -15,7 +15,7 @@ const properties = told => [
   told.satelliteKey && `satellite-key=${told.satelliteKey}`,
 ].filter(Boolean).join("\n") + "\n";
 
-const taken = told => told.deadLettersTaken ? ` ${say("{n} messages of before were taken in.", { n: told.deadLettersTaken })}` : "";
+const taken = told => told.deadLettersTaken ? ` ${say("{n} earlier messages were processed.", { n: told.deadLettersTaken })}` : "";
 
 function change(device) {
   const id = `device-${device.id}`, { name } = device;
@@ -29,7 +29,7 @@ function change(device) {
   const renew = (what, title) => act(async () => {
     const told = await call("POST", `${path}/${what}`);
     once(title, properties(told), "fieldagent.properties");
-    return say("{name} has a new one: the kit needs it.", { name });
+    return say("{name} has a new key: enter it at the kit.", { name });
   }, loadDevices);
   const gone = () => act(async () => {
     await call("DELETE", path);
@@ -40,19 +40,19 @@ function change(device) {
     () => [form(say("Change {name}", { name }), saved, { id: `${id}-save`, text: say("Save") },
       line(`${id}-name`, say("Name"), { value: device.name, maxlength: "80" }),
       line(`${id}-imei`, say("IMEI of its modem"), { value: device.imei || "", inputmode: "numeric" }),
-      flag(`${id}-relay`, say("May bring what others sent"), device.relay)),
+      flag(`${id}-relay`, say("May relay items of other kits"), device.relay)),
     cost(device),
     deeds(
       device.revoked
-        ? button(`${id}-revoke`, say("Restore"), sure(say("Take {name} back into use, with what it sent while it was revoked?", { name }),
-          () => patch({ revoked: false }, say("{name} is in use again.", { name }))))
-        : button(`${id}-revoke`, say("Revoke (stolen)"), sure(say("Whoever has the kit of {name} speaks for nobody any more; an SOS of it still rings. Go on?", { name }),
+        ? button(`${id}-revoke`, say("Restore"), sure(say("Restore {name}, with the items that it sent while it was revoked?", { name }),
+          () => patch({ revoked: false }, say("{name} is enabled.", { name }))))
+        : button(`${id}-revoke`, say("Revoke (stolen)"), sure(say("Items from the kit of {name} no longer count as its user's. Its SOS still rings. Continue?", { name }),
           () => patch({ revoked: true }, say("{name} is revoked.", { name })))),
       device.revoked ? "" : button(`${id}-off`, off ? say("Enable") : say("Disable"),
-        () => patch({ disabled: !off }, off ? say("{name} is in use again.", { name }) : say("{name} is out of use.", { name }))),
-      button(`${id}-token`, say("New token"), sure(say("The kit of {name} loses its link until it has the new token. Go on?", { name }),
+        () => patch({ disabled: !off }, off ? say("{name} is enabled.", { name }) : say("{name} is disabled.", { name }))),
+      button(`${id}-token`, say("New token"), sure(say("The kit of {name} loses its link until it has the new token. Continue?", { name }),
         () => renew("token", say("The new token of {name}", { name })))),
-      button(`${id}-key`, say("New satellite-key"), sure(say("What {name} sends by satellite waits until the kit has the new key. Go on?", { name }),
+      button(`${id}-key`, say("New satellite-key"), sure(say("Satellite messages of {name} wait until the kit has the new key. Continue?", { name }),
         () => renew("key", say("The new satellite-key of {name}", { name })))),
       button(`${id}-delete`, say("Delete"), sure(say("Delete {name} for good, with what waits for it?", { name }), gone)))]);
 }
@@ -86,7 +86,7 @@ const RULES = [["", say("whenever it does")], ["10800", say("every 3 hours")], [
 
 function checkInFields() {
   const time = line("new-device-checkInBy", say("That time, in UTC"), { placeholder: "18:00", maxlength: "5" });
-  const rule = choice("new-device-checkIn", say("An item of it is to come"), RULES, "");
+  const rule = choice("new-device-checkIn", say("Check-in"), RULES, "");
   const changed = () => { time.hidden = rule.querySelector("select").value !== "by"; };
   rule.addEventListener("change", changed);
   changed();
@@ -96,10 +96,10 @@ function checkInFields() {
 export const newDevice = () => form(say("Add a device"), add, { id: "new-device-add", text: say("Add the device") },
   line("new-device-name", say("Name of the new device"), { maxlength: "80" }),
   element("div", { id: "new-device-user" }),
-  line("new-device-imei", say("IMEI of its modem, where it has one"), { inputmode: "numeric" }),
-  choice("new-device-operator", say("Who carries its satellite messages"), [["", say("as usual ({name})", { name: me.operators[0] })], ...me.operators.map(each => [each, each])], ""),
-  line("new-device-creditsPerDay", say("Most credits to it on a UTC day; empty is without a limit"), { type: "number", min: "0" }),
-  line("new-device-sosReserve", say("Of these, for an SOS alone"), { type: "number", min: "0" }),
+  line("new-device-imei", say("IMEI of its modem, if it has one"), { inputmode: "numeric" }),
+  choice("new-device-operator", say("Satellite operator"), [["", say("as usual ({name})", { name: me.operators[0] })], ...me.operators.map(each => [each, each])], ""),
+  line("new-device-creditsPerDay", say("Most credits for messages to it per UTC day (empty: no limit)"), { type: "number", min: "0" }),
+  line("new-device-sosReserve", say("Part that only an SOS may use"), { type: "number", min: "0" }),
   ...checkInFields(),
   flag("new-device-tagged", say("Authenticate its satellite messages")),
-  flag("new-device-relay", say("May bring what others sent")));
+  flag("new-device-relay", say("May relay items of other kits")));

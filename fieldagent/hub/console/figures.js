@@ -14,9 +14,9 @@ const RIGHT = 2;
 
 /** Texts about figures that differ from other kits, by the hub's names. */
 const UNLIKE = {
-  overdue: values => say("a word of it was due by {time}", values),
+  overdue: values => say("check-in was due by {time}", values),
   trouble: () => say("its agent is in trouble: ask for its log"),
-  parts: values => say("parts of its agent are down: {own}", values),
+  parts: values => say("parts of its agent have failed: {own}", values),
   disk: values => say("{own} % of its disk is free", values),
   "disk-others": values => say("{own} % of its disk is free; the others have {most} %", values),
   supply: () => say("its supply is too weak"),
@@ -27,7 +27,7 @@ const UNLIKE = {
   "degrees-others": values => say("its processor is at {own} °C; those of the others at {most} °C", values),
   "clock-ahead": values => say("its clock is ahead by {age}", values),
   "clock-behind": values => say("its clock is behind by {age}", values),
-  "clock-untold": () => say("nobody has told it the time"),
+  "clock-untold": () => say("it has no source of time"),
   starts: values => say("its agent was started {own} times in a day", values),
   "starts-others": values => say("its agent was started {own} times in a day; those of the others: {most}", values),
   satellite: values => say("it has seen no satellite for {own} hours", values),
@@ -40,12 +40,12 @@ const UNLIKE = {
 
 /** Reasons of the last start of a machine. */
 const CAUSES = {
-  unknown: say("why is not known"), command: say("by the hub's command"), power: say("its power came"),
-  reset: say("a reset, or its watchdog"), watchdog: say("its watchdog"), shutdown: say("it was stopped in order before"),
+  unknown: say("the reason is unknown"), command: say("by the hub's command"), power: say("power on"),
+  reset: say("a reset, or the watchdog"), watchdog: say("its watchdog"), shutdown: say("it was stopped in order before"),
   "cut-off": say("it was cut off: power, watchdog or crash"),
 };
 const HELD = {
-  "under-voltage": say("voltage too low"), "frequency-capped": say("slower than it could be"),
+  "under-voltage": say("voltage too low"), "frequency-capped": say("slowed down"),
   throttled: say("throttled"), "temperature-limit": say("too warm"),
 };
 const CHANNELS = { satellite: term("Satellite"), radio: term("Radio"), cellular: term("Cellular") };
@@ -72,13 +72,13 @@ function supply({ status, about }) {
   const held = about?.throttling;
   if (held) found.push(...held.now.map(each => HELD[each] ?? each),
     ...held.sinceBoot.filter(each => !held.now.includes(each)).map(each => say("{what}, since its start", { what: HELD[each] ?? each })));
-  if (held && !held.now.length && !held.sinceBoot.length) found.push(say("no complaint"));
+  if (held && !held.now.length && !held.sinceBoot.length) found.push(say("no problems"));
   return found.join("; ");
 }
 
 function clock({ status, about }) {
   if (!status) return "";
-  if (status.clockFrom === null) return say("nobody has told it the time");
+  if (status.clockFrom === null) return say("it has no source of time");
   const ahead = about?.clockAhead ?? null;
   if (ahead === null) return "";
   if (Math.abs(ahead) < RIGHT) return say("right");
@@ -107,7 +107,7 @@ function credits({ status, credits: account }) {
 
 /** Returns the age of the figures and their bearer. */
 function told({ status, about }) {
-  if (!status) return say("nothing told yet");
+  if (!status) return say("no report yet");
   const [bearer, doubt] = status.over.split(", ");
   const how = [term(bearer), doubt ? say("not authenticated") : ""].filter(Boolean).join(", ");
   const others = about && about.at < status.at - 60 ? say("system, supply, clock and signal by the hour {ago}", { ago: ago(now() - about.at) }) : "";
@@ -115,9 +115,9 @@ function told({ status, about }) {
 }
 
 const COLUMNS = [
-  [say("Unlike the others"), unlike],
-  [say("Heard of last"), heard],
-  [say("Next word"), kit => kit.nextCheckIn ? moment(kit.nextCheckIn.due) : ""],
+  [say("Unusual"), unlike],
+  [say("Last heard"), heard],
+  [say("Next check-in"), kit => kit.nextCheckIn ? moment(kit.nextCheckIn.due) : ""],
   [say("Program"), kit => kit.version],
   [say("System"), kit => kit.about?.system],
   [say("Last start"), started],
@@ -127,7 +127,7 @@ const COLUMNS = [
   [say("Clock"), clock],
   [say("Signal of 24 hours"), signal],
   [say("Credits"), credits],
-  [say("Told"), told],
+  [say("Notified"), told],
 ];
 
 const isEmpty = shown => shown === null || shown === undefined || shown === "" || shown.length === 0 || (shown instanceof Element && !shown.childNodes.length);
@@ -150,5 +150,5 @@ export async function showFigures() {
   put("figures-head", [say("Kit"), ...columns.map(([name]) => name)].map(name => element("th", { scope: "col", role: "columnheader" }, name)));
   putRows("figures-kits", kits, kit => row(kit, columns));
   tell("figures-told", !kits.length ? say("No kit yet.")
-    : say("Unlike the others, or in trouble: {some} of {n}.", { some, n: kits.length }) + (more ? ` ${say("{n} more are not compared.", { n: more })}` : ""));
+    : say("Unusual or in trouble: {some} of {n}.", { some, n: kits.length }) + (more ? ` ${say("{n} more are not compared.", { n: more })}` : ""));
 }

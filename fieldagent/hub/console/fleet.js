@@ -72,26 +72,26 @@ function showKits() {
 const modems = kit => kit.modems.map(({ channel, signal, battery, at }) => {
   const hears = signal === null ? say("no signal known") : say("signal {bars} of 5", { bars: signal });
   return `${term(channel)}: ${hears}${battery === null ? "" : `, ${say("battery {percent} %", { percent: battery })}`} (${moment(at)})`;
-}).join("; ") || say("not told");
+}).join("; ") || say("not notified");
 
 /** Returns the known reasons for the silence of a kit, and advice. */
 function silence(kit) {
   const why = [];
-  if (kit.revoked) why.push(say("it is revoked since {since}: what comes from it is kept apart", { since: revokedSince(kit.revoked) }));
+  if (kit.revoked) why.push(say("revoked since {since}: its messages are kept separate", { since: revokedSince(kit.revoked) }));
   else if (kit.disabled) why.push(say("it is disabled"));
   if (kit.trouble) why.push(kit.trouble);
   if (kit.satelliteTrouble) why.push(say("over satellite: {why}", { why: kit.satelliteTrouble }));
-  if (!kit.lastContact) why.push(say("it has never called: look at its hub-token, or its IMEI here"));
+  if (!kit.lastContact) why.push(say("it has never connected: check its hub-token, or its IMEI here"));
   else if (!kit.linked && kit.over === "ip") why.push(say("its link ended: no network, or no power"));
   if (kit.checkIn && kit.checkIn.state !== "in time")
-    why.push(say("a word of it was due by {time}", { time: moment(kit.checkIn.due) }));
+    why.push(say("check-in was due by {time}", { time: moment(kit.checkIn.due) }));
   if (kit.waiting && !kit.linked) why.push(say("{n} wait for it", { n: kit.waiting }));
   return why.join("; ");
 }
 
 const facts = kit => [
   [say("User"), kit.user.name],
-  [say("Heard of last"), kit.linked ? say("linked now") : kit.lastContact ? say("{time} over {bearer}", { time: moment(kit.lastContact), bearer: term(kit.over) }) : say("never")],
+  [say("Last heard"), kit.linked ? say("linked now") : kit.lastContact ? say("{time} over {bearer}", { time: moment(kit.lastContact), bearer: term(kit.over) }) : say("never")],
   [say("Position"), where(kit.position)],
   [say("Signal and battery"), modems(kit)],
   [say("Check-in"), kit.checkIn ? `${term(kit.checkIn.state)}, ${kit.checkIn.rule}` : say("none")],
@@ -105,12 +105,12 @@ const facts = kit => [
 /** Shows the selected kit above its conversation. */
 function showKit() {
   const id = here().kit, kit = kitOf(id);
-  tell("talk-title", kit ? say("Conversation with {kit}", { kit: kit.name }) : id && isTold ? say("No kit {id} is here", { id }) : say("Conversation of all"));
+  tell("talk-title", kit ? say("Conversation with {kit}", { kit: kit.name }) : id && isTold ? say("No kit {id} is here", { id }) : say("All messages"));
   by("kit-all").hidden = !id;
   by("kit").hidden = !kit;
   const incidents = kit ? incidentsOf(id) : [];
   put("kit-troubles", kit ? [...incidents.map(each => element("li", {},
-    element("a", { href: `/console/sos/${each.id}`, "data-place": true }, say("To the card of SOS {id}", { id: each.id })))),
+    element("a", { href: `/console/sos/${each.id}`, "data-place": true }, say("Show SOS {id}", { id: each.id })))),
   ...kit.troubles.map(each => element("li", {}, badge(each)))] : []);
   put("kit-facts", kit ? facts(kit).filter(([, text]) => text).flatMap(([name, text]) =>
     [element("dt", {}, name), element("dd", {}, text)]) : []);

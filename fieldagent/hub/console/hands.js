@@ -14,12 +14,12 @@ const LOOK = 5000;
 /** Commands in the syntax of `fieldagent hub command`. `set` is missing, because its signature
  * needs a key that is not here. */
 const OFFERED = {
-  status: say("How is it?"), log: say("Its newest warnings"), trace: say("What went over its modem's line"), "retry satellite": say("Its modem tries again now"),
-  "heal satellite": say("The next step for a silent modem"), restart: say("Start the agent anew"), reboot: say("Start the machine anew"),
+  status: say("Ask for its status"), log: say("Its newest warnings"), trace: say("Traffic on its modem's line"), "retry satellite": say("Its modem tries again now"),
+  "heal satellite": say("The next step for a silent modem"), restart: say("Restart the agent"), reboot: say("Restart the machine"),
   ...Object.fromEntries(["message", "location", "waypoint", "data"].flatMap(kind =>
-    [[`hold ${kind}`, say("Keep each {kind} off satellite", { kind: term(kind) })], [`resume ${kind}`, say("Let each {kind} over satellite again", { kind: term(kind) })]])),
+    [[`hold ${kind}`, say("Keep each {kind} off satellite", { kind: term(kind) })], [`resume ${kind}`, say("Send each {kind} over satellite again", { kind: term(kind) })]])),
 };
-const STATES = { waiting: say("waits to be sent"), packed: say("given to the satellite operator: nobody knows yet whether the kit has it"),
+const STATES = { waiting: say("waits to be sent"), packed: say("with the satellite operator; not yet confirmed by the kit"),
   stored: say("the kit has it on its disk"), answered: say("answered"), expired: say("given up after five days") };
 
 /** Credits that the next press accepts, or null before the price is known. */
@@ -49,7 +49,7 @@ export async function showHands() {
 function unsay() {
   agreed = null;
   tell("hands-cost", "");
-  by("hands-give").textContent = say("Tell it");
+  by("hands-give").textContent = say("Send");
 }
 
 const price = found => {
@@ -70,7 +70,7 @@ async function give() {
       if (here().kit !== kit || by("hands-what").value !== command) return;
       tell("hands-cost", price(found));
       agreed = found.credits;
-      by("hands-give").textContent = found.reached && found.fits && found.credits ? say("Send it for {credits}", { credits: counted(found.credits, "{n} credit", "{n} credits") }) : say("Send it");
+      by("hands-give").textContent = found.reached && found.fits && found.credits ? say("Send it for {credits}", { credits: counted(found.credits, "{n} credit", "{n} credits") }) : say("Send");
       return;
     }
   }

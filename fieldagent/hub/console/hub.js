@@ -52,7 +52,7 @@ async function ask(method, path, body, headers = {}) {
     text = await answer.text();
   } catch {
     throw Object.assign(new Away(isLook || path.endsWith("/session") || path.endsWith("/cost") ? say("The hub does not answer.")
-      : say("The hub did not answer: nobody knows whether that was done. Look once it is back, and press again if it was not.")), { isLook });
+      : say("The hub did not answer, so the result is unknown. Check it when the hub is back, and press again if needed.")), { isLook });
   }
   // The hub's time in whole seconds. This computer's clock may be wrong.
   const date = Date.parse(answer.headers.get("Date"));
@@ -69,7 +69,7 @@ async function toldIn(text, isLook) {
   try {
     return await read(text);
   } catch {
-    throw Object.assign(new Away(say("a proxy answered in the hub's place")), { isLook });
+    throw Object.assign(new Away(say("a proxy answered instead of the hub")), { isLook });
   }
 }
 
@@ -113,7 +113,7 @@ export function trouble(error) {
   const { isLook } = error ?? {};
   if (!error) wrong.looked = wrong.pressed = "";
   else if (!isLook) wrong.pressed = plain(error.message);
-  else wrong.looked = error instanceof Away ? say("The hub does not answer: what is shown may be old. It is tried again.") : plain(error.message);
+  else wrong.looked = error instanceof Away ? say("The hub does not answer. This page may be out of date. Trying again.") : plain(error.message);
   show();
 }
 

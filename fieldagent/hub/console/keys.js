@@ -15,8 +15,8 @@ function revoke(kind, { id, name }, load) {
     await call("DELETE", `/api/${kind}s/${id}`);
     return kind === "key" ? say("The key {name} is revoked.", { name }) : say("The token {name} is revoked.", { name });
   }, load);
-  const question = kind === "key" ? say("Revoke the key {name}? Whoever uses it is refused.", { name })
-    : say("Revoke the token {name}? Whoever uses it is refused.", { name });
+  const question = kind === "key" ? say("Revoke the key {name}? Programs that use it are refused.", { name })
+    : say("Revoke the token {name}? Programs that use it are refused.", { name });
   return button(`${kind}-${id}-revoke`, say("Revoke"), sure(question, go));
 }
 
@@ -47,13 +47,13 @@ const addKey = () => act(async () => {
   const told = await call("POST", "/api/keys", body);
   emptied("new-key", ["name"], body);
   once(say("The key {name}, for the header x-api-key", { name: body.name }), told.apiKey);
-  return say("The key {name} is made.", { name: body.name });
+  return say("The key {name} is added.", { name: body.name });
 }, loadKeys);
 
-export const newKey = () => form(say("Make a key"), addKey, { id: "new-key-add", text: say("Make the key") },
+export const newKey = () => form(say("Add a key"), addKey, { id: "new-key-add", text: say("Add the key") },
   line("new-key-name", say("Name of the new key"), { maxlength: "80" }),
-  line("new-key-days", say("Days until it expires, or nothing"), { type: "number", min: "1", max: "36500" }),
-  element("fieldset", {}, element("legend", {}, say("What it may push, and do")),
+  line("new-key-days", say("Days until it expires (empty: never)"), { type: "number", min: "1", max: "36500" }),
+  element("fieldset", {}, element("legend", {}, say("Permissions")),
     SCOPES.map((each, place) => flag(`new-key-${each}`, term(each), place < 4))));
 
 export async function loadTokens() {
@@ -72,9 +72,9 @@ const addToken = () => act(async () => {
   const told = await call("POST", "/api/tokens", body);
   emptied("new-token", ["name"], body);
   once(say("The token {name}, for the header Authorization: Bearer", { name: body.name }), told.token);
-  return say("The token {name} is made.", { name: body.name });
+  return say("The token {name} is added.", { name: body.name });
 }, loadTokens);
 
-export const newToken = () => form(say("Make a token"), addToken, { id: "new-token-add", text: say("Make the token") },
+export const newToken = () => form(say("Add a token"), addToken, { id: "new-token-add", text: say("Add the token") },
   line("new-token-name", say("Name of the new token"), { maxlength: "80" }),
   element("div", { id: "new-token-user" }));

@@ -11,8 +11,8 @@ const kits = number => counted(number, "{n} kit", "{n} kits");
 
 function standing(change) {
   if (!change) return say("It was never changed from here.");
-  const behind = change.pending ? say("behind: {some} of {n}", { some: kits(change.pending), n: change.kits.length }) : say("all kits are there");
-  return change.ended ? say("All that were waited for have it alone since {time}; {behind}.", { time: moment(change.ended), behind })
+  const behind = change.pending ? say("behind: {some} of {n}", { some: kits(change.pending), n: change.kits.length }) : say("all kits are present");
+  return change.ended ? say("All kits use only the new key since {time}; {behind}.", { time: moment(change.ended), behind })
     : say("Step {step} of 3 since {time}; {behind}.", { step: change.step, time: moment(change.stepped), behind });
 }
 
@@ -23,14 +23,14 @@ function row(kit, change) {
   }, loadRadioKey);
   const told = [kit.name, say("step {step}", { step: kit.step }), term(kit.state), kit.answered && moment(kit.answered), kit.said];
   return element("li", {}, told.filter(Boolean).join(", "), kit.state === "done" ? "" : deeds(
-    change.ended || kit.state === "left out" ? "" : button(`radio-key-${kit.id}-leave-out`, say("Go on without it"),
-      sure(say("Once the old key is dropped nobody hears {name} by radio until it has called the hub. Go on?", { name: kit.name }),
-        deed("leave-out", say("{name} is waited for no more.", { name: kit.name })))),
+    change.ended || kit.state === "left out" ? "" : button(`radio-key-${kit.id}-leave-out`, say("Continue without it"),
+      sure(say("Once the old key is dropped, no kit can hear {name} by radio until it has connected to the hub. Continue?", { name: kit.name }),
+        deed("leave-out", say("The change continues without {name}.", { name: kit.name })))),
     button(`radio-key-${kit.id}-ask`, say("Ask again"), deed("ask", say("{name} is asked again.", { name: kit.name })))));
 }
 
 function begin(cost) {
-  const question = [say("All kits in use get another radio-key, in three steps: {kits}.", { kits: kits(cost.kits) })];
+  const question = [say("All kits in use get a new radio-key, in three steps: {kits}.", { kits: kits(cost.kits) })];
   if (cost.bySatellite)
     question.push(say("Over satellite that takes up to {credits}, for {kits}.",
       { credits: counted(cost.credits, "{n} credit", "{n} credits"), kits: kits(cost.bySatellite) }));
@@ -39,7 +39,7 @@ function begin(cost) {
     await postOnce(PATH, { credits: cost.credits });
     return say("The change has begun.");
   }, loadRadioKey);
-  return button("radio-key-change", say("Give all kits another key"), sure(question.join(" "), go));
+  return button("radio-key-change", say("Change the key of all kits"), sure(question.join(" "), go));
 }
 
 export async function loadRadioKey() {

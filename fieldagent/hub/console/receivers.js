@@ -48,12 +48,12 @@ function showReceivers() {
     : [...chosenOnes().slice(0, SHOWN), ...found.filter(each => !chosen.has(each.key)).slice(0, SHOWN)];
   const whole = everybody();
   // Without known receivers, a press would choose no receiver.
-  by("everybody").disabled = !whole.length;
-  by("everybody").checked = whole.length > 0 && whole.every(each => chosen.has(each.key));
+  by("everyone").disabled = !whole.length;
+  by("everyone").checked = whole.length > 0 && whole.every(each => chosen.has(each.key));
   by("to-search-label").hidden = few;
   const more = found.filter(each => !chosen.has(each.key)).length - SHOWN;
   tell("to-told", few ? "" : [counted(chosen.size, "{n} receiver chosen", "{n} receivers chosen"),
-    words.length && !found.length ? say("nobody is called so") : "", more > 0 ? say("{n} more have such a name: type more of it", { n: more }) : ""].filter(Boolean).join(" · "));
+    words.length && !found.length ? say("there is no such name") : "", more > 0 ? say("{n} more match: type more of the name", { n: more }) : ""].filter(Boolean).join(" · "));
   put("people", shown.map(each => element("label", {}, element("input", {
     type: "checkbox", name: "to", id: `to-${each.key}`, value: each.key, checked: chosen.has(each.key), disabled: !each.reached,
   }), each.words)));
@@ -63,7 +63,7 @@ function showReceivers() {
 
 /** Handles a press or input in the list. */
 export function take(target) {
-  if (target.id === "everybody") choose(target.checked ? everybody().map(each => each.key) : []);
+  if (target.id === "everyone") choose(target.checked ? everybody().map(each => each.key) : []);
   else if (target.name === "to") {
     if (target.checked) chosen.add(target.value);
     else chosen.delete(target.value);

@@ -28,13 +28,13 @@ function letter(each) {
 
 export async function loadLetters() {
   const { deadLetters } = await call("GET", "/api/dead-letters");
-  list("admin-letters", deadLetters.map(letter), say("All that came from your devices could be used."));
+  list("admin-letters", deadLetters.map(letter), say("No dead letters: all messages from your devices could be used."));
   by("letters-replay").hidden = deadLetters.length === 0;
 }
 
-export const replayLetters = () => button("letters-replay", say("Take in what can be used by now"), () => act(async () => {
+export const replayLetters = () => button("letters-replay", say("Process those that can be used now"), () => act(async () => {
   const { deadLettersTaken } = await call("POST", "/api/dead-letters/replay");
-  return say("{n} were taken in.", { n: deadLettersTaken });
+  return say("{n} were processed.", { n: deadLettersTaken });
 }, loadLetters));
 
 const WHO = { shell: say("at the hub's machine"), hub: say("the hub"), contact: say("a contact") };

@@ -39,7 +39,7 @@ export function troubles(device, incidents, dated, now) {
     if (left <= CREDITS_LOW * (perDay - sosReserve)) add("budget", say("{left} of {n} credits left today", { left, n: perDay - sosReserve }));
   }
   if (/ fell back to /.test(device.lastUpdate ?? "")) add("update", say("update: {what}", { what: because(device.lastUpdate) }));
-  if (["refused", "back"].includes(OFFER.exec(device.settings ?? "")?.[2])) add("update", say("settings {what}", { what: offered(device.settings) }));
+  if (["refused", "back"].includes(OFFER.exec(device.settings ?? "")?.[2])) add("update", say("settings: {what}", { what: offered(device.settings) }));
   if (dated !== null && dated > now + AHEAD) add("clock", say("its clock is ahead"));
   if (device.rebuild) add("other", rebuilt(device.rebuild));
   for (const text of [device.trouble, device.satelliteTrouble]) if (text) add("other", text);
@@ -54,14 +54,14 @@ export function offered(settings) {
 
 /** Returns the progress of returning a kit's items to a restored database, as text. */
 function rebuilt({ state, missing, back, gone }) {
-  if (state === "open") return say("the hub's database was restored: this kit has yet to give back what it has");
+  if (state === "open") return say("the hub's database was restored: this kit has not returned its items yet");
   return say("the hub's database was restored: {missing} items were missing, {back} came back, {gone} are lost", { missing, back, gone });
 }
 
 function silenceOf({ lastContact, linked, checkIn }, now) {
   if (checkIn && checkIn.state !== "in time") return say("check-in {state}", { state: term(checkIn.state) });
-  if (lastContact === null) return say("never heard of");
-  return !linked && !checkIn && now - lastContact > SILENT ? say("not heard of for a day") : "";
+  if (lastContact === null) return say("never heard");
+  return !linked && !checkIn && now - lastContact > SILENT ? say("not heard for a day") : "";
 }
 
 /** Rank of a kit: that of its worst trouble. */

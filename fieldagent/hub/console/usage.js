@@ -19,7 +19,7 @@ const day = each => element("tr", {}, [
 function sum({ since, until, total }) {
   const told = [say("{since} to {until}: {cost} here", { since, until, cost: priced(total.here, "credit", total.money) })];
   if (total.operator || total.importedHere)
-    told.push(say("of the days that were imported, {here} here and {there} there",
+    told.push(say("on the imported days: {here} here and {there} there",
       { here: priced(total.importedHere, "credit", total.importedMoney), there: priced(total.operator, "credit", total.operatorMoney) }));
   return `${told.join("; ")}.`;
 }
@@ -59,6 +59,6 @@ export function cost(device) {
     if (whole.open) load().catch(trouble);
   };
   const whole = element("details", { id: `device-${device.id}-cost`, ontoggle: toggled },
-    element("summary", {}, say("What it cost by satellite")), shown);
+    element("summary", {}, say("Satellite cost")), shown);
   return whole;
 }

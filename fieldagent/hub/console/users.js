@@ -7,9 +7,9 @@ import { by, moment } from "./text.js";
 
 await spoken;
 
-const ROLES = [["member", say("member: sees what is theirs")], ["observer", say("observer: sees all, answers nothing")], ["dispatcher", say("dispatcher: sees all, answers an SOS")],
-  ["administrator", say("administrator: says who is who, too")]];
-const TYPES = [["User", say("person")], ["Integration", say("program that sees all")], ["Resource", say("resource")], ["Device", say("device")]];
+const ROLES = [["member", say("member: sees only own items")], ["observer", say("observer: sees everything, cannot answer")], ["dispatcher", say("dispatcher: sees all, answers an SOS")],
+  ["administrator", say("administrator: also manages users and devices")]];
+const TYPES = [["User", say("person")], ["Integration", say("program that sees everything")], ["Resource", say("resource")], ["Device", say("device")]];
 
 const tellPassword = (name, { password, until }) => once(
   say("The password of {name}, for the first sign-in until {time}", { name, time: moment(until) }), password);
@@ -36,17 +36,17 @@ function change(user) {
   return fold(id, [`${user.name} (${user.id})`, words, user.email, off && say("disabled")].filter(Boolean).join(", "),
     () => [form(say("Change {name}", { name }), saved, { id: `${id}-save`, text: say("Save") },
       choice(`${id}-role`, say("Role"), user.type === "User" ? ROLES : ROLES.slice(0, 1), user.role),
-      flag(`${id}-overSatellite`, say("What others send reaches them over satellite too"), user.overSatellite)),
+      flag(`${id}-overSatellite`, say("Items of other kits reach them over satellite, too"), user.overSatellite)),
     user.id === me.id ? "" : deeds(
       button(`${id}-off`, off ? say("Enable") : say("Disable"),
-        () => patch({ disabled: !off }, off ? say("{name} is in use again, with their devices.", { name }) : say("{name} is out of use, with their devices.", { name }))),
+        () => patch({ disabled: !off }, off ? say("{name} is enabled, with their devices.", { name }) : say("{name} is disabled, with their devices.", { name }))),
       ...user.type === "User" ? [button(`${id}-password`, say("New password"), password)] : [],
       button(`${id}-delete`, say("Delete"), sure(say("Delete {name} for good, with their devices and all that they sent?", { name }), gone)))]);
 }
 
 export async function loadUsers() {
   const users = await all("/api/users?limit=1000", "users");
-  longList("admin-users", users.reverse(), change, say("Nobody yet."));
+  longList("admin-users", users.reverse(), change, say("No contact yet."));
 }
 
 const add = () => act(async () => {
@@ -61,6 +61,6 @@ const add = () => act(async () => {
 export const newUser = () => form(say("Add a user"), add, { id: "new-user-add", text: say("Add the user") },
   line("new-user-name", say("Name of the new user"), { maxlength: "80" }),
   line("new-user-email", say("E-mail address, to sign in with"), { type: "email", maxlength: "80" }),
-  choice("new-user-type", say("What it is"), TYPES, "User"),
+  choice("new-user-type", say("Type"), TYPES, "User"),
   choice("new-user-role", say("Role of the new user"), ROLES, "member"),
-  flag("new-user-signIn", say("May sign in here: make a password"), true));
+  flag("new-user-signIn", say("May sign in here: create a password"), true));

@@ -20,12 +20,12 @@ const spelt = hours => {
 };
 
 const inWords = ({ user, until, handsOverTo, note }) => say("{name} until {time}", { name: user.name, time: moment(until) })
-  + (handsOverTo ? `${say(", who asks {name} to take it over", { name: handsOverTo.name })}${note ? `: ${note}` : ""}` : "");
+  + (handsOverTo ? `${say(", hand-over to {name} requested", { name: handsOverTo.name })}${note ? `: ${note}` : ""}` : "");
 
 function show(told) {
-  const nobody = told.hours ? say("Nobody is on watch, and somebody is to be: {hours}.", { hours: spelt(told.hours) }) : "";
+  const nobody = told.hours ? say("No one is on watch, but someone must be: {hours}.", { hours: spelt(told.hours) }) : "";
   by("watch").hidden = !told.hours && !told.onWatch.length && !me.mayAnswer;
-  tell("watch-told", told.onWatch.length ? say("On watch: {who}.", { who: told.onWatch.map(inWords).join("; ") }) : nobody || say("Nobody has said to be on watch."));
+  tell("watch-told", told.onWatch.length ? say("On watch: {who}.", { who: told.onWatch.map(inWords).join("; ") }) : nobody || say("No one is on watch."));
   by("watch-told").classList.toggle("fault", told.nobodySince !== null);
   const from = offered(told);
   by("watch-take").textContent = from ? say("Take the watch from {name}", { name: from.user.name }) : mine(told) ? say("Stay on watch for 8 hours") : say("Take the watch for 8 hours");
@@ -63,7 +63,7 @@ async function listOthers() {
   if (!by("watch-over").open) return;
   const others = await otherDispatchers();
   by("watch-to").replaceChildren(...others.map(each => element("option", { value: each.id }, each.name)));
-  if (!others.length) tell("watch-fault", say("There is no other dispatcher: an administrator makes somebody one."));
+  if (!others.length) tell("watch-fault", say("There is no other dispatcher. An administrator can add one."));
 }
 
 export function setUpWatch() {

@@ -7,7 +7,7 @@ import { by, element, moment } from "./text.js";
 
 function state(hook) {
   if (hook.disabled !== null) return say("disabled since {time}: {why}", { time: moment(hook.disabled), why: hook.reason });
-  if (hook.failingSince === null) return say("well");
+  if (hook.failingSince === null) return say("OK");
   const time = moment(hook.failingSince);
   return hook.reason ? say("failing since {time}: {why}", { time, why: hook.reason }) : say("failing since {time}", { time });
 }
@@ -17,18 +17,18 @@ function hook(each) {
   const go = (method, where, done) => () => act(async () => { await call(method, where); return done; }, loadWebhooks);
   return element("li", { class: "row" },
     element("strong", {}, each.url), " ",
-    [each.after ? say("for an SOS that nobody answered for {span}", { span: counted(each.after, "{n} minute", "{n} minutes") }) : "", each.signed ? "" : say("not signed"),
+    [each.after ? say("for an SOS without an answer for {span}", { span: counted(each.after, "{n} minute", "{n} minutes") }) : "", each.signed ? "" : say("not signed"),
       state(each), each.waiting && say("{n} waiting", { n: each.waiting }), each.dead && say("{n} were not taken", { n: each.dead })].filter(Boolean).join(", "),
     deeds(
-      button(`hook-${each.id}-test`, say("Test"), go("POST", `${path}/test`, say("{url} took the test message.", { url }))),
+      button(`hook-${each.id}-test`, say("Test"), go("POST", `${path}/test`, say("{url} accepted the test message.", { url }))),
       ...each.disabled === null ? [] : [
-        button(`hook-${each.id}-enable`, say("Enable"), go("POST", `${path}/enable`, say("What waits is posted now.")))],
+        button(`hook-${each.id}-enable`, say("Enable"), go("POST", `${path}/enable`, say("Waiting items are posted now.")))],
       button(`hook-${each.id}-secret`, say("New secret"), () => act(async () => {
         const { secret } = await postOnce(`${path}/secret`, {});
         once(say("The secret that signs what is posted to {url}", { url }), secret);
         return say("What is posted to {url} is signed with it, and with the old one until the next.", { url });
       }, loadWebhooks)),
-      button(`hook-${each.id}-remove`, say("Remove"), sure(say("Remove {url}, with all that waits for it?", { url }),
+      button(`hook-${each.id}-remove`, say("Remove"), sure(say("Remove {url} and everything that waits for it?", { url }),
         go("DELETE", path, say("{name} is removed.", { name: url }))))));
 }
 
@@ -57,7 +57,7 @@ const add = () => act(async () => {
   return say("{name} is added.", { name: body.url });
 }, loadWebhooks);
 
-export const newWebhook = () => form(say("Add a webhook"), add, { id: "new-webhook-add", text: say("Try it and add it") },
-  line("new-webhook-url", say("URL, which begins with https://"), { type: "url" }),
-  line("new-webhook-after", say("For an SOS alone, where nobody answered for so many minutes"), { type: "number", min: "1", max: "10080" }),
-  flag("new-webhook-untried", say("Add it without a test message")));
+export const newWebhook = () => form(say("Add a webhook"), add, { id: "new-webhook-add", text: say("Test and add") },
+  line("new-webhook-url", say("URL, beginning with https://"), { type: "url" }),
+  line("new-webhook-after", say("Only for an SOS that has had no answer for this many minutes"), { type: "number", min: "1", max: "10080" }),
+  flag("new-webhook-untried", say("Add without a test message")));

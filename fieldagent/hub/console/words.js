@@ -38,5 +38,5 @@ const AT_ONCE = 120;
  * longer news. */
 export function cameAt(unix, event) {
   const dated = event ? Date.parse(event.timestamp) / 1000 : unix;
-  return moment(unix) + (Math.abs(unix - dated) > AT_ONCE ? ` ${say("(of {time})", { time: moment(dated) })}` : "");
+  return moment(unix) + (Math.abs(unix - dated) > AT_ONCE ? ` ${say("({time})", { time: moment(dated) })}` : "");
 }

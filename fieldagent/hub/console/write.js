@@ -41,7 +41,7 @@ export function setUpWriting() {
     if (event.target.id === "to-search") return;
     // Changed content is a new item, which needs a new key. For the same content, each receiver has
     // its own key.
-    if (event.target.id !== "everybody" && event.target.name !== "to") key = crypto.randomUUID();
+    if (event.target.id !== "everyone" && event.target.name !== "to") key = crypto.randomUUID();
     changed();
   });
   takeGrid(by("field-latitude"), by("field-longitude"), fault => tell("write-fault", fault));
@@ -76,7 +76,7 @@ async function estimate() {
   if (FIELDS[kind()].every(each => !by(`field-${each}`).value.trim())) return tell("cost", "");
   const devices = [], those = addressees();
   if (those.length > ESTIMATED)
-    return tell("cost", say("What it costs is told for {most} receivers at most; these are {n}.", { most: ESTIMATED, n: those.length }));
+    return tell("cost", say("The cost is shown for at most {most} recipients; you chose {n}.", { most: ESTIMATED, n: those.length }));
   for (const each of those) {
     const told = await call("POST", "/api/package/cost", written(each)).catch(() => null);
     if (question !== asked) return;
@@ -107,14 +107,14 @@ function inWords(devices) {
 /** Returns the addressees. "All" is one addressee, except for a message. */
 function addressees() {
   const those = chosenOnes();
-  return kind() !== "message" && by("everybody").checked ? [{ key: "all", name: say("everybody") }] : those;
+  return kind() !== "message" && by("everyone").checked ? [{ key: "all", name: say("everyone") }] : those;
 }
 
 /** Pushes the item to each addressee. A successful addressee is no longer chosen, so a repetition
  * sends only to the rest. */
 async function send() {
   const those = addressees();
-  if (!those.length) return tell("write-fault", say("Choose who is to have it."));
+  if (!those.length) return tell("write-fault", say("Choose a recipient."));
   const done = [], mine = key;
   // All addressees get the content at the time of the press.
   const bodies = those.map(written);
@@ -134,10 +134,10 @@ async function send() {
     trouble();
   } catch (error) {
     tell("write-fault", error instanceof Away
-      ? say("The hub did not answer. What you wrote is still here: press Send again when it is back; nobody gets it twice.")
+      ? say("The hub did not answer. Your text is still here. Press Send again when the hub is back; no one gets it twice.")
       : error instanceof Refused ? by("field-latitude").gridFault || error.inWords(by("write-form")) : error.message);
     if (!(error instanceof Refused || error instanceof Away)) trouble(error);
   }
-  if (done.length) tell("write-done", say("Sent to {names}. The conversation tells what becomes of it.", { names: done.join(", ") }));
+  if (done.length) tell("write-done", say("Sent to {names}. The conversation shows the progress.", { names: done.join(", ") }));
   chooseKit(kitUser);
 }

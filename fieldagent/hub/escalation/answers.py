@@ -345,9 +345,9 @@ def report(db: Db, *, message_id: str, reached: bool, reason: str, now: float) -
             continue
         if reached:
             detail = f"{name}: the service says delivered to the handset"
-            sos.note_event(db, sos_id, "told", now, detail=detail)
+            sos.note_event(db, sos_id, "notified", now, detail=detail)
         else:
-            sos.note_event(db, sos_id, "not told", now, detail=f"{name}: {why_not}")
+            sos.note_event(db, sos_id, "not notified", now, detail=f"{name}: {why_not}")
 
 
 FORGOTTEN_AT_ONCE = 1_000

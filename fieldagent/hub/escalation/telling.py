@@ -216,12 +216,12 @@ def _settle(
         return ""
     if result.outcome is HandoverOutcome.GONE:
         contacts.forget(db, contact.id)
-        sos.note_event(db, telling.sos, "not told", now, detail=f"{whom}: {result.reason}")
+        sos.note_event(db, telling.sos, "not notified", now, detail=f"{whom}: {result.reason}")
         return f"contact {contact.id} ({whom}) is removed: {result.reason}"
     again = "not tried again" if wait is None else f"tried again in {wait:.0f} s"
     text = f"{whom}: {result.reason}; {again}"
     if attempts == 1 or wait is None:
-        sos.note_event(db, telling.sos, "not told", now, detail=text)
+        sos.note_event(db, telling.sos, "not notified", now, detail=text)
     return f"contact {contact.id}: {text}"
 
 
@@ -231,7 +231,7 @@ def _note_taken(db: Db, telling: Telling, handed: str, now: float) -> None:
         return
     if telling.round > 1:
         handed += f" (try {telling.round} of {contact.tries})"
-    sos.note_event(db, telling.sos, "escalated" if contact.after else "told", now, detail=handed)
+    sos.note_event(db, telling.sos, "escalated" if contact.after else "notified", now, detail=handed)
     if contact.after:
         alarm.escalate(db, telling.sos, now)
     if telling.why not in (ESCALATED, ASKED) and telling.round < contact.tries:

@@ -72,9 +72,9 @@ class Unlike(NamedTuple):
 
 
 TEXTS = {
-    "overdue": "a word of it was due by {time}",
+    "overdue": "check-in was due by {time}",
     "trouble": "its agent is in trouble: ask for its log",
-    "parts": "parts of its agent are down: {own}",
+    "parts": "parts of its agent have failed: {own}",
     "disk": "{own} % of its disk is free",
     "disk-others": "{own} % of its disk is free; the others have {most} %",
     "supply": "its supply is too weak",
@@ -85,7 +85,7 @@ TEXTS = {
     "degrees-others": "its processor is at {own} °C; those of the others at {most} °C",
     "clock-ahead": "its clock is ahead by {age}",
     "clock-behind": "its clock is behind by {age}",
-    "clock-untold": "nobody has told it the time",
+    "clock-untold": "it has no source of time",
     "starts": "its agent was started {own} times in a day",
     "starts-others": "its agent was started {own} times in a day; those of the others: {most}",
     "satellite": "it has seen no satellite for {own} hours",

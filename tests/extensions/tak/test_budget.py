@@ -448,7 +448,7 @@ async def test_an_sos_is_shown_until_it_is_answered_and_its_end_is_told(store: S
 
         for _ in range(2):
             await change(lambda db: records.note_alerted(db, alert, alps.now))
-        details = await alps.rows("SELECT detail FROM sos_event WHERE event = 'told'")
+        details = await alps.rows("SELECT detail FROM sos_event WHERE event = 'notified'")
         assert details == [("the TAK server: shown there as a 911 alert",)]
         for _ in range(2):
             await change(lambda db: records.note_cancelled_there(db, 1, 1, "BRAVO", alps.now))

@@ -273,7 +273,7 @@ async def test_a_contact_is_told_again_until_somebody_answers(store: Store) -> N
         alps.now += 600
         assert await told(alps) == []
         shown = await store.read(lambda db: sos_desk.timeline(db, 1))
-        handed = [each["detail"] for each in shown if each["event"] == "told"]
+        handed = [each["detail"] for each in shown if each["event"] == "notified"]
         assert handed[1].endswith("(try 2 of 3)")
 
 

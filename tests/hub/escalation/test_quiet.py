@@ -137,7 +137,7 @@ async def test_what_can_wait_is_told_in_the_morning_in_one_message(store: Store)
         (again,) = await due(alps)
         assert len(again.beside) == 1
         await store.commit(lambda db: telling.settle(db, again, HANDED, alps.now))
-        events = await alps.rows("SELECT sos FROM sos_event WHERE event = 'told' ORDER BY sos")
+        events = await alps.rows("SELECT sos FROM sos_event WHERE event = 'notified' ORDER BY sos")
         assert [each for (each,) in events] == [first, second]
         assert await due(alps) == []
 

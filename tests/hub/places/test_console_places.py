@@ -62,7 +62,7 @@ def test_at_the_console(tmp_path: Path, screen: str) -> None:
         browser.keep(shown, "console-fences")
         shown.goto(f"{running.address}/console/administration/devices")
         shown.locator("#subject summary", has_text="kit-ada").first.click()
-        shown.locator("#subject").get_by_text("What it cost by satellite").first.click()
+        shown.locator("#subject").get_by_text("Satellite cost").first.click()
         week = week_of(now).name
         line = shown.locator("#device-1-cost p", has_text=f"Report of {week}")
         line.wait_for()

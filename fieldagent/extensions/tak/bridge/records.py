@@ -426,7 +426,7 @@ def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:
     )
     if new:
         detail = f"{SERVER}: shown there as a 911 alert"
-        sos.note_event(db, alert.sos, "told", now, detail=detail)
+        sos.note_event(db, alert.sos, "notified", now, detail=detail)
     else:
         db.execute("UPDATE tak_alert SET cancels = 0 WHERE sos = ? AND cancels > 0", alert.sos)
 
