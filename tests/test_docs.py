@@ -119,6 +119,22 @@ def texts() -> tuple[str, ...]:
     )
 
 
+def test_every_metric_of_the_agent_is_described() -> None:
+    """And no other. Those of the hub are compared in `tests/hub/test_access_log.py`."""
+    page = (ROOT / "docs/reference/agent-metrics.md").read_text()
+    rows = re.findall(r"^\| (`[a-z_]+`(?:, `[a-z_]+`)*) \|", page, re.MULTILINE)
+    described = {name for row in rows for name in re.findall("`([a-z_]+)`", row)}
+    named = set()
+    for path in (ROOT / "fieldagent").rglob("agent/**/metrics.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            first = node.elts[0] if isinstance(node, ast.Tuple) and len(node.elts) > 3 else None
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Family":
+                first = node.args[0]
+            if isinstance(first, ast.Constant):
+                named.add(first.value)
+    assert described == named
+
+
 def to_be_watched() -> list[str]:
     """Return the figures of which docs/how-to/monitor.md says when to alert."""
     text = (ROOT / "docs/how-to/monitor.md").read_text()
