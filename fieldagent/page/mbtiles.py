@@ -11,6 +11,12 @@ from urllib.parse import quote
 from fieldagent.page import tiles
 from fieldagent.page.tiles import GZIP, TILE_BYTES, MapAbout, Tile, UnusableMap
 
+STEPS_MAX, STEPS_EACH = 20_000_000, 10_000
+"""Instructions of SQLite's machine for one use of a file, about a second, and between two looks."""
+VALUE_BYTES = 16 << 20
+"""Bytes of a value, at the most."""
+METADATA_MAX = 1_000
+"""Rows of metadata that are read."""
 VECTOR = "pbf"
 """Format of vector tiles in the metadata."""
 
@@ -21,17 +27,31 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         address = f"file:{quote(str(path))}?mode=ro&immutable=1"
         with closing(sqlite3.connect(address, uri=True)) as db:
+            _bound(db)
             yield db
     except (sqlite3.Error, OSError) as error:
         raise UnusableMap(f"map-file {path} is no PMTiles or MBTiles file: {error}") from error
 
 
+def _bound(db: sqlite3.Connection) -> None:
+    """Bound the work and the memory of each use: a file may hold a view without an end."""
+    steps = 0
+
+    def is_too_long() -> bool:
+        nonlocal steps
+        steps += STEPS_EACH
+        return steps > STEPS_MAX
+
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
+    db.set_progress_handler(is_too_long, STEPS_EACH)
+
+
 def about(path: Path) -> MapAbout:
     """Return the map file's description. Raises UnusableMap."""
     with _opened(path) as db:
-        metadata = dict(db.execute("SELECT name, value FROM metadata").fetchall())
+        metadata = dict(db.execute("SELECT name, value FROM metadata").fetchmany(METADATA_MAX))
         ((lowest, highest),) = db.execute("SELECT min(zoom_level), max(zoom_level) FROM tiles")
-        rows = db.execute("SELECT tile_data FROM tiles LIMIT 1").fetchall()
+        rows = db.execute("SELECT tile_data FROM tiles LIMIT 1").fetchmany(1)
     kind = metadata.get("format", "none")
     if is_vector := kind == VECTOR and rows and bytes(rows[0][0]).startswith(GZIP):
         tiles.refuse_other_layers(tiles.metadata(str(metadata.get("json", ""))), f"map-file {path}")
@@ -59,8 +79,8 @@ def tile(path: Path, zoom: int, x: int, y: int) -> Tile | None:
             "SELECT tile_data FROM tiles WHERE zoom_level = ? AND tile_column = ? AND tile_row = ?"
             f" AND length(tile_data) <= {TILE_BYTES}",
             (zoom, x, 2**zoom - 1 - y),
-        ).fetchall()
-        formats = db.execute("SELECT value FROM metadata WHERE name = 'format'").fetchall()
+        ).fetchmany(1)
+        formats = db.execute("SELECT value FROM metadata WHERE name = 'format'").fetchmany(1)
     for (data,) in rows:
         content = bytes(data)
         if (VECTOR,) in formats and content.startswith(GZIP):

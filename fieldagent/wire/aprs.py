@@ -24,6 +24,7 @@ _FOOT = 0.3048
 _THIRD_PARTY = re.compile(
     r"([A-Z0-9]{1,9}(?:-[A-Z0-9]{1,2})?)>([A-Z0-9-]+)(?:[^A-Z0-9:-][^:]*)?:(.*)", re.S
 )
+_ADDRESSED = re.compile(r":(.{9}):", re.S)
 _ALTITUDE = re.compile(r"/A=(-?[0-9]{5,6})")
 _BY_INTERNET = ("TCPIP", "TCPXX")
 """Callsigns in a path that show that a gateway took the packet from APRS-IS."""
@@ -133,9 +134,11 @@ def _what(
 
 def _message(text: str) -> AprsMessage | AprsAnswer | None:
     """Parse `:ADDRESSEE:text{id`. The text of an acknowledgement is `ack` or `rej` and the id."""
-    if len(text) < ADDRESSEE + 2 or text[ADDRESSEE + 1] != ":":
+    head = _ADDRESSED.match(text)
+    if head is None:
         return None
-    to, said = text[1 : ADDRESSEE + 1].strip().upper(), text[ADDRESSEE + 2 :].rstrip()
+    # Some radios write small letters, and a blank or NUL behind the id.
+    to, said = head[1].strip().upper(), text[head.end() :].rstrip("\0 \t\r\n")
     if answer := re.fullmatch(r"(ack|rej)([A-Za-z0-9]{1,5})(?:\}.*)?", said):
         return AprsAnswer(to, answer[2], answer[1] == "ack")
     body, mark, number = said.rpartition("{")

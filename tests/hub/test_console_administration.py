@@ -272,7 +272,8 @@ class Office:
         self.refused("is not taken here: apprise connects by itself")
         self.fill(address, "bw@example.org")
         self.fill(
-            "Time without an answer until the notification, such as 30s or 5m (empty: at once)", "90s"
+            "Time without an answer until the notification, such as 30s or 5m (empty: at once)",
+            "90s",
         )
         self.fill("Number of notifications until someone answers (empty: 1)", "3")
         self.press("Add the contact")
@@ -296,7 +297,10 @@ class Office:
         self.done("Bergwacht is removed")
 
     def _quiet_hours(self) -> None:
-        hours = "From and until, such as 22:00-06:00; none: no quiet hours; empty: the workspace's hours"
+        hours = (
+            "From and until, such as 22:00-06:00; none: no quiet hours;"
+            " empty: the workspace's hours"
+        )
         self.shown.get_by_text("Contacts get alarms at any hour.").wait_for()
         for said, zone, done in (
             ("22:00-06:00", "Europe/Zuerich", ""),
@@ -331,9 +335,11 @@ class Office:
         # Messages from an unknown modem belong to the operator, who assigns them.
         assert administer(database, "device", "imei", "kit-ada", IMEI)["deadLettersTaken"] == 1
         self.press("Process those that can be used now")
-        self.done("0 were taken in")
+        self.done("0 were processed")
         self.press("Remove", "#admin-letters")
-        self.shown.get_by_text("No dead letters: all messages from your devices could be used.").wait_for()
+        self.shown.get_by_text(
+            "No dead letters: all messages from your devices could be used."
+        ).wait_for()
 
     def audit(self) -> None:
         self.open("Audit log")

@@ -213,7 +213,9 @@ def test_what_is_not_taken_is_tried_again_and_shown_at_the_incident(tmp_path: Pa
             assert events[0] == ("raised", "")
             assert events[1][0] == "not notified"
             assert "the mail relay 127.0.0.1 answered 451 not now; tried again" in events[1][1]
-            assert events[2:] == [("notified", "Bergwacht (by e-mail): handed over to the mail relay")]
+            assert events[2:] == [
+                ("notified", "Bergwacht (by e-mail): handed over to the mail relay")
+            ]
             (listed,) = administer(database, "contact", "list")
             assert listed["failingSince"] is None
 

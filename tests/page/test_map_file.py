@@ -212,3 +212,38 @@ def test_a_map_in_vectors_ends_without_a_fault(tmp_path: Path) -> None:
             for each in kit.call("GET", "/api/status").body["notices"]
             if "is not there" in each
         ]
+
+
+COLUMNS = "0 AS tile_column, 0 AS tile_row"
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM n)"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "tiles"),
+    [
+        (
+            "",
+            f"{ENDLESS} SELECT x AS zoom_level, {COLUMNS}, 'x' AS tile_data",
+        ),
+        (f"{ENDLESS} SELECT x AS name, x AS value", ""),
+        ("", f"SELECT 1 AS zoom_level, {COLUMNS}, zeroblob(9e8) AS tile_data"),
+    ],
+    ids=["tiles", "metadata", "a huge tile"],
+)
+def test_a_view_without_an_end_is_given_up(tmp_path: Path, metadata: str, tiles: str) -> None:
+    place = tmp_path / "endless.mbtiles"
+    write_map(place)
+    with closing(sqlite3.connect(place)) as db:
+        for name, query in (("metadata", metadata), ("tiles", tiles)):
+            if query:
+                db.execute(f"DROP TABLE {name}")
+                source = "" if "zeroblob" in query else " FROM n"
+                db.execute(f"CREATE VIEW {name} AS {query}{source}")
+        db.commit()
+    if tiles:
+        with pytest.raises(UnusableMap):
+            map_file.about(place)
+        with pytest.raises(UnusableMap):
+            map_file.tile(place, 1, 0, 1)
+    else:
+        assert map_file.about(place).name == ""

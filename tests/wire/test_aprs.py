@@ -133,6 +133,10 @@ def test_any_compressed_place(characters: list[int]) -> None:
     [
         (":HB9ABC-9 :Camp reached{12", AprsMessage("HB9ABC-9", "Camp reached", "12")),
         (":HB9ABC-9 :Camp reached", AprsMessage("HB9ABC-9", "Camp reached")),
+        (":hb9abc-9 :Camp reached{12", AprsMessage("HB9ABC-9", "Camp reached", "12")),
+        (":HB9ABC-9 :Camp reached{12 ", AprsMessage("HB9ABC-9", "Camp reached", "12")),
+        (":HB9ABC-9 :Camp reached{12\0\r\n", AprsMessage("HB9ABC-9", "Camp reached", "12")),
+        (":hb9abc-9 :ack12 ", AprsAnswer("HB9ABC-9", "12", True)),
         (":HB9ABC-9 :Yes{34}12", AprsMessage("HB9ABC-9", "Yes", "34", "12")),
         (":HB9ABC-9 :Yes{34}", AprsMessage("HB9ABC-9", "Yes", "34")),
         (":HB9ABC-9 :a {b{c1", AprsMessage("HB9ABC-9", "a {b", "c1")),

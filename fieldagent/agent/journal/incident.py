@@ -342,12 +342,13 @@ def waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
 
 
 def taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
-    """Return the incident's Packages with each channel that delivered them, and the elapsed time of
-    the last event. A position that was replaced by a later one is omitted.
-    """
+    """Return its Packages on each channel that took them, and when they went there last (lived
+    time); what others say of them, as anybody can on an open air, delays nothing. A position that a
+    later one has replaced is not among them."""
     rows = journal.read(
         "SELECT leg.sequence, leg.channel, max(leg.ended, coalesce((SELECT max(story.at) FROM story"
-        " WHERE story.sequence = leg.sequence AND story.channel = leg.channel), 0))"
+        " WHERE story.sequence = leg.sequence AND story.channel = leg.channel"
+        " AND event NOT IN ('relayed', 'left nearby', 'not passed on')), 0))"
         " FROM incident_item JOIN leg USING (sequence) JOIN package USING (sequence)"
         " WHERE incident = ?1 AND leg.status = 'Delivered' AND (NOT instr(body, '\"location\":{')"
         " OR sequence = (SELECT max(sequence) FROM incident_item JOIN package USING (sequence)"

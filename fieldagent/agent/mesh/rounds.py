@@ -1,23 +1,21 @@
-"""Decides which items are repeated on the air, when, and for which stations. Sends nothing.
+"""Which items go on the air once more, when, and for whom: decides, and sends nothing.
 
-An item that is not an SOS is repeated when a summary shows that a station is missing it. A station
-that has the item waits a random time, which grows with the number of stations, and does not repeat
-it if another station does. An SOS is repeated without such a summary. An item for the hub is
-repeated by the stations on its route:
+What is no SOS goes again when a holding tells that somebody lacks it: whoever has it waits for a
+random while, the longer the more there are, and leaves it when another is heard to repeat it. An
+SOS waits for nobody's word, and what asks for the hub is repeated by who is on its way:
 
-| item of | reason | first, seconds | then | ends |
+| whose | reason | first, seconds | then | ends |
 |---|---|---|---|---|
-| us, SOS | a station is missing it | 10 | doubling to 10 minutes | all have it |
-| any SOS | an unheard station may be in range | as above | as above | after 3; unanswered: 8 |
-| another, SOS | a station is missing it | 5 to 15 | doubling to 10 minutes | all have it |
-| us | the hub is missing it, and a route is known | 60 | doubling to an hour | hub has it |
-| another | it asks us for the hub | 2 to 6 | doubling to 4 minutes | hub has it; 3 per request |
-| another | its sender should know that the hub has it | 1 to 5 | 30, 120 | 3 per request |
-| another | its sender should know who is missing it | 1 to 5 | doubling | once; an SOS 6 times |
+| our SOS | a station lacks it | 10 | doubling to 10 minutes | all have it |
+| any SOS | one may be there that was not heard yet | as above | as above | 3 times; or 8 |
+| another's SOS | a station lacks it | 5 to 15 | doubling to 10 minutes | all have it |
+| ours | the hub lacks it, and a way is known | 60 | doubling to an hour | it has |
+| another's | it asks us for the hub | 2 to 6 | doubling to 4 minutes | it has; 3 times an asking |
+| another's | its sender is to know that the hub has it | 1 to 5 | 30, 120 | 3 times an asking |
+| another's | its sender is to know who lacks it beyond | 1 to 5 | doubling | once; an SOS 6 times |
 
-A repeated item keeps its sender's number and names the station that repeats it, so that no item
-crosses more kits than allowed. An SOS names the stations that are missing it, and only those
-answer.
+What is repeated keeps its sender's number and bears who repeats it, so that no item crosses more
+kits than allowed; an SOS names the stations that lack it, and only those answer.
 """
 
 from __future__ import annotations
@@ -59,8 +57,9 @@ TELLS_MAX, TELL_AGAIN = 3, 30.0
 """Number of notices to the sender that the hub has its item, because they are not confirmed, and
 the seconds from the first to the second. The third follows after four times as long."""
 SOS_BLIND, SOS_ALONE = 3, 8
-"""How often an SOS is repeated although no station is known to be missing it, because the hello of
-such a station may be lost. The second number is for an SOS that no station has confirmed."""
+"""How often an SOS goes again though nobody is known to lack it: the hello of one that lacks it may
+have been lost. More often where nobody has said yet that it came, and ours also where the group has
+no key: anybody can have said so."""
 ENOUGH = 2
 """Number of other stations heard repeating an SOS for which we skip our turn."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
@@ -148,10 +147,9 @@ class OnCall:
 
 
 class Rounds:
-    """Items of this and other stations, and the times of their repeats. `words` builds our entries
-    beside Packages, in packets of at most `packet_bytes`. `hops` is the most transmissions to
-    reach any station. `random` returns a share from 0 to 1. Times are of any one clock.
-    """
+    """`words` are what we say beside Packages, in packets of `packet_bytes` at most; `hops` is how
+    many transmissions bring an item anywhere at most. `random` gives a share from 0 to 1. `proves`
+    is whether what is heard is of the group for sure. Times are of any one clock."""
 
     def __init__(
         self,
@@ -162,8 +160,10 @@ class Rounds:
         hops: int,
         packet_bytes: int,
         random: Callable[[], float],
+        proves: Callable[[], bool],
     ) -> None:
         self.station = station
+        self._proves = proves
         self.neighbours = neighbours
         self._words = words
         self._hops = hops
@@ -403,7 +403,8 @@ class Rounds:
 
     def _goes_blindly(self, item: OnItsWay) -> bool:
         """Return True if the SOS is repeated although no station is known to be missing it."""
-        return item.entry.sos and item.tries < (SOS_BLIND if item.answers else SOS_ALONE)
+        answered = item.answers > 0 and (item.station != self.station or self._proves())
+        return item.entry.sos and item.tries < (SOS_BLIND if answered else SOS_ALONE)
 
     def _asks_again(self, item: OnItsWay, now: float) -> bool:
         item.hub_due = inf

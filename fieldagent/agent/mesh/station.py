@@ -215,6 +215,7 @@ def set_up(
         hops=settings.hops,
         packet_bytes=settings.packet_bytes,
         random=Random().random,
+        proves=lambda: bool(packets.group.keys),
     )
     reception = RadioReception(journal, packets, packing, words, intake, endings, rounds)
     repeating = Repeating(journal, packing, words, rounds, relay, intake, parcels)

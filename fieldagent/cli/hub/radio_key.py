@@ -141,7 +141,9 @@ def _lines(short: Row, kits: Sequence[Row]) -> list[str]:
     else:
         head = f"the change of radio-key is at step {short['step']}"
     behind = short["pending"]
-    who = f"{counted(behind, 'kit')} of {short['kits']} behind" if behind else "all kits are present"
+    who = (
+        f"{counted(behind, 'kit')} of {short['kits']} behind" if behind else "all kits are present"
+    )
     return [f"{head}; {who}", *map(_line, kits)]
 
 

@@ -22,7 +22,8 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
 
 EVENT_BYTES_MAX = 65_536
-ELEMENTS_MAX = 400
+ELEMENTS_MAX = 4_000
+"""More than fit into an event: a shape of 2,000 points has 64 kB."""
 DEPTH_MAX = 12
 UNKNOWN = 9_999_999.0
 """Value for an unknown height or error."""

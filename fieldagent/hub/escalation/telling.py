@@ -231,7 +231,9 @@ def _note_taken(db: Db, telling: Telling, handed: str, now: float) -> None:
         return
     if telling.round > 1:
         handed += f" (try {telling.round} of {contact.tries})"
-    sos.note_event(db, telling.sos, "escalated" if contact.after else "notified", now, detail=handed)
+    sos.note_event(
+        db, telling.sos, "escalated" if contact.after else "notified", now, detail=handed
+    )
     if contact.after:
         alarm.escalate(db, telling.sos, now)
     if telling.why not in (ESCALATED, ASKED) and telling.round < contact.tries:

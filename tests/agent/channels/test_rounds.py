@@ -23,9 +23,17 @@ from fieldagent.agent.journal import history, incident, outbound
 from fieldagent.agent.journal import on_air as on_air_journal
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.mesh import relay
-from fieldagent.agent.mesh.rounds import ENOUGH, HUB_AGAIN_MAX, JUST_NOW, KEPT, ON_CALL_FOR
+from fieldagent.agent.mesh.rounds import (
+    ENOUGH,
+    HUB_AGAIN_MAX,
+    JUST_NOW,
+    KEPT,
+    ON_CALL_FOR,
+    SOS_ALONE,
+)
 from fieldagent.agent.outbound.holdings import ASK_AFTER
 from fieldagent.agent.outbound.incident_status import as_json
+from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.extensions.lab.simulator.air import Losses
 from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
 from fieldagent.wire.envelope import (
@@ -37,6 +45,7 @@ from fieldagent.wire.envelope import (
     Source,
     Way,
     decode,
+    derive_key,
     digest_of,
     digest_of_slices,
     encode,
@@ -49,6 +58,7 @@ from tests.kit import START
 CELLULAR, SATELLITE = Channel.CELLULAR, Channel.SATELLITE
 LINE = "1 2\n2 3\n3 4"
 A_C_B = "1 2\n2 3"
+KEY = derive_key(bytes(32), "AIR")
 
 
 @pytest.fixture
@@ -862,6 +872,32 @@ async def test_an_sos_reaches_whose_hello_was_lost(
         sky.log.clear()
         await trio.sleep(1800)
         assert not [line for line in sky.log if "node 2 transmits" in line]
+
+
+@pytest.mark.parametrize("keys", [(), (KEY,)])
+async def test_on_an_open_air_nobodys_ack_spares_an_sos_of_ours_its_repeats(
+    tmp_path: Path, clock: Any, keys: tuple[bytes, ...]
+) -> None:
+    """Anybody can have made it, and go on to."""
+    async with (
+        on_air(tmp_path, count=1),
+        station(tmp_path, 1, tmp_path / "node-1", keys=keys) as kit,
+    ):
+        number = await sos(kit)
+        known = outbound.package(kit.journal, number)
+        assert known is not None
+        ack = Ack(1, by_hub=True, digest=digest_of(entry_of(known)))
+        for by in 66, 67, *20 * [67]:
+            key = next(iter(keys), None)
+            await kit.reception.receive(encode([Entry(number, ack)], origin=by, key=key))
+            await trio.sleep(60)
+        (item,) = kit.rounds.ours()
+        assert (item.tries < SOS_ALONE) is bool(keys)
+        story = kit.journal.read("SELECT event, at FROM story WHERE sequence = ?", number)
+        left = max(at for event, at in story if event == "sent again")
+        open_incident = incident.open_one(kit.journal)
+        assert open_incident is not None
+        assert incident.taken(kit.journal, open_incident.number)[number, Channel.RADIO] == left
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])

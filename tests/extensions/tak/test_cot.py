@@ -192,7 +192,7 @@ def test_a_height_that_is_no_number_is_unknown(height: str) -> None:
         (GOOD.replace("uid='GeoChat", "id='GeoChat"), "without uid"),
         (UNIT.replace("<point", "<place"), "without a point"),
         (GOOD.replace("rope", "<a>" * 20 + "</a>" * 20), "too many elements"),
-        (GOOD.replace("rope", "<a/>" * 500), "too many elements"),
+        (GOOD.replace("rope", "<a/>" * 5_000), "too many elements"),
         ("</event>", "no event"),
     ],
 )

@@ -162,6 +162,43 @@ def test_who_comes_later_is_told_what_there_is(room: Room) -> None:
     assert not room.exchange.has(TakUnit("ANDROID-away", "x").uid)
 
 
+OF_CID = f"{CID.uid}{tak.ALERT_SUFFIX}"
+
+
+@pytest.mark.parametrize("known", ["since it was here", "from before"])
+@pytest.mark.parametrize(
+    "event",
+    [
+        here(CID),
+        tak.alert(CID, SPOT, NOW),
+        tak.alert(CID, SPOT, NOW, cancels=True),
+        tak.removal(CID.uid, BEN, NOW),
+        tak.removal(OF_CID, BEN, NOW),
+        marker(BEN, CID.uid),
+        marker(BEN, OF_CID),
+    ],
+)
+def test_a_phone_that_is_away_is_changed_by_none_of_anothers(
+    room: Room, event: CotEvent, known: str
+) -> None:
+    room.exchange.leave(room.guests[CID.uid])
+    if known == "from before":
+        room = Room()
+        for member, unit in (1, ADA), (2, BEN):
+            room.enter(unit, member)
+        room.exchange.know([("serial of his", CID.uid, 3)])
+    assert room.say(BEN, event) == {}
+    assert room.counts[Became.REFUSED] == 1
+
+
+def test_a_second_phone_of_the_same_user_may_and_so_may_who_has_it_now(room: Room) -> None:
+    room.exchange.leave(room.guests[CID.uid])
+    room.enter(TakUnit("ANDROID-tablet", "Cid 2"), 3)
+    assert room.say(TakUnit("ANDROID-tablet", ""), tak.removal(CID.uid, CID, NOW))
+    room.enter(CID, 4)
+    assert room.say(CID, here(CID))
+
+
 def test_a_phone_may_be_called_otherwise_but_not_as_another(room: Room) -> None:
     guest = room.guests[BEN.uid]
     assert room.say(BEN, here(TakUnit(BEN.uid, "Lead")))
@@ -206,3 +243,23 @@ async def test_who_is_slow_has_the_newest_of_each_unit() -> None:
     assert outbox.put(bytes(BYTES_MAX - OF_UNITS_MAX))
     assert not outbox.put(b"x")
     assert outbox.put(b"", "a")
+
+
+@pytest.mark.parametrize("points", [395, 396, 1_000, 2_000])
+def test_a_shape_of_many_points_reaches_the_others(room: Room, points: int) -> None:
+    links = [CotElement("link", {"point": f"47.{n:04},8.{n:04}"}) for n in range(points)]
+    made = marker(BEN, "shape")
+    shape = replace(made, type="u-d-f", detail=tuple(links))
+    assert len(cot.encode(shape)) < cot.EVENT_BYTES_MAX
+    assert room.say(BEN, shape) == {CID.uid: ["u-d-f"], DOT.uid: ["u-d-f"]}
+
+
+def test_what_cannot_be_read_is_logged_with_its_sender(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    guest = room.guests[BEN.uid]
+    for second in range(3):
+        assert room.exchange.read(guest, b"<event uid='x'></event>", 1_000.0 + second) is None
+    assert room.counts[Became.UNREADABLE] == 3
+    (line,) = [each.message for each in caplog.records]
+    assert "'Ben'" in line and "without uid or type" in line

@@ -124,6 +124,15 @@ def owner_of_phone(db: Db, workspace: int, uid: str, now: float) -> PhoneHolder 
     return PhoneHolder._make(rows[0]) if rows else None
 
 
+def phones(db: Db, workspace: int, now: float) -> list[tuple[str, str, int]]:
+    """Return the serial, the uid and the user of each phone that has come."""
+    rows = db.execute(
+        f"SELECT serial, uid, member.id FROM {_IN_FORCE} AND uid IS NOT NULL AND uid <> ''",
+        *(workspace, now),
+    )
+    return [(serial, uid, member) for serial, uid, member in rows]
+
+
 def note_phone(db: Db, serial: str, member: int, uid: str, now: float) -> None:
     """Record that a phone has connected. Messages for its user go there, and unconfirmed ones are
     sent again at once.

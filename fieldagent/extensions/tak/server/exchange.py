@@ -1,20 +1,20 @@
-"""Distribution of events between the guests of the hub's own TAK server. Pure logic; times are Unix
-time.
+"""Who is at the hub's own TAK server, and what each is told of what another says. Decides by what
+it is told alone; times are Unix time.
 
-1. A phone speaks only for itself, under the uid and callsign of its first event, which must be
-   unique among those present. Events in a user's name, or in another phone's, are refused.
-2. An event with recipients goes only to them; a private message never goes to others. An event
-   without recipients goes to all phones except its sender.
-3. A user of the hub gets only events that name them, and cancellations of their alert, because
-   delivering them costs money.
-4. Objects on the map are kept until they are stale, for later arrivals. So are the last
-   messages to all.
+1. A phone speaks for itself: under the uid and the callsign that it has told first, and that nobody
+   else has who is here. What it says in a user's name, or as another phone, is refused; also while
+   that phone is away, of where it was and of its alert.
+2. What names those whom it is for goes to these; what is said in private never to anybody else.
+   What names nobody goes to all phones, and never back to whoever has said it.
+3. A user here hears what names them, and who cancels their alert: what they are told costs money.
+4. What is on the map is kept until it is stale, for who comes later; so are the last words to all.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from fieldagent.extensions.tak import cot
@@ -26,7 +26,10 @@ from fieldagent.hub.bridge.contract import Became, NoteEvents
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.rate import Rate
+from fieldagent.system.seldom import Seldom
 from fieldagent.wire.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
 
 OF_ONE = Rate(600.0, 120)
 """Rate of events from one phone."""
@@ -80,11 +83,15 @@ class Exchange:
     def __init__(self, note: NoteEvents) -> None:
         self._note = note
         self._guests: dict[TakGuest, None] = {}
+        self._phones: dict[str, tuple[str, int]] = {}
+        """By the key of a phone: its uid and its member, also while it is away."""
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._kept_bytes = 0
         self._said: deque[_Said] = deque(maxlen=SAID_MAX)
         self._number = 0
         self._heard: OrderedDict[str, int] = OrderedDict()
+        self._now = 0.0
+        self._dropped = Seldom(lambda: self._now)
 
     @property
     def said(self) -> int:
@@ -94,6 +101,10 @@ class Exchange:
     def has(self, uid: str) -> bool:
         """Return True if a guest with that uid is present."""
         return any(guest.uid == uid for guest in self._guests if uid)
+
+    def know(self, phones: Iterable[tuple[str, str, int]]) -> None:
+        """Know whose phones have been here: key, uid and member of each."""
+        self._phones |= {key: (uid, member) for key, uid, member in phones}
 
     def may_be(self, guest: TakGuest, unit: TakUnit) -> str:
         """Return the reason why a phone cannot use that uid and callsign, or an empty string."""
@@ -115,6 +126,9 @@ class Exchange:
         self._guests[guest] = None
         if not guest.key:
             return
+        for key in [key for key, (uid, _) in self._phones.items() if uid == guest.uid]:
+            del self._phones[key]
+        self._phones[guest.key] = guest.uid, guest.member
         for uid, kept in [*self._kept.items()]:
             if kept.until > now and uid != guest.uid:
                 self._tell(guest, kept.kind, kept.raw, kept.unit)
@@ -142,9 +156,19 @@ class Exchange:
             return None
         try:
             return cot.decode(raw)
-        except RemoteProtocolError:
-            self._note(Became.UNREADABLE)
+        except RemoteProtocolError as error:
+            self.drop(guest, str(error), now)
             return None
+
+    def drop(self, guest: TakGuest, why: str, now: float) -> None:
+        """Count and log an event of a phone that goes to nobody."""
+        self._note(Became.UNREADABLE)
+        self._now = now
+        if count := self._dropped.note():
+            who = guest.callsign or f"user {guest.member}"
+            log.warning(
+                "%d events of phones go to nobody, the last of %s: %s", count, ascii(who), why
+            )
 
     def receive(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:
         """Pass on an event of a present phone."""
@@ -179,10 +203,10 @@ class Exchange:
             )
         if event.type == tak.CANCEL and event.uid.startswith(records.PREFIX):
             return True
-        about = {event.uid, event.uid.removesuffix(tak.ALERT_SUFFIX)}
-        if event.type == tak.REMOVAL:
-            about.add(tak.removed(event))
+        named = {event.uid, *([tak.removed(event)] if event.type == tak.REMOVAL else [])}
+        about = named | {uid.removesuffix(tak.ALERT_SUFFIX) for uid in named}
         uids = {each.uid for each in others}
+        uids |= {uid for uid, member in self._phones.values() if member != guest.member}
         if any(each.startswith(records.PREFIX) or each in uids for each in about):
             return False
         unit = _self_of(guest, event)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import trio
 
 from fieldagent.extensions.tak import events as tak
-from fieldagent.extensions.tak.cot import CotEvent, EventSplitter, type_of
+from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotEvent, EventSplitter, type_of
 from fieldagent.extensions.tak.events import TakUnit
 from fieldagent.extensions.tak.server import certificates, exchange
 from fieldagent.extensions.tak.server.certificates import PhoneHolder
@@ -104,8 +104,12 @@ class _Phone:
         while data := await self._stream.receive_some(RECEIVE_MAX):
             # A phone that sends is alive and has received what was sent.
             self.guest.heard = max(self.guest.heard, self._sent)
+            too_long = splitter.too_long
             for raw in splitter.receive_data(bytes(data)):
                 await self._take(raw)
+            if splitter.too_long > too_long:
+                why = f"it is longer than {EVENT_BYTES_MAX} bytes"
+                self._host.exchange.drop(self.guest, why, self._host.clock())
             # Give other tasks a turn, because dropping a flood of events never waits.
             await trio.lowlevel.checkpoint()
 

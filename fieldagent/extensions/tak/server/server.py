@@ -178,6 +178,8 @@ class _Phones:
     async def prepare(self) -> Authority:
         """Load the authority, and create this server's certificate."""
         self._authority = await self._store.commit(authority.authority)
+        known = partial(certificates.phones, workspace=self._host.workspace, now=self._host.clock())
+        self._host.exchange.know(await self._store.read(known))
         await self._current_context()
         return self._authority
 
