@@ -10,5 +10,10 @@ from tests.hub.conftest import (
 )
 
 __all__ = [
-    *("chromium", "database", "postgres", "pytest_collection_modifyitems", "store", "template"),
+    "chromium",
+    "database",
+    "postgres",
+    "pytest_collection_modifyitems",
+    "store",
+    "template",
 ]

@@ -34,7 +34,8 @@ def take_in(db: Db, workspace: int, member: int | None, alert: PhoneAlert, now: 
     ident = f"tak:{alert.sender.uid}"
     if records.find(db, workspace, ident) is None:
         ((many,),) = db.execute(
-            "SELECT count(*) FROM tracker WHERE workspace = ? AND ident LIKE 'tak:%'", workspace
+            "SELECT count(*) FROM tracker WHERE workspace = ? AND ident LIKE ?",
+            *(workspace, f"{SHARED}%"),
         )
         if many >= PHONES_MAX:
             ident = SHARED
