@@ -427,14 +427,14 @@ def _add_clock(commands: Subparsers) -> None:
     summary = (
         "set the system clock to the agent's time, if no other service does (for the systemd unit)"
     )
-    clock = command(commands, "clock", ("cli.kit.clock", "clock"), summary)
+    clock = command(commands, "clock", ("cli.kit.clock", "clock"), summary, is_listed=False)
     _add_place(clock, "--config", "/etc/fieldagent/agent.properties", "settings file of the agent")
     clock.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def _add_reboot(commands: Subparsers) -> None:
     summary = "reboot the machine if the hub sent that command (for the systemd unit)"
-    reboot = command(commands, "reboot", ("cli.kit.reboot", "reboot"), summary)
+    reboot = command(commands, "reboot", ("cli.kit.reboot", "reboot"), summary, is_listed=False)
     _add_place(reboot, "--config", "/etc/fieldagent/agent.properties", "settings file of the agent")
     reboot.add_argument("--json", action="store_true", help="print nothing")
 

@@ -74,10 +74,15 @@ def command(
     name: str,
     carry_out: tuple[str, str] | None,
     summary: str,
+    *,
+    is_listed: bool = True,
 ) -> CommandParser:
-    """Add a command. `carry_out` names a module of `fieldagent` and a function in it."""
+    """Add a command. `carry_out` names a module of `fieldagent` and a function in it. The help of
+    the command above leaves it out if it is not listed, because only a systemd unit calls it.
+    """
+    listed: dict[str, Any] = {"help": summary} if is_listed else {}
     parser: CommandParser = commands.add_parser(
-        name, help=summary, description=summary[0].upper() + summary[1:] + "."
+        name, description=summary[0].upper() + summary[1:] + ".", **listed
     )
     parser.set_defaults(carry_out=carry_out, parser=parser)
     return parser
