@@ -22,7 +22,7 @@ class Problem(Exception):
     `detail` tells this caller what to do; `errors` are pairs of detail and JSON pointer, one for
     each fault, of which the first ERRORS_MAX are told; `headers` go along (`Allow`,
     `Retry-After`), `members` extend the document (section 3.2). `place` is the path as a log may
-    hold it; empty if the path itself holds no secret.
+    hold it; empty if a log may hold the path itself.
     """
 
     def __init__(

@@ -107,7 +107,7 @@ def _options(allowed: Iterable[str]) -> Admission:
 
 def _known_part(patterns: Iterable[tuple[str, ...]], path: tuple[str, ...]) -> str:
     """Return the longest beginning of the path that routes name themselves. The rest may be a
-    secret, in an address that somebody misspelt."""
+    secret, in a misspelt address."""
     known = 0
     for pattern in patterns:
         pairs = zip(pattern, path, strict=False)

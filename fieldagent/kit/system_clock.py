@@ -46,8 +46,8 @@ def set_clock(
     """Take what the agent of these settings has left, once, and `put` the clock there; `look` reads
     the clocks. Returns an exit code.
 
-    `own_folder` is root's alone and lasts for a boot. Whoever has become the agent's user may lie
-    about the time once in a boot, and is believed no second time.
+    `own_folder` is root's alone and lasts for a boot. An intruder who has become the agent's user
+    may lie about the time once in a boot, and is believed no second time.
     """
     try:
         left = load(settings).state_directory / CLOCK_OFFER
@@ -75,7 +75,7 @@ def set_clock(
 
 
 def _refuse_again(folder: Path | None, moves: float) -> None:
-    """Note that the clock is set. Raises NotTheTime for a second large move in a boot, and
+    """Record that the clock is set. Raises NotTheTime for a second large move in a boot, and
     OSError."""
     if folder is None:
         return

@@ -49,7 +49,7 @@ strings are escaped."""
 
 
 ALARM_MARK = '"alarm":"'
-"""How the event of the hub's own alarm differs, in the same way. The kind follows."""
+"""The difference of the hub's own alarm's event, in the same way. The kind follows."""
 UNAUTHENTICATED_MARK = '"unauthenticated":true'
 """Mark of an unauthenticated SOS event in the compact JSON."""
 

@@ -21,8 +21,8 @@ class Stage(IntEnum):
     NOBODY = 4
     """The name or address is unknown or cannot be reached; the text contains the reason."""
     RADIO = 5
-    """Their own radio has confirmed it: no person has, by that. Of a text that is longer than a
-    radio takes the word begins with the part that is there, such as `1/4`."""
+    """Their own radio has confirmed it: no person has, by that. If a text is longer than a radio
+    takes, this begins with the part that is there, such as `1/4`."""
 
 
 LADDER = (Stage.NOBODY, Stage.STORED, Stage.RADIO, Stage.PROGRAMS, Stage.HANDED_OVER, Stage.READ)

@@ -41,12 +41,12 @@ class Delivery:
 
     @property
     def alarm(self) -> str:
-        """Return the kind of the hub's own alarm that it tells of, such as `fence`; "" if none."""
+        """Return the kind of the hub's own alarm that it contains, such as `fence`, or ""."""
         return self.body.partition(ALARM_MARK)[2].partition('"')[0]
 
     @property
     def urgent(self) -> bool:
-        """Return True if it tells of an SOS or an alarm."""
+        """Return True if it contains an SOS or an alarm."""
         return self.sos or bool(self.alarm)
 
     @property

@@ -39,13 +39,13 @@ def waiting_bytes(answer: bytes) -> int | None:
 TEXT_MAX = 80
 """Most bytes of text that are kept to recognise a prompt."""
 LEAVE_COMMANDS = b"\rKISS ON\rRESTART\r"
-"""What brings a TNC with TAPR's commands from its command mode back to KISS."""
+"""Commands that bring a TNC with TAPR's commands from its command mode back to KISS."""
 _PROMPT = re.compile(rb"(?:^|[\r\n])cmd:|EH\?")
 _NO_TEXT = re.compile(rb"[^\t\r\n -~]")
 
 
 class CommandModeEar:
-    """Recognises a TNC that is in its command mode: it says `cmd:` or `EH?`, and no frames."""
+    """Recognises a TNC that is in its command mode: it sends `cmd:` or `EH?` instead of frames."""
 
     def __init__(self) -> None:
         self._text = b""

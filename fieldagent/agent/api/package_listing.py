@@ -98,7 +98,7 @@ def _told(journal: Journal, known: Accepted | Known, said: dict[str, Any]) -> di
 
 
 def _origin(journal: Journal, known: Accepted | Known) -> str | None:
-    """Return the name of the kit whose item this kit relays; None of an item of its own."""
+    """Return the name of the kit whose item this kit relays; None if the item is this kit's."""
     if not isinstance(known, Accepted) or not known.origin:
         return None
     return inbound.station_names(journal).get(known.origin) or f"kit {known.origin}"

@@ -200,7 +200,8 @@ class Outbox(Protocol):
         """
 
     async def note_doubtful_cost(self, transmission: Transmission) -> None:
-        """Book what a session may have cost whose message the far side may have all the same."""
+        """Book the credits that a session may have cost, because the far side may have its
+        message."""
 
     async def note_copy(self, transmission: Transmission) -> None:
         """Record that it is sent a second time, because it is unknown whether the first left."""

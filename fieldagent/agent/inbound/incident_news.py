@@ -1,11 +1,11 @@
-"""Takes in news of incidents: an update about this kit's own, or another kit's SOS.
+"""Takes in what comes about incidents: a word about this kit's own, or another kit's SOS.
 
-An update changes the state of this kit's incident only if it is authenticated by a key of this kit
-and the hub. A kit without a hub accepts the update of a person at another kit; a kit with a hub
-shows it as unauthenticated. Another kit's SOS always raises the alarm. Its date is only that kit's
-clock, and a machine without a clock chip is hours behind after a night without power. An attacker
-without the key may replay a recording: it raises the alarm once, because its number is known from
-then on.
+A word changes the state of this kit's incident only where a holder of the key of this kit and the
+hub says it. A kit without a hub takes the word of a person at another kit, and accepts that another
+kit calls its own SOS off. A kit with a hub shows both as unauthenticated. Another kit's SOS always
+rings. Its date is only what that kit's clock says, and a machine without a clock chip is hours
+behind after a night without power. A stranger without the key may play back a recording: it rings
+once, because its number is known from then on.
 """
 
 from __future__ import annotations
@@ -107,9 +107,15 @@ class IncidentNews:
         proved = by_hub and (from_hub or about != OWN)
         if about == OWN and is_proved(word, self._keys):
             proved = True
-        counts = proved or (not self._has_hub and word.says is Said.SEEN)
+        counts = proved or (not self._has_hub and self._is_theirs_to_say(word, about, speaker))
         # Its addressee checks the proof, by a key that this kit does not have.
         if (by_hub or word.proof) and from_hub and about != OWN:
             taken.down.append(GoesDown(word, entry.time))
         named = IncidentWord(word.incident, word.says, about, word.by, word.text)
         incident.note_word(db, named, entry.time, taken.now, proved=proved, counts=counts)
+
+    def _is_theirs_to_say(self, word: IncidentWord, about: int, speaker: int) -> bool:
+        """Return whether the speaker may end it, as far as a kit without a hub can know."""
+        if about == OWN:
+            return word.says is Said.SEEN
+        return word.says is Said.CALLED_OFF and about == speaker

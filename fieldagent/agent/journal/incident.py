@@ -147,17 +147,16 @@ def note_word(
     proved: bool,
     counts: bool,
 ) -> None:
-    """Store an update about an incident. It changes the state of this kit's incident if it
-    `counts`. An update without a tag counts only if no hub could have made one. `at` is Unix
-    time, `now` is elapsed time.
-    """
+    """Keep a statement about an incident. If it is proved or `counts`, it changes the state of
+    another kit's incident; if it `counts`, that of this kit's own. A word without a proof counts
+    only if no hub could give one. `at` is Unix time, `now` lived time."""
     db.execute(
         "INSERT INTO incident_word (station, incident, says, by, text, at, proved)"
         " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET proved = max(proved,"
         " excluded.proved)",
         (word.station, word.incident, word.says, word.by, word.text, at, int(proved)),
     )
-    if word.station != OWN and proved:
+    if word.station != OWN and (proved or counts):
         db.execute(
             "UPDATE heard_incident SET state = ? WHERE station = ? AND number = ?"
             " AND state NOT IN ('closed', 'called off')",
@@ -343,8 +342,8 @@ def waiting(journal: Journal, number: int) -> list[tuple[int, Channel]]:
 
 def taken(journal: Journal, number: int) -> dict[tuple[int, Channel], float]:
     """Return its Packages on each channel that took them, and when they went there last (lived
-    time); what others say of them, as anybody can on an open air, delays nothing. A position that a
-    later one has replaced is not among them."""
+    time). Words of other stations, which anyone can forge on an open air, do not count. A
+    position that a later one has replaced is not among them."""
     rows = journal.read(
         "SELECT leg.sequence, leg.channel, max(leg.ended, coalesce((SELECT max(story.at) FROM story"
         " WHERE story.sequence = leg.sequence AND story.channel = leg.channel"
@@ -385,8 +384,8 @@ def brought(journal: Journal, number: int) -> list[tuple[float, str]]:
 
 
 def left_nearby(journal: Journal, number: int) -> list[tuple[float, str]]:
-    """Return which neighbours report that something of it left by their satellite, and when (lived
-    time)."""
+    """Return the neighbours that report that something of it left by their satellite, and when
+    (lived time)."""
     return journal.read(
         "SELECT min(at), detail FROM story JOIN incident_item USING (sequence)"
         " WHERE incident = ? AND event = 'left nearby' GROUP BY detail ORDER BY 1",

@@ -58,8 +58,8 @@ TELLS_MAX, TELL_AGAIN = 3, 30.0
 the seconds from the first to the second. The third follows after four times as long."""
 SOS_BLIND, SOS_ALONE = 3, 8
 """How often an SOS goes again though nobody is known to lack it: the hello of one that lacks it may
-have been lost. More often where nobody has said yet that it came, and ours also where the group has
-no key: anybody can have said so."""
+have been lost. More often if no station has acknowledged it yet. Our own SOS also if the group has
+no key: anyone can have forged each acknowledgement."""
 ENOUGH = 2
 """Number of other stations heard repeating an SOS for which we skip our turn."""
 PARTS_MAX, PARTS_BYTES = 8, 1600
@@ -104,7 +104,7 @@ class OnItsWay:
     brought_by: int = 0
     """Station that relayed it to the hub or to a satellite gateway; 0 for none."""
     at_hub: bool = False
-    """True if that station reports that the hub has it."""
+    """True: the station above reports that the hub has it."""
     due: float = inf
     tries: int = 0
     aired: float = -inf
@@ -149,7 +149,8 @@ class OnCall:
 class Rounds:
     """`words` are what we say beside Packages, in packets of `packet_bytes` at most; `hops` is how
     many transmissions bring an item anywhere at most. `random` gives a share from 0 to 1. `proves`
-    is whether what is heard is of the group for sure. Times are of any one clock."""
+    returns whether the group has a key, so that only members can speak. Times are of any one
+    clock."""
 
     def __init__(
         self,

@@ -180,7 +180,8 @@ class ChannelOutbox:
         await self._journal.persist(together(note, self.budget.book(spent)))
 
     async def note_doubtful_cost(self, transmission: Transmission) -> None:
-        """Book what a session may have cost whose message the far side may have all the same."""
+        """Book the credits that a session may have cost, because the far side may have its
+        message."""
         await self._journal.persist(self.budget.book(self._in_doubt(transmission)))
 
     def _in_doubt(self, transmission: Transmission) -> Spent:

@@ -1,4 +1,4 @@
-"""Accepts an SOS of somebody whom nobody has proved: a stranger's radio or TAK phone.
+"""Accepts an SOS without proof of its sender, from any radio or TAK phone.
 
 It has an incident of its own, takes every channel that costs nothing, and of the others what the
 small budget of `others_sos` pays for.

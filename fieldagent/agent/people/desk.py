@@ -6,7 +6,7 @@
 | text on a channel          | only behind the kit's word   | nothing                |
 | `SOS …`, `MAYDAY …`, alert | the kit's SOS, by their name | an SOS of their own    |
 | `SOS CANCEL` alone         | their own SOS is called off  | the same               |
-| `help`, `sos` on a channel | they are asked to write SOS  | the same               |
+| `help`, `sos` on a channel | the kit asks for an SOS      | the same               |
 | position                   | kept, the newest             | the same               |
 | waypoint                   | Package                      | nothing                |
 | name and key               | kept; another key is told    | the same               |

@@ -1,4 +1,4 @@
-"""Reads a call for help in what a person writes: `SOS`, as people and keyboards write it.
+"""Reads a call for help in a person's text: `SOS`, as people and keyboards write it.
 
 | text                                              | call                             |
 |---------------------------------------------------|----------------------------------|
@@ -47,11 +47,11 @@ class Call(Enum):
 class Reading(NamedTuple):
     call: Call
     rest: str
-    """The words behind `SOS`; of another call, all of them."""
+    """The words behind `SOS`; all words if the call is another one."""
 
 
 def read(text: str, *, direct: bool = True) -> Reading:
-    """Read a text. One that is not `direct` stands on a channel, where an SOS has capitals."""
+    """Read a text. If it is not `direct`, it is on a channel: there, an SOS has capitals."""
     visible = "".join(each for each in text if category(each) != "Cf" and each != "\ufe0f")
     wide = normalize("NFKC", visible[:TEXT_MAX].replace("🆘", " SOS "))
     if (morse := _MORSE.match(wide)) is not None:

@@ -59,7 +59,7 @@ def parts_of(text: str, size: int) -> list[str]:
 
 
 def parts_in(text: str, size: int) -> int:
-    """Return how many parts of at most `size` bytes the whole text takes."""
+    """Return the number of parts of at most `size` bytes that the whole text takes."""
     if len(text.encode()) <= size:
         return 1
     return len(_cut(text, size - len("1/3 "), len(text)))

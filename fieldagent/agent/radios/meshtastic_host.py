@@ -57,7 +57,7 @@ ROUTING_MAX = 60.0
 LULL = 2.0
 """Seconds of silence within a frame after which the rest of the frame is lost."""
 HEARD_MAX = 256
-"""Packets that wait and are no text."""
+"""Packets that wait, without texts."""
 NODES_MAX = 5_000
 """Nodes whose entries wait: a full mesh has some hundred."""
 KEPT_FREE, SPARED = 4, 1
@@ -191,13 +191,13 @@ class _Answers:
 
 
 class _Heard:
-    """What waits to be taken in, in its order. Of a node that the radio knows the newest entry
-    alone waits, whatever their number. Texts are never dropped: one may be an SOS."""
+    """Packets that wait to be read, in their order. Only the newest entry of a node that the radio
+    knows waits, whatever their number. Texts are never dropped: one may be an SOS."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, HostHeard] = OrderedDict()
         self._others = 0
-        """Packets that are no text."""
+        """Packets without texts."""
         self._news = trio.Event()
         self._lost = Seldom(trio.current_time)
 
@@ -218,7 +218,7 @@ class _Heard:
         self._news.set()
 
     async def next(self) -> HostHeard:
-        """Return what is at hand without a checkpoint, or wait for it."""
+        """Return the next packet without a checkpoint, or wait for it."""
         while not self._entries:
             self._news = trio.Event()
             await self._news.wait()

@@ -12,11 +12,11 @@ from fieldagent.system.terminal import escaped
 _ADDRESS = re.compile(r"\+[0-9]{6,15}|[^\s@]+@[^\s@]+")
 _KINDS = ("user", "group", "device")
 WORD_WITHIN = 3.0
-"""Seconds after Delivered in which the hub may answer that nobody is called that."""
+"""Seconds after Delivered in which the hub may answer that it does not know the name."""
 
 
 def fault_of(port: int, named: str | int | None) -> str:
-    """Return why nobody is called that, with the nearest name, or "". Only a kit that has the
+    """Return the reason to refuse a name, with the nearest name, or "". Only a kit that has the
     hub's whole directory knows. Raises CallFailed."""
     if not isinstance(named, str) or _ADDRESS.fullmatch(named):
         return ""
@@ -39,8 +39,8 @@ def fault_of(port: int, named: str | int | None) -> str:
 
 
 def unreached(port: int, package: dict[str, Any]) -> str:
-    """Return why the hub can reach nobody with a Package that it has, or "". Waits a moment for
-    its word. Raises CallFailed."""
+    """Return the hub's reason for not passing a Package on, or "". Waits a moment for it. Raises
+    CallFailed."""
     end = time.monotonic() + WORD_WITHIN
     while True:
         steps = call(port, "GET", f"/api/package/{package['id']}").body.get("reached", [])

@@ -155,9 +155,8 @@ MOVED = (
 
 
 def _moved(settings: Settings, running: Running) -> dict[str, Finding]:
-    """Return a fault for each port in the settings that the running agent does not use, by setting.
-    The state of the agent's port shows nothing about another port.
-    """
+    """Return a fault for each port that the agent which runs does not use, by its setting. The
+    agent's report on its port does not cover another port."""
     used = (running.status or {}).get("ports")
     wanted = {
         "satellite-port": settings.satellite_port,

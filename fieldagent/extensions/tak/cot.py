@@ -130,7 +130,7 @@ class EventSplitter:
 
 
 def start_tag(raw: bytes) -> bytes:
-    """Return the start tag of an event as it came, without its `>`; empty if there is no event."""
+    """Return the start tag of an event as it came, without its `>`; empty without an event."""
     begin = _BEGIN.search(raw)
     return b"" if begin is None else raw[begin.start() :].partition(b">")[0]
 

@@ -27,7 +27,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 UNIT, CHAT, ON_PHONE, READ = "a-f-G-U-C", "b-t-f", "b-t-f-d", "b-t-f-r"
 ALERT, CANCEL, MARKER, POINTS = "b-a-o-tbl", "b-a-o-can", "b-m-p-s-m", "b-m-p-"
 ALERTS = "b-a-o-"
-"""How the types of alerts begin that a person raises: 911, ring the bell, in contact, custom."""
+"""The beginnings of the types of alerts that a person raises: 911, ring the bell, in contact,
+custom."""
 REMOVAL = "t-x-d-d"
 PING, PONG = "t-x-c-t", "t-x-c-t-r"
 GPS, LAST_KNOWN, BY_HAND = "m-g", "m-g-l", "h-g-i-g-o"
@@ -346,8 +347,7 @@ ALERT_NAME_MAX = 100
 
 
 def read_alert(event: CotEvent) -> PhoneAlert | None:
-    """Return the alert that an event is; None for another event. A part that is missing refuses
-    nothing."""
+    """Return an event's alert, or None if it is another event. Each part may be missing."""
     if not event.type.startswith(ALERTS):
         return None
     link, contact = event.find("link"), event.find("contact")

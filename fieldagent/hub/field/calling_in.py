@@ -59,7 +59,7 @@ class OperatorCall:
 
 
 Busy = Mapping[str, int]
-"""How many calls are under way, by operator."""
+"""The number of calls under way, by operator."""
 
 
 def is_due(db: Db, now: float, busy: Busy = {}) -> bool:  # noqa: B006

@@ -88,7 +88,7 @@ class _UnderWay:
         self.calls: Counter[str] = Counter()
         """By operator."""
         self.ended = 0
-        """How many have ended."""
+        """The number of calls that have ended."""
         self._rest = trio.CancelScope()
 
     async def carry(self, call: OperatorCall, work: Callable[[], Awaitable[None]]) -> None:

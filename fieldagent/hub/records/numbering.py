@@ -23,11 +23,9 @@ ONCE_IN = 3600.0
 
 
 def leave_out(db: Db, now: float) -> int:
-    """Skip numbers after a restore and return the number of devices.
-
-    No device then gets a number that may have been used since the copy. Each device gets its
-    introductions again, and is asked for the items that it still has.
-    """
+    """Leave numbers out for every device, because the database was restored. No device gets a
+    number that may have been given since the copy. The hub sends each device all names again, and
+    asks it for its kept items. Return the number of devices."""
     devices = db.execute("UPDATE device SET next_sequence = next_sequence + ? RETURNING id", JUMP)
     db.execute("DELETE FROM introduced")
     rebuild.begin(db, now)
@@ -56,10 +54,9 @@ def leave_out_of(db: Db, device: int, now: float) -> bool:
 
 
 def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
-    """Skip numbers of an authenticated device that confirms an item which the hub never sent under
-    this number, and ask the device for its items. Return True if this was done, at most once per
-    hour.
-    """
+    """Leave numbers out for a device that has proved who it is and confirms an item that the hub
+    never sent under this number, and ask it for its kept items. Return True if that was done; it is
+    done once an hour."""
     ((following,),) = db.execute("SELECT next_sequence FROM device WHERE id = ?", device)
     if not following - JUMP <= sequence < following + JUMP:
         return False

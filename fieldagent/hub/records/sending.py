@@ -1,6 +1,6 @@
-"""Daily limits of what the hub sends to telephones and mail addresses.
+"""Daily limits of the hub's messages to telephones and mail addresses.
 
-Each SMS and mail is paid for by whoever runs the hub. An alarm has no limit here: `tries` bounds
+Each SMS and mail costs the operator of the hub money. An alarm has no limit here: `tries` bounds
 how often a contact gets it.
 """
 
@@ -14,7 +14,7 @@ PER_WORKSPACE = 500
 """Tests, letters and replies of a workspace in a day."""
 TEST, LETTER, REPLY = "test", "letter", "reply"
 PER_ADDRESS = {TEST: 10, LETTER: 50, REPLY: 50}
-"""Messages of a workspace to one address in a day, by what they are."""
+"""Messages of a workspace to one address in a day, by kind."""
 
 
 def refusal(db: Db, workspace: int, address: str, what: str, now: float) -> str:

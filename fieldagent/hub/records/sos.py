@@ -195,7 +195,7 @@ class IncidentPlace(NamedTuple):
 
 
 def place_of(db: Db, id_: int) -> IncidentPlace | None:
-    """Return where an incident is: its own newest position, or its device's if that is newer and
+    """Return an incident's position: its own newest position, or its device's if that is newer and
     the incident is not closed; None if neither is known."""
     ((state, *own, latitude, longitude, at),) = db.execute(
         "SELECT state, sos.latitude, sos.longitude, sos.position_at, contact.latitude,"

@@ -878,7 +878,7 @@ async def test_an_sos_reaches_whose_hello_was_lost(
 async def test_on_an_open_air_nobodys_ack_spares_an_sos_of_ours_its_repeats(
     tmp_path: Path, clock: Any, keys: tuple[bytes, ...]
 ) -> None:
-    """Anybody can have made it, and go on to."""
+    """A stranger can have forged it, and can repeat that."""
     async with (
         on_air(tmp_path, count=1),
         station(tmp_path, 1, tmp_path / "node-1", keys=keys) as kit,

@@ -116,6 +116,21 @@ async def test_nobody_calls_another_kits_sos_off_by_radio_alone(tmp_path: Path) 
         assert (word.says, word.proved) == (Said.CALLED_OFF, False)
 
 
+@pytest.mark.parametrize(("by", "state"), [(ADA, Said.CALLED_OFF), (ADA + 1, Said.OPEN)])
+async def test_without_a_hub_a_kit_calls_its_own_sos_off_and_nobody_elses(
+    tmp_path: Path, by: int, state: Said
+) -> None:
+    async with kit(tmp_path, incidents=IncidentNews(7, has_hub=False)) as k:
+        await k.hear(said(help_at(now(k))), tagged=False)
+        off = Entry(71, IncidentWord(70, Said.CALLED_OFF, ADA), int(now(k)))
+        taken = Taken(k.journal.clock.now())
+        await k.journal.persist(lambda db: k.inbox.store_entry(db, -by, off, taken))
+        (heard,) = incident.heard(k.journal, 9)
+        assert heard.state == state
+        (kept,) = incident.words(k.journal, 70, ADA)
+        assert not kept.proved, "it is shown as it came"
+
+
 @pytest.mark.parametrize("station", [7, OWN], ids=["with a station", "without"])
 @pytest.mark.parametrize("has_hub", [True, False])
 async def test_a_person_at_another_kit_counts_where_there_is_no_hub(

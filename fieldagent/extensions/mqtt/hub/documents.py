@@ -39,7 +39,7 @@ class KitItem(NamedTuple):
     """True if it is for one person or a group."""
     request_id: str
     alarm: bool = False
-    """It is an alarm of the hub's own."""
+    """True for the hub's own alarm."""
 
     @property
     def has_way(self) -> bool:

@@ -1,8 +1,8 @@
 """Raises an SOS for the 911 alert of a TAK phone, which the hub's TAK bridge has heard.
 
-The phone becomes a tracker, called by its callsign. So its SOS has the rules of trackers: it rings
-once until a person has closed it, goes to kits by their links alone, and takes no credits. Its own
-cancel closes nothing, because a uid proves nobody: the incident's timeline shows it.
+The phone becomes a tracker, named by its callsign. So its SOS has the rules of trackers: it rings
+once until a person has closed it, goes to kits only over their links, and costs nothing. Its own
+cancel closes nothing, because a uid proves nothing: the incident's timeline shows it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fieldagent.hub.tracker.contract import TrackerReport
 from fieldagent.package.coordinates import is_nowhere
 
 WAY = "TAK"
-"""How a device was heard of."""
+"""The source of a device."""
 PHONES_MAX = 200
-"""Phones of a workspace with a device of their own. Others share one."""
+"""Most phones of a workspace with a separate device. Others share one."""
 OTHERS = "other phones (TAK)"
 SHARED = "tak:"
 """The tracker of the others."""

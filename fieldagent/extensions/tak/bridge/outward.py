@@ -76,7 +76,7 @@ def event_of(out: OutEvent, unit: TakUnit, now: float) -> CotEvent | None:
 
 AWAITED = 10.0
 """Seconds after an SOS in which its own position may follow it. Until then its alert does not show
-where the device was before."""
+the device's earlier place."""
 
 
 def alert_of(alert: OpenAlert, unit: TakUnit, now: float) -> CotEvent:

@@ -1,7 +1,7 @@
 """Raises an SOS for the 911 alert of a TAK phone on the kit's network.
 
-A uid proves nobody. So the alert has the rules of other people's radios: an incident of its own,
-and the budget of `unproved_sos`. A phone repeats its alert every few seconds. That raises no other
+A uid proves nothing. So the alert has the rules of other people's radios: a separate incident, and
+the budget of `unproved_sos`. A phone repeats its alert every few seconds. That raises no other
 incident. Its cancel ends nothing: people at the hub read it in the incident.
 """
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 SILENCE = 600.0
 """Seconds without the alert after which it counts as another one."""
 OPEN_MAX = 20
-"""Phones with an open incident of their own. Others share one."""
+"""Phones with a separate open incident. Others share one."""
 REMEMBERED_MAX = 200
 """Phones whose alert is remembered once its incident is over."""
 
@@ -41,10 +41,10 @@ class LanDistress:
         self._intake = intake
         self._outboxes = outboxes
         self._heard: OrderedDict[str, float] = OrderedDict()
-        """When the alert of a phone was heard last, by its uid."""
+        """The time of a phone's last alert, by its uid."""
 
     async def take(self, alert: PhoneAlert) -> str:
-        """Take in an alert or its cancel, and return what became of it: taken or repeated."""
+        """Take in an alert or its cancel, and return the result: taken or repeated."""
         handle = self._handle(alert)
         open_incident = incident.open_of(self._journal, handle)
         if alert.cancels:

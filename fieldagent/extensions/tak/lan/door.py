@@ -6,7 +6,7 @@
 | the unit of a user              | a message to that user                       |
 | a chat room called as a group   | a message to that group                      |
 | anybody else, all chat rooms    | nothing: phones hear each other by themselves |
-| everybody, as a 911 alert       | an SOS of its own (`distress`)               |
+| everybody, as a 911 alert       | a separate SOS (`distress`)                  |
 
 What begins with `?` asks what the rest would cost: that is answered, and nothing is queued.
 

@@ -150,6 +150,6 @@ def alert_of(alert: LanAlert, known: Sequence[LanUser], now: float, *, over: boo
         is_theirs = alert.unit.uid == user.unit.uid or alert.unit.callsign == user.name
         if is_theirs and user.latitude is not None and user.longitude is not None:
             point = CotPoint(user.latitude, user.longitude)
-    # What the SOS says is newer than the last that the kit posted before it.
+    # The SOS's position is newer than the last one that the kit posted before it.
     point = alert.place or point
     return tak.alert(alert.unit, point, tak_map.at(now), cancels=over)

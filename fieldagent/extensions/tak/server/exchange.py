@@ -2,8 +2,8 @@
 it is told alone; times are Unix time.
 
 1. A phone speaks for itself: under the uid and the callsign that it has told first, and that nobody
-   else has who is here. What it says in a user's name, or as another phone, is refused; also while
-   that phone is away, of where it was and of its alert.
+   else has who is here. What it says in a user's name, or as another phone, is refused. This
+   holds for the place and the alert of a phone that is away, too.
 2. What names those whom it is for goes to these; what is said in private never to anybody else.
    What names nobody goes to all phones, and never back to whoever has said it.
 3. A user here hears what names them, and who cancels their alert: what they are told costs money.
@@ -84,7 +84,7 @@ class Exchange:
         self._note = note
         self._guests: dict[TakGuest, None] = {}
         self._phones: dict[str, tuple[str, int]] = {}
-        """By the key of a phone: its uid and its member, also while it is away."""
+        """uid and member of each phone by its key, also while it is away."""
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._kept_bytes = 0
         self._said: deque[_Said] = deque(maxlen=SAID_MAX)
@@ -103,7 +103,7 @@ class Exchange:
         return any(guest.uid == uid for guest in self._guests if uid)
 
     def know(self, phones: Iterable[tuple[str, str, int]]) -> None:
-        """Know whose phones have been here: key, uid and member of each."""
+        """Remember phones of earlier visits: key, uid and member of each."""
         self._phones |= {key: (uid, member) for key, uid, member in phones}
 
     def may_be(self, guest: TakGuest, unit: TakUnit) -> str:
@@ -161,7 +161,7 @@ class Exchange:
             return None
 
     def drop(self, guest: TakGuest, why: str, now: float) -> None:
-        """Count and log an event of a phone that goes to nobody."""
+        """Count and log an event of a phone that the hub drops."""
         self._note(Became.UNREADABLE)
         self._now = now
         if count := self._dropped.note():
