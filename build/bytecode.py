@@ -27,8 +27,9 @@ DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
 OFTEN = (
     *(
         f"fieldagent/cli/{name}.py"
-        for name in ("__init__", "argument_types", "arguments", "simulated_arguments", "subcommand")
+        for name in ("__init__", "argument_types", "arguments", "subcommand")
     ),
+    *(f"fieldagent/extensions/lab/{name}.py" for name in ("__init__", "arguments")),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("__init__", "plain_run", "run")),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
     *(
@@ -42,12 +43,8 @@ OFTEN = (
 )
 """Modules below `SELDOM` that each agent or each command loads at its start."""
 SELDOM = (
-    *(
-        "fieldagent/cli/",
-        "fieldagent/kit/",
-        "fieldagent/extensions/lab/simulator/",
-        "fieldagent/extensions/lab/drill/",
-    ),
+    *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/extensions/lab/"),
+    "fieldagent/extensions/tak/certificate_command.py",
     *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/rescue/"),
     "fieldagent/system/as_owner.py",
     *("fieldagent/store/pages.py", "fieldagent/hub/administration/export.py"),

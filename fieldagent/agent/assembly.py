@@ -20,7 +20,7 @@ from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import air_time, commands, outbound
 from fieldagent.agent.journal.incident import OWN
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.kit_part import kit_parts
+from fieldagent.agent.kit_part import parts_on
 from fieldagent.agent.outbound.budget import NO_LIMIT, Budget, DayLimit, bytes_limit, sos_reserve
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.channel_queue import ChannelQueue
@@ -221,8 +221,8 @@ def _people_hooks(settings: Settings, journal: Journal, link: ChannelLink) -> li
 
 def _plans(settings: Settings) -> dict[str, PartPlan]:
     """Return the plan of each extension's part that the settings turn on, by the part's name."""
-    plans = {name: imported(part.plan)(settings.parts[name]) for name, part in kit_parts().items()}
-    return {name: plan for name, plan in plans.items() if plan is not None}
+    parts = parts_on(settings.parts)
+    return {name: imported(part.plan)(settings.parts[name]) for name, part in parts.items()}
 
 
 def air_keys(masters: Sequence[bytes]) -> list[bytes]:

@@ -31,12 +31,16 @@ class KitPart:
     keys: tuple[Key, ...]
     own: Callable[..., Any]
     """Makes the part's settings from the values of `keys`, in their order."""
+    is_on: Callable[[Any], bool]
+    """Returns True if these settings turn the part on."""
     plan: str
-    """Place of a function from these settings to a `part_service.PartPlan`, or to None if they do
-    not turn the part on."""
+    """Place of a function from these settings to a `part_service.PartPlan`; imported only if the
+    part is on."""
+    takes_inbound: bool = False
+    """True if the part gets inbound payloads, as a hook does."""
     check: str = ""
     """Place of a function that `fieldagent check` calls with these settings and the part's answer
-    in `GET /api/status`, None if no agent runs. Returns findings, none if the part is off."""
+    in `GET /api/status`, None if no agent runs. Returns findings. Called only if the part is on."""
     metrics: str = ""
     """Place of a function from the part's answer in `GET /api/status` to families of metrics."""
     examples: Mapping[str, str] = field(default_factory=dict)
@@ -51,6 +55,11 @@ class KitPart:
 def kit_parts() -> Mapping[str, KitPart]:
     """Return the parts of all extensions, by name."""
     return {name: named_object(place, KitPart) for name, place in places("kit_parts").items()}
+
+
+def parts_on(settings: Mapping[str, Any]) -> dict[str, KitPart]:
+    """Return the parts that their settings turn on, by name. `settings` are those of all parts."""
+    return {name: part for name, part in kit_parts().items() if part.is_on(settings[name])}
 
 
 def part_keys() -> list[Key]:

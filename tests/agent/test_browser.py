@@ -353,7 +353,7 @@ def test_an_sos_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path
         with kit_of("Ben") as other, page(chromium, other.port) as his:
             ladder.filter(has_text="heard by Ben").wait_for()
             his.locator("#conversation li.received.alarm", has_text="SOS").wait_for()
-            his.locator("#alarms.active .heard", has_text="SOS of").wait_for()
+            his.locator("#alarms.active .heard", has_text="SOS").wait_for()
             keep(his, "sos-heard")
             assert not faults(his)
             his.get_by_role("button", name="I have it").click()

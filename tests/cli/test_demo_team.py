@@ -45,4 +45,4 @@ def test_a_team_hears_what_one_of_it_sends_and_its_sos() -> None:
 def test_a_team_of_one_is_none() -> None:
     with Running([*MODULE, "demo", "--team", "1"]) as demo:
         assert demo.wait() == 2
-    assert "'1' is no team: 2 to 8 kits" in "\n".join(demo.output())
+    assert "'1' is not a team size; use 2 to 8" in "\n".join(demo.output())

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fieldagent.extensions import NAMES, SETTINGS
+from tests import offline
 
 ROOT = Path(__file__).parents[2]
 SEVERAL = ("tests/extensions/", "tests/soak/", "tests/bench/")
@@ -56,7 +57,7 @@ def users_of(extension: str, tree: Path) -> set[Path]:
 
 
 def run(tree: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    environment = {**os.environ, "PYTHONPATH": offline.path(str(tree))}
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from fieldagent.agent.channels.healing_steps import check_step
 from fieldagent.agent.channels.serial_check import check_serial_port
-from fieldagent.agent.kit_part import kit_parts
+from fieldagent.agent.kit_part import parts_on
 from fieldagent.agent.mesh import radio_keys, troubles
 from fieldagent.agent.mesh.key_change import KeyStep, in_words
 from fieldagent.agent.modem_healing import healing_of
@@ -137,7 +137,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
 
 def _parts(settings: Settings, running: Running) -> Iterator[Finding]:
     """Yield the findings of each extension's part that the settings turn on."""
-    for name, part in kit_parts().items():
+    for name, part in parts_on(settings.parts).items():
         if part.check:
             status = None if running.status is None else running.status.get(name)
             yield from imported(part.check)(settings.parts[name], status)
@@ -145,8 +145,7 @@ def _parts(settings: Settings, running: Running) -> Iterator[Finding]:
 
 def _has_hook(settings: Settings) -> bool:
     """Return True if an extension's part takes inbound payloads."""
-    plans = (imported(part.plan)(settings.parts[name]) for name, part in kit_parts().items())
-    return any(plan.hooks for plan in plans if plan is not None)
+    return any(part.takes_inbound for part in parts_on(settings.parts).values())
 
 
 MOVED = (

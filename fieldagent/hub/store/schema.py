@@ -11,13 +11,27 @@ from collections.abc import Mapping
 from fieldagent.store.schema import Schema
 from fieldagent.system.data_files import read_data
 
-VERSION = 38
+VERSION = 39
 TABLES = ("directory", "exchange", "operators", "kits", "desk", "webhooks", "bridges")
 """Files in the order of creation: each refers only to earlier ones."""
-STEPS: Mapping[int, str] = {}
-"""SQL from each version to the next; 0.1.0 has version 38. Put the additions of a step into the
-files, too, because a new database is made from them. A step adds tables, indexes, and columns
-with a default."""
+STEPS: Mapping[int, str] = {
+    38: """
+ALTER TABLE sos ADD COLUMN latitude {real};
+ALTER TABLE sos ADD COLUMN longitude {real};
+ALTER TABLE sos ADD COLUMN position_at {real};
+CREATE TABLE sending (
+    workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
+    address TEXT NOT NULL,
+    what TEXT NOT NULL,
+    at {real} NOT NULL
+);
+CREATE INDEX sending_of_workspace ON sending (workspace);
+CREATE INDEX sending_at ON sending (at);
+"""
+}
+"""SQL from each version to the next; a test keeps 38. Put the additions of a step into the files,
+too, because a new database is made from them. A step adds tables, indexes, and columns with a
+default."""
 
 
 def hub_schema(types: Mapping[str, str]) -> Schema:

@@ -30,8 +30,6 @@ async def probe(settings: MqttSettings) -> str:
 def check(settings: MqttSettings, status: Mapping[str, Any] | None) -> list[Finding]:
     """Connect to the broker once, under another client name than the agent's, whose session
     continues. `status` is the broker's member of `GET /api/status`, None if no agent runs."""
-    if settings.address is None:
-        return []
     if why := run_breakable(probe, settings):
         return [Finding(False, f"MQTT: {why}")]
     if status and status["reason"] and status["state"] != LinkState.NO_SERVICE.value:

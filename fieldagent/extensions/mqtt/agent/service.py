@@ -65,10 +65,8 @@ class Publisher:
         return HandoverResult(HandoverOutcome.HANDED)
 
 
-def plan(settings: MqttSettings) -> PartPlan | None:
-    """Return the part that connects to the broker, or None if `mqtt-address` is not set."""
-    if settings.address is None:
-        return None
+def plan(settings: MqttSettings) -> PartPlan:
+    """Return the part that connects to the broker in the settings."""
     publisher = Publisher(topics_of(*settings.place).inbound)
 
     def service(host: PartHost) -> MqttService:

@@ -65,10 +65,8 @@ PAYER = "TAK"
 """The name under which the journal books the cost of messages from phones."""
 
 
-def plan(settings: TakLanSettings) -> PartPlan | None:
-    """Return the part that serves phones, or None if `tak-lan` is not set."""
-    if settings.address is None:
-        return None
+def plan(settings: TakLanSettings) -> PartPlan:
+    """Return the part that serves phones in the network of the settings."""
 
     def service(host: PartHost) -> TakLan:
         purse = DayPurse(host.journal, PAYER, settings.credits_per_day)

@@ -91,6 +91,7 @@ PART = KitPart(
     title="TAK on the network",
     keys=KEYS,
     own=TakLanSettings,
+    is_on=lambda own: own.address is not None,
     plan="fieldagent.extensions.tak.lan.service:plan",
     examples=EXAMPLES,
     needs=NEEDS,
