@@ -107,7 +107,7 @@ export function take(latitude, longitude, tell) {
   // Keep the agent's message about a number: removing a line at the press of a button would move
   // the button.
   if (place === null && !latitude.gridFault) return;
-  latitude.gridFault = place === undefined ? say("That is no place of UTM or MGRS: write it as {utm} or {mgrs}.",
+  latitude.gridFault = place === undefined ? say("This is not a UTM or MGRS position. Use {utm} or {mgrs}.",
     { utm: "32T 465000 5247000", mgrs: "32T MT 65000 47000" }) : "";
   tell(latitude.gridFault);
   if (!place) return;

@@ -25,7 +25,7 @@ export async function setUpMap(call, under = () => {}) {
   try {
     await (library ??= load());
   } catch {
-    tell("map-trouble", say("The map cannot be shown: its library did not load."));
+    tell("map-trouble", say("The map is unavailable because its library did not load. Reload the page."));
     return null;
   }
   const { map, trouble } = await call("GET", "/api/map");
@@ -37,7 +37,7 @@ export async function setUpMap(call, under = () => {}) {
   marks = L.layerGroup().addTo(chart);
   tell("map-trouble", trouble ?? "");
   if (map) {
-    if (map.vector) await drawVectors(map).catch(() => tell("map-trouble", say("The map cannot be shown: its library did not load.")));
+    if (map.vector) await drawVectors(map).catch(() => tell("map-trouble", say("The map is unavailable because its library did not load. Reload the page.")));
     else tiles(map).addTo(chart);
     tell("map-source", `${map.name} ${map.attribution}`.replace(/<[^>]*>/g, " ").trim());
     if (map.bounds && !fitted) chart.fitBounds(boundsOf(map));

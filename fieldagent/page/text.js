@@ -160,7 +160,7 @@ export function stageInWords({ stage, who: name, detail, text }) {
       : detail === who ? say("read by {who}", values) : say("read by {detail}, at {who}'s kit", values);
   return {
     stored: say("on {who}'s kit", values), programs: say("with {who}'s programs", values),
-    handed_over: say("handed over to {detail}, for {who}", values),
+    handed_over: say("passed on to {detail}, for {who}", values),
     nobody: say("{who} cannot be reached: {detail}", values), radio: say("on {who}'s radio", values),
   }[stage] ?? text;
 }

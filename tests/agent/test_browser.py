@@ -120,7 +120,7 @@ def what_is_wrong_stands_beside_its_field(shown: Any) -> None:
     shown.locator("#field-latitude-fault", has_text="must be from -90 to 90 degrees").wait_for()
     # A field is not marked as wrong before the person has visited it or sends the form.
     assert shown.locator("#field-longitude-fault").inner_text() == ""
-    shown.locator("summary", has_text="How it is sent").click()
+    shown.locator("summary", has_text="Sending options").click()
     shown.locator("#field-timeToLive").fill("0")
     shown.locator("#submit").click()
     shown.locator("#field-longitude-fault", has_text="is required").wait_for()
@@ -129,13 +129,13 @@ def what_is_wrong_stands_beside_its_field(shown: Any) -> None:
     for name in ("latitude", "longitude", "timeToLive"):
         assert shown.locator(f"#field-{name}").get_attribute("aria-invalid") == "true"
     shown.locator("#field-timeToLive").fill("")
-    shown.locator("summary", has_text="How it is sent").click()
+    shown.locator("summary", has_text="Sending options").click()
     shown.locator("label:has([value=message])").click()
 
 
 def a_priority_that_is_an_sos_is_asked_about(shown: Any) -> None:
     fill(shown, "message", content="not that urgent")
-    shown.locator("summary", has_text="How it is sent").click()
+    shown.locator("summary", has_text="Sending options").click()
     shown.locator("#field-priority").fill("100")
     for leave in ("#urgent-back", "Escape"):
         shown.locator("#submit").click()
@@ -149,7 +149,7 @@ def a_priority_that_is_an_sos_is_asked_about(shown: Any) -> None:
         assert shown.locator("#field-content").input_value() == "not that urgent"
     for name in ("priority", "content"):
         shown.locator(f"#field-{name}").fill("")
-    shown.locator("summary", has_text="How it is sent").click()
+    shown.locator("summary", has_text="Sending options").click()
 
 
 def with_text_of_twice_the_size_nothing_is_scrolled_sideways(shown: Any) -> None:
@@ -171,7 +171,7 @@ def what_comes_in_shows_by_itself(shown: Any, world: World, text: str) -> None:
 def test_the_first_that_ever_comes_is_said(chromium: Any, tmp_path: Path) -> None:
     """A screen reader gets it like any other message."""
     with sky(tmp_path, 0) as above, agent(tmp_path) as kit, page(chromium, kit.port) as shown:
-        shown.locator("#nothing", has_text="Nothing was sent or came in yet.").wait_for()
+        shown.locator("#nothing", has_text="Nothing sent or received yet.").wait_for()
         above.type("mt storm at noon")
         shown.locator("#conversation li.received", has_text="storm at noon").wait_for()
         shown.locator("#news", has_text="storm at noon").wait_for(state="attached")
@@ -356,7 +356,7 @@ def test_an_sos_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_path
             his.locator("#alarms.active .heard", has_text="SOS").wait_for()
             keep(his, "sos-heard")
             assert not faults(his)
-            his.get_by_role("button", name="I have it").click()
+            his.get_by_role("button", name="Take over").click()
             his.locator("#take-by").fill("Ben")
             his.locator("#take-send").click()
             his.locator("#alarms .heard .ladder", has_text="seen by Ben").wait_for()
@@ -400,8 +400,8 @@ def test_a_message_from_one_persons_finger_to_anothers_eyes(chromium: Any, tmp_p
             came.filter(has_text="Ada").wait_for()
             keep(his, "asked-whether-it-is-read")
             assert not faults(his)
-            came.get_by_role("button", name="I have read it").click()
-            came.filter(has_text="read; its sender is told").wait_for()
+            came.get_by_role("button", name="Mark as read").click()
+            came.filter(has_text="read; receipt is sent").wait_for()
             entry.filter(has_text="read at Ben's kit").wait_for()
             keep(shown, "read-by-a-person")
         # No person has this name: the page reports it, and the text stays.
@@ -811,7 +811,7 @@ def test_the_kits_in_earshot_are_listed_with_what_they_lack(chromium: Any, tmp_p
 
             until(lambda: lacking() == {2: [sent["id"]], 3: []})
             with page(chromium, ada.port) as shown:
-                listed = shown.locator("[aria-label='Kits in earshot'] li")
+                listed = shown.locator("[aria-label='Kits in range'] li")
                 listed.nth(1).wait_for()
                 (neighbour,) = [text for text in listed.all_inner_texts() if "Kit 2" in text]
                 assert f"lacks {sent['id']}" in neighbour and "-80 dBm" in neighbour

@@ -147,7 +147,7 @@ def test_how_far_a_message_has_come_is_said_in_ones_own_language(chromium: Any, 
     texts = catalogue("fr")["texts"]
     wanted = [
         texts["with {who}'s programs"],
-        texts["handed over to {detail}, for {who}"],
+        texts["passed on to {detail}, for {who}"],
         texts["{who} cannot be reached: {detail}"],
         texts["on {who}'s radio"],
         texts["read by {detail}, at {who}'s kit"],
@@ -240,7 +240,7 @@ def test_the_language_is_there_while_the_agent_is_away(chromium: Any, tmp_path: 
         shown.locator("#away", has_text=texts["The agent does not answer."]).wait_for()
         raise_sos(shown, "лавина")
         leave = texts[
-            "The agent does not answer. It is tried again until it does: leave this open."
+            "The agent does not answer. Leave this open: the page tries again."
         ]
         shown.locator("#sos-fault", has_text=leave).wait_for()
         with agent(tmp_path, {**settings, "api-port": str(kit.port)}) as again:

@@ -98,7 +98,7 @@ def test_an_sos_from_a_finger_to_a_dispatchers_eyes_and_back(tmp_path: Path, by:
         ada.sees("#alarms .own", "seen by Olga")
 
         acts(ada, by, "#call-off-open")
-        ada.sees("#call-off", "Call the SOS off?")
+        ada.sees("#call-off", "Call off the SOS?")
         acts(ada, by, "#call-off-send", "Space")
         ada.sees("#alarms .own.over", "called off")
         until(lambda: kit.call("GET", "/api/status").body["sos"]["active"] == 0)

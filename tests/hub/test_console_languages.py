@@ -110,7 +110,7 @@ def answered(opened: Any, running: Hub, link: str, language: str, words: str) ->
         worded(language, "help is on its way")
     )
     browser.keep(shown, f"answer-{language}")
-    shown.get_by_role("button", name=say(language, "I have it")).click()
+    shown.get_by_role("button", name=say(language, "Take over")).click()
     shown.get_by_role("heading", name=say(language, "You have {what}", what="SOS 1")).wait_for()
     context.close()
 

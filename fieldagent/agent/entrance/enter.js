@@ -20,7 +20,7 @@ by("enter").addEventListener("submit", async event => {
     if (answer.ok) return location.replace("/");
     tell("fault", (await answer.json()).detail);
   } catch {
-    tell("fault", say("The kit does not answer: are you in its network still? Try again."));
+    tell("fault", say("The kit does not answer. Check that you are in its network, then try again."));
   }
   by("go").disabled = false;
   by("phrase").focus();

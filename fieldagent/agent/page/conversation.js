@@ -158,10 +158,10 @@ function learn(found) {
 }
 
 const nothing = () => ({
-  all: say("Nothing was sent or came in yet."),
-  waiting: say("Nothing waits."),
-  failed: say("Nothing has failed."),
-  received: say("Nothing came in yet."),
+  all: say("Nothing sent or received yet."),
+  waiting: say("Nothing is waiting."),
+  failed: say("No failures."),
+  received: say("Nothing received yet."),
 })[shown];
 
 const kindOf = ({ kind }) => kind === "checkIn" ? say("check-in")
@@ -225,7 +225,7 @@ function sent(each) {
     smooth ? legs.map(([name]) => term(name)).join(", ") : "",
     each.credits ? counted(each.credits, "{n} credit", "{n} credits") : "",
     each.money ?? "",
-    each.receipts.length ? say("has it: {who}", { who: holders(each.receipts) }) : "",
+    each.receipts.length ? say("received by {who}", { who: holders(each.receipts) }) : "",
     ...each.reached.filter(step => BEYOND.includes(step.stage)).map(stageInWords),
   ].filter(Boolean).join(" · ");
   const key = keyOf(each);
@@ -294,7 +294,7 @@ function story(each, key) {
       const told = await call("GET", `/api/package/${each.id}`);
       lines.replaceChildren(...told.history.map(line => element("li", {}, time(line.at), " ",
         [term(line.channel), line.event].filter(Boolean).join(" "), line.detail ? `: ${line.detail}` : "",
-        line.times > 1 ? ` ${counted(line.times, "({n} time, the last then)", "({n} times, the last then)")}` : "")));
+        line.times > 1 ? ` ${counted(line.times, "({n} time, last then)", "({n} times, last then)")}` : "")));
     } catch (error) {
       lines.replaceChildren(element("li", {}, error.message));
     }
@@ -328,8 +328,8 @@ function received(payload) {
 function read(payload, key) {
   if (payload.readBy !== null)
     return element("p", { class: "hint" }, payload.readBy
-      ? say("read by {who}; its sender is told", { who: payload.readBy }) : say("read; its sender is told"));
-  const button = element("button", { type: "button", id: `read-${key}` }, say("I have read it"));
+      ? say("read by {who}; receipt is sent", { who: payload.readBy }) : say("read; receipt is sent"));
+  const button = element("button", { type: "button", id: `read-${key}` }, say("Mark as read"));
   pressed(button, async () => {
     const question = asked;
     await call("POST", `/api/inbound/${payload.requestId}/read`, {});

@@ -13,8 +13,8 @@ export function showPeople(mesh, around, now) {
   if (mesh === null) return;
   const state = `${term(mesh.state)}${mesh.reason ? `: ${mesh.reason}` : ""}`;
   const waiting = mesh.texts.waiting
-    ? ` · ${counted(mesh.texts.waiting, "{n} text on the way to people", "{n} texts on the way to people")}` : "";
-  put("people-radio", [element("p", { class: "condition" }, say("People's radio: {state}", { state }) + waiting)]);
+    ? ` · ${counted(mesh.texts.waiting, "{n} text waiting for handhelds", "{n} texts waiting for handhelds")}` : "";
+  put("people-radio", [element("p", { class: "condition" }, say("Handheld radio: {state}", { state }) + waiting)]);
   put("around", around.slice(0, SHOWN).map(each => element("li", {},
     element("strong", {}, each.name), each.known ? "" : ` ${say("(guest)")}`,
     element("span", { class: "hint" }, ` ${told(each, now).join(" · ")}`))));
@@ -45,6 +45,6 @@ function told(each, now) {
     place === null ? "" : placeInWords([place.latitude.toFixed(4), place.longitude.toFixed(4)])
       + `${place.blurred ? `, ${say("blurred on purpose")}` : ""}${place.at ? `, ${moment(place.at)}` : ""}`,
     each.keyChanged ? say("has another key than before") : "",
-    each.namesakeOf === null ? "" : say("has the name of {who}, and is not known", { who: short(each.namesakeOf) }),
+    each.namesakeOf === null ? "" : say("has the name of {who}, but its key is unknown", { who: short(each.namesakeOf) }),
   ].filter(text => text !== "");
 }

@@ -37,17 +37,17 @@ function card(name, link, plotted, around) {
 function neighbours(air, now) {
   const near = air.neighbours.filter(each => each.inRange).slice(0, KITS);
   return [
-    kits(say("Kits in earshot"), near, each => [
+    kits(say("Kits in range"), near, each => [
       say("direct"),
       each.version === null ? "" : say("version {version}", { version: each.version }),
       say("heard {ago}", { ago: ago(now - each.lastHeard) }),
       each.rssi === null ? "" : `${each.rssi} dBm`,
       each.snr === null ? "" : `SNR ${each.snr} dB`,
-      each.hopsToHub === null ? "" : each.hopsToHub ? say("reaches the hub over others") : say("reaches the hub"),
-      each.routeBatteryLow ? say("a battery on that way is low") : "",
-      each.missing.length ? say("lacks {numbers}", { numbers: each.missing.join(", ") }) : "",
+      each.hopsToHub === null ? "" : each.hopsToHub ? say("reaches the hub through other kits") : say("reaches the hub"),
+      each.routeBatteryLow ? say("a battery on this route is low") : "",
+      each.missing.length ? say("missing: {numbers}", { numbers: each.missing.join(", ") }) : "",
     ]),
-    kits(say("Kits beyond earshot"), air.remoteStations.slice(0, KITS), each => [counted(each.hops, "{n} hop", "{n} hops")]),
+    kits(say("Kits out of range"), air.remoteStations.slice(0, KITS), each => [counted(each.hops, "{n} hop", "{n} hops")]),
   ];
 }
 
@@ -88,8 +88,8 @@ function drawing(steps) {
 }
 
 function inRange(link) {
-  const air = link.airTimeLeft === undefined ? "" : ` · ${say("{age} of air-time left in this hour", { age: age(link.airTimeLeft) })}`;
-  return link.neighbours === undefined ? "" : ` · ${counted(link.neighbours, "{n} kit in earshot", "{n} kits in earshot")}${air}`;
+  const air = link.airTimeLeft === undefined ? "" : ` · ${say("{age} of airtime left this hour", { age: age(link.airTimeLeft) })}`;
+  return link.neighbours === undefined ? "" : ` · ${counted(link.neighbours, "{n} kit in range", "{n} kits in range")}${air}`;
 }
 
 function bars(signal) {
@@ -108,8 +108,8 @@ function cost(link) {
         counted(most, "{spent} credit today", "{spent} credits today", { spent: known }) + (link.moneyToday ? `: ${link.moneyToday}` : ""))
       : null;
   const money = link.moneyToday ? `: ${link.moneyToday}` : "";
-  const kept = link.creditsForSos ? `, ${say("{n} kept for an SOS", { n: link.creditsForSos })}` : "";
-  const text = counted(link.creditsPerDay, "{spent} of {n} credit spent today", "{spent} of {n} credits spent today", { spent: known })
+  const kept = link.creditsForSos ? `, ${say("{n} reserved for an SOS", { n: link.creditsForSos })}` : "";
+  const text = counted(link.creditsPerDay, "{spent} of {n} credit used today", "{spent} of {n} credits used today", { spent: known })
     + kept + money;
   const part = Math.min(100, 100 * most / Math.max(1, link.creditsPerDay));
   const open = 100 * (link.creditsPerDay - link.creditsForSos) / Math.max(1, link.creditsPerDay);
@@ -131,25 +131,25 @@ function checkIn(asked) {
   const what = asked.within === null ? say("Check-in done") : asked.within % 3600
     ? say("Check-in every {n} min", { n: asked.within / 60 }) : say("Check-in every {n} h", { n: asked.within / 3600 });
   const how = asked.confirmed !== null
-    ? say("the hub has it, and raises the alarm where it hears nothing by {time}.", { time: moment(asked.due) })
+    ? say("received by the hub, which raises an alarm if it hears nothing by {time}.", { time: moment(asked.due) })
     : ["Delivered", null].includes(asked.status) ? say("the hub has not confirmed it yet.")
-      : say("it has not reached the hub. Say it again: fieldagent checkin.");
+      : say("it has not reached the hub. Send it again: fieldagent checkin.");
   return [`${what}: ${how}`];
 }
 
 function notices(status) {
   const told = checkIn(status.checkIn);
   if (status.journal.full)
-    told.push(say("The disk is full: make room on it; nothing goes on before."));
+    told.push(say("The disk is full. The agent waits until you free space."));
   for (const loss of status.journal.losses) told.push(`${moment(loss.at)}: ${loss.text}`);
   if (!status.clock.trusted)
-    told.push(say("Nobody has confirmed the clock since the start: connect a network or a GPS receiver (chrony, gpsd), or set it."));
+    told.push(say("The clock is not confirmed since the start. Connect a network or a GPS receiver (chrony, gpsd), or set the clock."));
   told.push(...status.notices);
   const letters = status.deadLetters;
   if (letters.latest)
     told.push(counted(letters.kept,
-      "{n} message that came could not be used; the last over {channel}, {time}: {reason}. fieldagent inbound list shows them.",
-      "{n} messages that came could not be used; the last over {channel}, {time}: {reason}. fieldagent inbound list shows them.",
+      "{n} received message could not be used; last over {channel}, {time}: {reason}. fieldagent inbound list shows them.",
+      "{n} received messages could not be used; last over {channel}, {time}: {reason}. fieldagent inbound list shows them.",
       { channel: term(letters.latest.channel), time: moment(letters.latest.received), reason: letters.latest.reason }));
   for (const fault of status.faults)
     told.push(counted(fault.times, "{part} failed {n} time; last {time}: {error}.", "{part} failed {n} times; last {time}: {error}.",

@@ -43,9 +43,9 @@ function note(answered) {
   gone = !answered;
   if (answered) lastAnswer = now();
   if (answered) return warn("");
-  const since = lastAnswer ? say("The agent does not answer since {time}; what you see is from then.", { time: moment(lastAnswer) })
+  const since = lastAnswer ? say("The agent has not answered since {time}. This page shows its last state.", { time: moment(lastAnswer) })
     : say("The agent does not answer.");
-  warn(`${since} ${say("It may be starting: this page tries again by itself. If it stays so, look at systemctl status fieldagent.")}`);
+  warn(`${since} ${say("It may be starting. This page tries again. If this continues, run systemctl status fieldagent.")}`);
 }
 onAnswer(note);
 

@@ -37,10 +37,10 @@ const TERMS = [
     hint: say("100 and above is an SOS") },
   { name: "timeToLive", label: say("Give up after (seconds)"), mode: "numeric", number: true },
   { name: "collapseKey", label: say("Collapse key"), mode: "numeric", number: true,
-    hint: say("replaces what waits with the same one") },
+    hint: say("replaces a waiting item with the same key") },
 ];
 const WHOM = { name: "to", label: say("To"), list: "people",
-  hint: say("everybody, where it is empty; a name, a group, an e-mail address, a telephone number") };
+  hint: say("empty: everyone; or a name, a group, an e-mail address, a telephone number") };
 const PAUSE = 300, AGAIN = 3_000;
 /** Lowest priority of an SOS (`package.SOS_PRIORITY`). */
 const SOS_PRIORITY = 100;
@@ -121,13 +121,13 @@ async function offerPlaces() {
   if (!["location", "waypoint"].includes(kind)) return;
   const here = fixOfBrowser();
   const offered = here === null ? []
-    : [[say("Here, as this browser has it, within {distance}", { distance: lengthInWords(here.accuracy) }), here.latitude, here.longitude]];
+    : [[say("Here, from this browser, within {distance}", { distance: lengthInWords(here.accuracy) }), here.latitude, here.longitude]];
   const { features } = await call("GET", "/api/positions?of=own&limit=1");
   const last = features.at(-1);
   if (last) {
     const [longitude, latitude] = last.geometry.coordinates;
     const at = Date.parse(last.properties.timestamp) / 1000;
-    offered.push([say("Where this kit was {time}", { time: moment(at) }), latitude, longitude]);
+    offered.push([say("Position of this kit {time}", { time: moment(at) }), latitude, longitude]);
   }
   if (question !== placesAsked) return;
   by("own-places").replaceChildren(...offered.map(([text, latitude, longitude]) => {
@@ -164,7 +164,7 @@ function drawPicture() {
   });
   by("fields").replaceChildren(element("div", { class: "wide" },
     element("label", { for: "field-picture" }, say("Photograph")), file, sizes,
-    element("p", { class: "hint" }, say("It is scaled here, and leaves as WebP in the size that you choose."))));
+    element("p", { class: "hint" }, say("The page scales the picture to the chosen size and sends it as WebP."))));
 }
 
 async function showSizes(file, place) {
@@ -292,12 +292,12 @@ function inWords(channels) {
     const left = cost.byBytes ? cost.bytesLeft : cost.creditsLeft;
     const turn = cost.begins ? `${say("otherwise, after {age}", { age: rounded(cost.begins) })}: ` : "";
     return `${turn}${term(name)}: ${counted(cost.parts, "{n} part", "{n} parts")}, `
-      + (cost.byBytes ? counted(cost.bytes, "{n} byte paid for", "{n} bytes paid for")
+      + (cost.byBytes ? counted(cost.bytes, "{n} paid byte", "{n} paid bytes")
         : `${counted(cost.bytes, "{n} byte", "{n} bytes")}, ${counted(cost.credits, "{n} credit", "{n} credits")}`)
       + (left === null ? "" : ` ${say("of {n} left today", { n: left })}`) + (cost.money ? `: ${cost.money}` : "")
       + (cost.expected ? ` (${say("expected: {times}", { times: expected(cost.expected) })})` : "");
   });
-  return told.join(" · ") || say("No chosen channel is configured.");
+  return told.join(" · ") || say("None of the chosen channels is configured.");
 }
 
 /** Shows each fault beside its field, and the others above the button. Returns true if a field has
@@ -352,7 +352,7 @@ async function submit(sent) {
     sent();
   } catch (error) {
     const wrong = showFaults(error.faults ?? [], error instanceof Away
-      ? say("The agent does not answer. What you wrote is still here: press Send again when it is back; it is sent once, however often you press.")
+      ? say("The agent does not answer. Your text is still here. Press Send again later. It is sent only once.")
       : error.message);
     if (wrong !== undefined && error.faults.length) {
       tell("fault", "");

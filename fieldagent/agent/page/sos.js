@@ -30,13 +30,13 @@ export function showAlarms(sos) {
   const rings = open || heard.some(each => each.state === "open");
   by("alarms").classList.toggle("active", rings);
   document.title = rings ? "SOS · fieldagent" : "fieldagent";
-  by("raise-how").textContent = open ? say("Your SOS is open: hold it again to add words or a position.")
-    : say("Hold it for a second and a half, then confirm. It takes every channel, before everything else, repeated until answered.");
+  by("raise-how").textContent = open ? say("Your SOS is open. Hold SOS again to add a text or a position.")
+    : say("Hold for 1.5 seconds, then confirm. An SOS uses every channel first, and repeats until someone answers.");
 }
 
 /** Returns a stage as text, such as "left by Satellite". */
 function known({ state, channel, by: who = channel && term(channel) }) {
-  if (state === "left") return who === term(channel) ? say("left by {who}", { who }) : say("left by {who}’s satellite", { who });
+  if (state === "left") return who === term(channel) ? say("sent by {who}", { who }) : say("sent by {who}’s satellite", { who });
   if (state === "heard by") return say("heard by {who}", { who });
   if (!who) return term(state);
   if (state === "seen by") return say("seen by {who}", { who });
@@ -57,7 +57,7 @@ const isStuck = own => own.nextTry === null && own.ended === null && own.steps.e
 
 function ownAlarm(own, open) {
   const again = own.nextTry ? say("Next try {time}.", { time: moment(own.nextTry, { seconds: true }) })
-    : isStuck(own) ? say("No channel sends it. Configure one, then hold SOS again.") : "";
+    : isStuck(own) ? say("No channel can send the SOS. Configure a channel, then hold SOS again.") : "";
   const last = own.steps[own.steps.length - 1];
   const lines = [
     element("strong", {}, `SOS ${own.short}: ${known(last)}${unsure(last)}`),
@@ -72,7 +72,7 @@ function ownAlarm(own, open) {
     show("answer");
     by("answer-back").focus();
   };
-  const off = element("button", { type: "button", id: "call-off-open" }, say("Call it off …"));
+  const off = element("button", { type: "button", id: "call-off-open" }, say("Call off SOS …"));
   off.onclick = () => {
     ending = own.number;
     show("call-off");
@@ -82,15 +82,15 @@ function ownAlarm(own, open) {
 
 /** If the date is hours before the arrival, the text only quotes that kit's clock. */
 const begun = ({ name, short, raised, came, age }) => age === null
-  ? say("SOS {short} of {name}, raised {time}", { short, name, time: moment(raised) })
-  : say("SOS {short} of {name}, came {time}; its clock says {ago}", { short, name, time: moment(came), ago: ago(age) });
+  ? say("SOS {short} from {name}, raised {time}", { short, name, time: moment(raised) })
+  : say("SOS {short} from {name}, received {time}; {ago} by its clock", { short, name, time: moment(came), ago: ago(age) });
 
 function heardAlarm(each) {
-  const button = element("button", { type: "button", id: `take-${each.station}-${each.number}` }, say("I have it …"));
+  const button = element("button", { type: "button", id: `take-${each.station}-${each.number}` }, say("Take over …"));
   button.onclick = () => {
     taking = each;
     by("take-text").value = "";
-    by("take-title").textContent = say("You have the SOS of {name}?", { name: each.name });
+    by("take-title").textContent = say("Take over the SOS of {name}?", { name: each.name });
     show("take");
     by("take-by").focus();
   };
@@ -139,13 +139,13 @@ export function setUpSos(sent) {
     // The text has been sent, and it contains the position. The dialog stays open for a correction.
     key = crypto.randomUUID();
     sent();
-    throw new Error(say("The SOS is raised; its position is not read: {why}", {
+    throw new Error(say("The SOS is raised, but its position is invalid: {why}", {
       why: unread.map(each => each.detail).join("; "),
     }));
   }, sent);
   once("answer", "answer-send", "answer-fault", async () => {
     const text = unworded(by("answer-text").value.trim());
-    if (!text) throw new Error(say("Say something, or go back."));
+    if (!text) throw new Error(say("Enter a text, or go back."));
     await insist("answer", "answer-fault", "POST", "/api/sos", answerKey)({ text });
   }, sent);
   // Use the number of the SOS: a new one that is raised while the answer is lost must continue.
@@ -168,7 +168,7 @@ function goOn(left) {
     for (const each of ["latitude", "longitude"]) by(`sos-${each}`).value = left[each];
   by("confirm").showModal();
   by("sos-back").focus();
-  spoken.then(() => tell("sos-fault", say("You had to sign in: press Send SOS now. It is sent once, however often you press.")));
+  spoken.then(() => tell("sos-fault", say("You had to sign in. Press Send SOS now. It is sent only once.")));
 }
 
 /** Offers canned words, which take one or two bytes on the air in any language. */
@@ -212,9 +212,9 @@ function placeIn() {
   by("sos-latitude").value = fix?.latitude ?? "";
   by("sos-longitude").value = fix?.longitude ?? "";
   by("sos-place").textContent = fix
-    ? say("The position as this browser has it, {time}, within {distance}:",
+    ? say("Position from this browser, {time}, within {distance}:",
       { time: moment(Date.parse(fix.timestamp) / 1000), distance: lengthInWords(fix.accuracy) })
-    : say("The position, where you know it; otherwise the kit's own, or the last one posted, goes with it:");
+    : say("Position, if you know it. If empty, the kit adds its last known position:");
 }
 
 /** A typed position has the current time. */
@@ -233,7 +233,7 @@ function insist(dialog, fault, method, path, repeatKey) {
       } catch (error) {
         // Stop after the person left the dialog, even if it is open again.
         if (!(error instanceof Away) || isLeft) throw error;
-        tell(fault, say("The agent does not answer. It is tried again until it does: leave this open."));
+        tell(fault, say("The agent does not answer. Leave this open: the page tries again."));
       }
       await Promise.race([left, new Promise(resolve => setTimeout(resolve, AGAIN))]);
       if (isLeft) throw new Away();

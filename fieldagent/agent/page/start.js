@@ -18,6 +18,6 @@ import("./page.js").then(page => {
   clearInterval(alone);
   look = page.lookAtAll;
 }).catch(() => {
-  tell("away", say("A part of this page did not load: reload it. SOS works all the same."));
+  tell("away", say("A part of this page did not load. Reload the page. SOS works anyway."));
   by("away").hidden = false;
 });

@@ -37,7 +37,7 @@ export async function lookAtTrack() {
   [by("track-day").min, by("track-day").max] = [found.days[0] ?? "", new Date(now() * 1000).toISOString().slice(0, 10)];
   tell("track-due", due(found.tracker));
   tell("track-told", `${counted(found.positions.length, "{n} position on this day.", "{n} positions on this day.")} `
-    + say("More than {age} without one is a gap.", { age: age(found.pause) }));
+    + say("A gap is more than {age} without a position.", { age: age(found.pause) }));
   put("gaps", found.gaps.map(gap => element("li", {}, inWords(gap))));
   draw(found);
   showPace(found);
@@ -46,10 +46,10 @@ export async function lookAtTrack() {
 function due(tracker) {
   if (tracker === null)
     return say("No tracker has reported since this agent started. It runs as a service: sudo systemctl enable --now fieldagent-track");
-  if (now() - tracker.reportedAt > SILENT) return say("The tracker is silent since {time}.", { time: moment(tracker.reportedAt) });
-  if (tracker.due === null) return say("The next position is due as soon as GPS knows one.");
+  if (now() - tracker.reportedAt > SILENT) return say("The tracker has not reported since {time}.", { time: moment(tracker.reportedAt) });
+  if (tracker.due === null) return say("The next position is due when GPS has a fix.");
   const time = moment(tracker.due);
-  return tracker.due < now() - SILENT ? say("A position was due at {time}: does GPS see the sky?", { time })
+  return tracker.due < now() - SILENT ? say("A position was due at {time}. Check that the GPS antenna sees the sky.", { time })
     : say("The next position is due at {time} at the latest.", { time });
 }
 
@@ -85,8 +85,8 @@ function showPace({ tracker, chosenInterval }) {
   if (tracker === null || by("pace-interval").contains(document.activeElement)) return;
   const now = chosenInterval ?? "";
   tell("pace-now", chosenInterval === null
-    ? say("Now: each {age} at rest, as the tracker's own options say.", { age: age(tracker.interval) })
-    : say("Now: each {age} at rest, as was chosen here.", { age: age(chosenInterval) }));
+    ? say("Now: every {age} at rest (set by the tracker's options).", { age: age(tracker.interval) })
+    : say("Now: every {age} at rest (set here).", { age: age(chosenInterval) }));
   if (by("pace-interval").dataset.now === String(now)) return;
   by("pace-interval").dataset.now = now;
   const offered = [...new Set([...INTERVALS, ...(chosenInterval ? [chosenInterval] : [])])].sort((one, other) => one - other);
@@ -103,10 +103,10 @@ async function showCost() {
   if (interval === "") return tell("pace-cost", "");
   const { channels } = await call("GET", `/api/track/cost?interval=${interval}`);
   if (interval !== by("pace-interval").value) return;
-  const most = told.tracker.batch === null ? "" : ` ${say("That is the most: positions share messages.")}`;
+  const most = told.tracker.batch === null ? "" : ` ${say("This is the maximum. Several positions share a message.")}`;
   tell("pace-cost", (Object.entries(channels).map(([name, { rest, motion }]) => say("{channel}, a day: at rest {rest}; in motion all day {motion}.",
     { channel: term(name), rest: takes(rest), motion: takes(motion) })).join(" ")
-    || say("No channel is configured that positions leave by.")) + most);
+    || say("No channel that sends positions is configured.")) + most);
 }
 
 const takes = ({ positions, credits, money }) => [
@@ -125,6 +125,6 @@ async function choose() {
       : `${error.message} ${(error.faults ?? []).map(each => each.detail).join("; ")}`);
     return;
   }
-  tell("pace-done", say("It is kept. The tracker has it within a minute."));
+  tell("pace-done", say("Saved. The tracker uses it within a minute."));
   await lookAtTrack();
 }

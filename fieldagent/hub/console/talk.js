@@ -67,7 +67,7 @@ const asksMe = item => item.receipt === "read" && item.sender.id !== me.id
 /** Returns the button for the read confirmation that the sender asked for. Only a person may press
  * it. */
 function read(item) {
-  const button = element("button", { type: "button" }, say("I have read it"));
+  const button = element("button", { type: "button" }, say("Mark as read"));
   button.addEventListener("click", async () => {
     button.disabled = true;
     try {

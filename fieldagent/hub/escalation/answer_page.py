@@ -166,7 +166,7 @@ def _asking(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
     *before, last = (f"<p>{escape(line)}</p>" for line in lines)
     form = _FORM.format(
         words=escape(say(language, "Words for the kit, if you like")),
-        button=escape(say(language, "I have it")),
+        button=escape(say(language, "Take over")),
         most=WORD_MAX,
     )
     place = f"<p>{_place(facts.get('position'), language)}</p>"
