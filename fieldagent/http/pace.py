@@ -105,8 +105,7 @@ class Tab:
         raise Problem(
             429,
             sentence(
-                "this address, or its key, uses more than its share of the processor; try again"
-                " in {seconds} s",
+                "this address, or its key, uses too much processor time; try again in {seconds} s",
                 seconds=seconds,
             ),
             headers=(("Retry-After", seconds),),

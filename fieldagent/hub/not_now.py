@@ -16,7 +16,7 @@ from fieldagent.system.sentence import sentence
 
 RETRY_AFTER = 5
 """Seconds. The store tries to reach its database more often than that."""
-REASON = sentence("the hub cannot use its database now, its log says why")
+REASON = sentence("the hub cannot use its database now; see its log")
 
 _AGAIN = (("Retry-After", str(RETRY_AFTER)),)
 

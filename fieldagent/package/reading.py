@@ -181,7 +181,7 @@ def read_timestamp(value: Any) -> datetime:
     except (ValueError, OverflowError):
         raise WrongValue("is not an ISO 8601 time, such as 2026-05-04T10:00:00Z") from None
     if not FIRST_DATE.year <= moment.year <= LAST_DATE.year:
-        raise WrongValue("must lie between 1970 and 2105")
+        raise WrongValue("must be between 1970 and 2105")
     return moment
 
 
@@ -199,7 +199,7 @@ def _channels(value: Any) -> frozenset[Channel]:
         if name not in names:
             raise WrongValue(
                 sentence(
-                    "may only name {names}; {name} is none",
+                    "may only name {names}, not {name}",
                     names=", ".join(names),
                     name=json.dumps(name)[:40],
                 )
@@ -469,7 +469,7 @@ def _read_sos(
         if document.get(kind) is not None:
             item = read_forgivingly(kind, document[kind], faults, kinds)
             if items and item is not None:
-                faults.append(Fault("is one item too many", f"/{kind}"))
+                faults.append(Fault("exceeds the number of items", f"/{kind}"))
             items += [] if item is None else [item]
     return (items[0] if items else Message(UNSAID)), routing
 

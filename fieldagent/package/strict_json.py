@@ -86,7 +86,7 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
         if parts > parts_max:
             raise NotJson(
                 sentence(
-                    "the body has more parts than anything here takes{place}",
+                    "the body has too many parts{place}",
                     place=_place(text, at),
                 )
             )

@@ -65,7 +65,7 @@ def _in_our_words(error: BaseException) -> BaseException:
         # The log's index has no space. Nothing has been written yet.
         return StoreFull("the disk is full")
     if is_fatal(error):
-        return StoreFailed(sentence("the disk does not take what is written: {error}", error=error))
+        return StoreFailed(sentence("the disk cannot store data: {error}", error=error))
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
         return StoreFull("the disk is full")
     return error

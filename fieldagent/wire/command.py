@@ -66,7 +66,7 @@ class Verb(NamedTuple):
 
 def _nothing(words: Sequence[str]) -> tuple[Argument, ...]:
     if words:
-        raise NotACommand(sentence("takes nothing more, not {words}", words=repr(" ".join(words))))
+        raise NotACommand(sentence("takes no arguments, not {words}", words=repr(" ".join(words))))
     return ()
 
 
@@ -76,7 +76,7 @@ def _size(words: Sequence[str]) -> tuple[Argument, ...]:
     if len(words) > 1 or not _SIZE.fullmatch(words[0]) or int(words[0]) > ANSWER_BYTES_MAX:
         raise NotACommand(
             sentence(
-                "takes how many bytes the answer may have, 20 to {most}", most=ANSWER_BYTES_MAX
+                "takes the maximum size of the answer in bytes, 20 to {most}", most=ANSWER_BYTES_MAX
             )
         )
     return (int(words[0]),)
@@ -88,13 +88,13 @@ _ID = re.compile(r"-?[0-9]{1,10}")
 
 def _package(words: Sequence[str]) -> tuple[Argument, ...]:
     if not words or not _ID.fullmatch(words[0]):
-        raise NotACommand("takes the id of a Package, and how many bytes the answer may have")
+        raise NotACommand("takes the id of a Package, and the maximum size of the answer in bytes")
     return (int(words[0]), *_size(words[1:]))
 
 
 def _satellite(words: Sequence[str]) -> tuple[Argument, ...]:
     if list(words) != ["satellite"]:
-        raise NotACommand("takes the word satellite, for the modem that is meant")
+        raise NotACommand("takes the word satellite, which names the modem")
     return ()
 
 
@@ -145,7 +145,7 @@ def _settings(words: Sequence[str]) -> tuple[Argument, ...]:
     (`wire.command_settings`).
     """
     if not words or not all(_SETTING.fullmatch(each) for each in words):
-        raise NotACommand("takes settings, each as NAME=VALUE; NAME= takes one away")
+        raise NotACommand("takes settings, each as NAME=VALUE; NAME= removes one")
     return ("\n".join(words),)
 
 
@@ -185,7 +185,7 @@ def _file(words: Sequence[str]) -> tuple[Argument, ...]:
     (`wire.signed_delta`).
     """
     if len(words) != 1:
-        raise NotACommand("takes a file that build/delta made, with its signature beside it")
+        raise NotACommand("takes a file made by build/delta, with its signature in the same folder")
     return (words[0],)
 
 
@@ -320,7 +320,7 @@ def read_words(words: Sequence[str]) -> RemoteCommand:
         known = ", ".join(BY_NAME)
         raise NotACommand(
             sentence(
-                "{value} is no command: there are {known}",
+                "{value} is not a command: use {known}",
                 value=repr(words[0] if words else ""),
                 known=known,
             )

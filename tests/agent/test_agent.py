@@ -181,7 +181,11 @@ def command(running: Agent, *arguments: str) -> subprocess.CompletedProcess[str]
         (["sos"], 2, "no SOS was sent"),
         (["sos", "--yes", "--position", "47,1", "8° 12' 0\" E"], 0, "left by Satellite"),
         (["sos", "--take", "5", "6"], 2, "--take needs --by NAME"),
-        (["sos", "--take", "5", "6", "--by", "Zoe"], 65, "no SOS 6 of station 5 has come here"),
+        (
+            ["sos", "--take", "5", "6", "--by", "Zoe"],
+            65,
+            "this kit has not received SOS 6 of station 5",
+        ),
         (["sos", "--cancel"], 0, "is called off; those who may have got it are told so"),
         (["sos", "--cancel"], 0, "no SOS of this kit is open"),
         (["cancel", "4711"], 65, "no Package has the id"),

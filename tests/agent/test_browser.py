@@ -232,7 +232,7 @@ def test_what_a_person_sees_while_the_journal_is_in_memory(
     refused text.
     """
     broken = disk.faulty(disk_library, tmp_path / "state", Fault("sync", 20, times=0))
-    why = "the disk does not take what is written"
+    why = "the disk cannot store data"
     with (
         sky(tmp_path, 0) as above,
         agent(tmp_path, {}, MODULE, **broken) as kit,

@@ -56,7 +56,7 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
         "the budget of today is spent: 5 of 8 credits, 2 of them kept for an SOS; it is renewed at"
         " 00:00 UTC": "das Budget von heute ist verbraucht: 5 von 8 Credits, davon 2 für ein SOS"
         " aufgehoben; es gibt um 00:00 UTC ein neues",
-        "the journal is in memory, and not on the disk: the disk does not take what is written:"
+        "the journal is in memory, and not on the disk: the disk cannot store data:"
         " disk I/O error": "das Journal ist im Speicher, und nicht auf dem Datenträger: der"
         " Datenträger nimmt nicht an, was geschrieben wird: disk I/O error",
         "3 packets were heard on the air without a tag, and radio-key is set here: give that kit"

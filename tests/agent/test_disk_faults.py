@@ -198,7 +198,7 @@ def test_a_commit_that_fails_leaves_an_sos_its_way_out(
         assert (refused.status, "disk" in refused.body["detail"]) == (507, True)
         answer = kit.post("SOS here", priority=100)
         assert (answer.status, answer.body["status"]) == (200, "Delivered"), answer.body
-        assert "the disk does not take what is written" in answer.body["notOnDisk"]
+        assert "the disk cannot store data" in answer.body["notOnDisk"]
         above.expect("SOS here")
         health = kit.call("GET", "/api/health")
         assert (health.status, "in memory" in health.body["reason"]) == (503, True)
@@ -220,7 +220,7 @@ def test_who_waits_for_an_sos_that_memory_alone_has_is_told_as_the_agent_stops(
         until(lambda: kit.call("GET", "/api/status").body["sos"]["active"])
         assert kit.stop() == 0
         assert waits.result().status == 503
-        assert "is lost if only memory has it; post it again" in waits.result().body["detail"]
+        assert "is lost if it is only in memory; post it again" in waits.result().body["detail"]
         output = "\n".join(kit.output())
         assert "what is in memory alone is lost" in output
         assert "is kept and goes on" not in output
@@ -239,7 +239,7 @@ def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(
             with suppress(OSError, HTTPException):
                 while (answer := kit.post("ordinary")).status == 200:
                     accepted.append(answer.body["id"])
-            assert any("the disk does not take what is written" in each for each in kit.output())
+            assert any("the disk cannot store data" in each for each in kit.output())
             kit.expect("the disk can be used again, and the agent starts anew")
             assert kit.wait() == 74
         with agent(tmp_path) as kit:

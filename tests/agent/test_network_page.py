@@ -215,7 +215,7 @@ def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
         shown.goto(f"https://127.0.0.1:{there.port}/")
         shown.get_by_label("Pass phrase").fill("not it at all")
         shown.get_by_role("button", name="Sign in").click()
-        shown.get_by_text("the pass phrase is wrong").wait_for()
+        shown.get_by_text("the passphrase is wrong").wait_for()
         assert browser.faults(shown) == []
         browser.keep(shown, "enter-390-light")
         shown.get_by_label("Pass phrase").fill(PHRASE)

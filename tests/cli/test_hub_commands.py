@@ -151,7 +151,7 @@ def test_nothing_gets_a_name_that_nobody_could_tell_from_another(tmp_path: Path)
             arguments = [name if each == "{}" else each for each in words.split()]
             code, output, complained = carried_out(["hub", *arguments], database)
             assert code == REFUSED and not output, (words, name, complained)
-            assert "name has 1 to 80 " in complained or "name and email take" in complained
+            assert "name must have 1 to 80 " in complained or "name and email can" in complained
 
 
 ODD = ("9" * 30, "1e300", "nan", "-1")
@@ -183,7 +183,7 @@ def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
     def in_vain(store: SqliteStore, operation: Callable[[Db], T]) -> T:
         def fail_at_the_end(db: Db) -> T:
             operation(db)
-            raise StoreFailed("the disk does not take what is written")
+            raise StoreFailed("the disk cannot store data")
 
         return once(store, fail_at_the_end)
 

@@ -143,8 +143,8 @@ async def test_the_audit_of_a_workspace_is_for_its_administrators(store: Store) 
         ids = [each["id"] for each in first["audit"] + second["audit"]]
         assert ids == sorted(ids, reverse=True)
         for who, why in {
-            "ada": "no administrator",
-            "cleo": "no administrator",
+            "ada": "an administrator",
+            "cleo": "an administrator",
             "by pusher": "the key may not administer",
         }.items():
             status, detail = await hub.refused("GET", "/api/audit", who=who)
@@ -167,7 +167,7 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         assert (kit.id, kit.workspace, kit.member, kit.imei) == (device, 1, 1, IMEI)
         for body, why in {
             ("name", "kit eve"): "there is a device 'kit eve' already",
-            ("imei", IMEI): f"there is a device with the IMEI {IMEI} already",
+            ("imei", IMEI): f"another device already has the IMEI {IMEI}",
         }.items():
             status, detail = await hub.refused(
                 "POST", "/api/devices", {"name": "other", "userId": "1", **dict([body])}
@@ -275,8 +275,8 @@ async def test_quiet_hours_are_the_workspaces_or_a_contacts_own(store: Store) ->
         assert await hub.done("PATCH", "/api/quiet", {"quiet": ""}) == {"quiet": "none"}
         before = await hub.acted()
         for wrong, why in (
-            ("22:00-22:00 UTC", "they begin as they end"),
-            ("22:00-06:00 Europe/Zuerich", "knows no time zone"),
+            ("22:00-22:00 UTC", "begin and end at the same time"),
+            ("22:00-06:00 Europe/Zuerich", "does not know the time zone"),
         ):
             for where in (path, "/api/quiet"):
                 status, detail = await hub.refused("PATCH", where, {"quiet": wrong})
@@ -297,7 +297,7 @@ async def test_users_are_added_and_changed_but_never_by_themselves(store: Store)
         assert made["until"] == hub.alps.now + directory.ONE_TIME_LASTS
         for same in (eve, {**eve, "email": "Eve@Example.ORG"}):
             status, detail = await hub.refused("POST", "/api/users", same)
-            assert (status, "there is a user with eve@example.org already" in detail) == (409, True)
+            assert (status, "a user with eve@example.org already exists" in detail) == (409, True)
         shown = await hub.done("PATCH", path, {"role": "administrator", "overSatellite": True})
         assert (shown["role"], shown["overSatellite"], shown["email"]) == (
             *("administrator", True),
@@ -445,7 +445,7 @@ async def test_keys_and_tokens_are_made_once_and_revoked(store: Store) -> None:
         token = await hub.done("POST", "/api/tokens", {"name": "bot", "userId": bot["id"]})
         assert token["token"].startswith("token_")
         status, detail = await hub.refused("POST", "/api/tokens", {"name": "x", "userId": "1"})
-        assert (status, "would speak for them" in detail) == (409, True)
+        assert (status, "cannot create a token for another person" in detail) == (409, True)
         for _ in range(2):
             await hub.done("DELETE", f"/api/tokens/{token['id']}")
         actions = [action for _, action, _ in await hub.acted()]
@@ -699,7 +699,7 @@ async def test_a_kit_is_told_what_to_do_for_a_price_that_is_agreed_to(store: Sto
         path = "/api/devices/3/commands"
         refusals: list[tuple[dict[str, object], int, str]] = [
             ({"command": "explode"}, 409, "there are status, log"),
-            ({"command": "set sos-repeat=900"}, 409, "is signed with a key"),
+            ({"command": "set sos-repeat=900"}, 409, "the key that signs set"),
             ({"command": "status", "by": "radio"}, 422, "ip, satellite"),
             ({"command": "status"}, 409, "take 3 credits over satellite"),
             ({"command": "status", "by": "satellite", "credits": 2}, 409, "take 3 credits"),

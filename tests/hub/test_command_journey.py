@@ -190,7 +190,7 @@ def test_what_is_no_command_is_refused_at_the_hub(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     Alps(database)
     for words, why in (
-        ("explode", "is no command: there are status"),
+        ("explode", "is not a command: use status"),
         ("log 5", "20 to 1500"),
         ("status --by satellite --yes", "no satellite modem"),
         ("set sos-repeat=900", "--secret-key FILE"),

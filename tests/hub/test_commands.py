@@ -45,7 +45,7 @@ def test_the_directory_from_the_command_line(database: str) -> None:
     key = administer(database, "key", "add", "few", "--kind", "location", "--days", "1", *in_alps)
     rate = administer(database, "key", "rate", str(key["id"]), "--per-minute", "9", *in_alps)
     assert rate == {"id": key["id"], "perMinute": 9, "burst": 60}
-    with pytest.raises(AssertionError, match="is in force in that workspace"):
+    with pytest.raises(AssertionError, match="is active in that workspace"):
         administer(database, "key", "revoke", str(key["id"]), "--workspace", str(andes))
     administer(database, "key", "revoke", str(key["id"]), *in_alps)
     keys = administer(database, "key", "list", *in_alps)
@@ -78,7 +78,7 @@ def test_capitals_of_a_name_count_only_where_they_decide(database: str) -> None:
         devices = {each["name"]: each for each in administer(database, "device", "list")}
         assert devices[f"kit {number}"]["user"] == id_, name
     for name in ("BEN", "Zoe"):
-        with pytest.raises(AssertionError, match=r"2 users are called .*: say which by number, "):
+        with pytest.raises(AssertionError, match=r"2 users have the name .*: use a number, "):
             administer(database, "device", "add", "one more", "--user", name)
 
 

@@ -806,7 +806,7 @@ def test_a_passkey_signs_in_once_it_was_added(tmp_path: Path) -> None:
             administer(database, "user", "password", "Olga", secret="another horse\n")
             shown.reload()
             sign_in_again()
-            shown.get_by_text("this passkey is not known here").wait_for()
+            shown.get_by_text("the hub does not know this passkey").wait_for()
             assert [each["action"] for each in administer(database, "audit")].count(
                 "passkey add"
             ) == 1

@@ -185,7 +185,7 @@ class Office:
         self.fill("E-mail address, to sign in with", "olga@example.org")
         self.shown.get_by_label("Role of the new user").select_option("dispatcher")
         self.press("Add the user")
-        self.refused("there is a user with olga@example.org already")
+        self.refused("a user with olga@example.org already exists")
         self.fill("E-mail address, to sign in with", "eve@example.org")
         self.press("Add the user")
         assert len(self.kept()) == 19
@@ -202,7 +202,7 @@ class Office:
         mine = self.unfold("Olga")
         self.shown.locator(mine).get_by_label("Role").select_option("member")
         self.press("Save", mine)
-        self.refused("nobody changes their own role")
+        self.refused("you cannot change your own role")
         self.press("New password", self.unfold("Mia"))
         return self.kept()
 
@@ -234,7 +234,7 @@ class Office:
         self.open("Webhooks")
         self.fill("URL, beginning with https://", "http://127.0.0.1:1/")
         self.press("Test and add")
-        self.refused("did not take the test message")
+        self.refused("did not accept the test message")
         self.fill("URL, beginning with https://", url)
         self.fill("Only for an SOS that has had no answer for this many minutes", "5")
         self.press("Test and add")
@@ -269,7 +269,7 @@ class Office:
         address = "E-mail address, or telephone number such as +41791234567"
         self.fill(address, "tgram://token/chat")
         self.press("Add the contact")
-        self.refused("is not taken here: apprise connects by itself")
+        self.refused("is not accepted here, because apprise connects")
         self.fill(address, "bw@example.org")
         self.fill(
             "Time without an answer until the notification, such as 30s or 5m (empty: at once)",
@@ -282,7 +282,7 @@ class Office:
         self._quiet_hours()
         relay.answers = ["550 no such mailbox"]
         self.press("Test", "#admin-contacts")
-        self.refused("did not take the test message: the mail relay 127.0.0.1 answered 550")
+        self.refused("did not accept the test message: the mail relay 127.0.0.1 answered 550")
         self.shown.get_by_text("This step cannot notify anyone now.").wait_for()
         self.press("Test", "#admin-contacts")
         self.done("The test for Bergwacht was handed over")
@@ -312,7 +312,7 @@ class Office:
             if done:
                 self.done(done)
             else:
-                self.refused("knows no time zone")
+                self.refused("does not know the time zone")
         notice = "Alarms wait during these hours: 22:00-06:00 Europe/Zurich."
         self.shown.get_by_text(notice).wait_for()
         for said, done, shown in (

@@ -384,7 +384,7 @@ def tries(config: Path, id_: str, **environment: str) -> tuple[int, str]:
         ("nobody", "neither an e-mail address nor a URL"),
         ("a b@example.org", "neither an e-mail address nor a URL"),
         ("bw@example.org\nBcc: x@example.org", "neither an e-mail address nor a URL"),
-        ("nosuch://x", "apprise knows no such address"),
+        ("nosuch://x", "apprise does not know this form"),
     ],
 )
 def test_an_address_that_cannot_be_is_refused(tmp_path: Path, address: str, why: str) -> None:

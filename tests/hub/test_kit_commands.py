@@ -245,7 +245,7 @@ async def test_two_hubs_may_give_one_kit_a_command_at_the_same_moment(
                 nursery.start_soon(trio.to_thread.run_sync, first)
                 await trio.to_thread.run_sync(begun.wait, PATIENCE)
                 if verb == "set":
-                    with pytest.raises(Refused, match="give it anew"):
+                    with pytest.raises(Refused, match="send yours again"):
                         await trio.to_thread.run_sync(there.once, give_next)
                 else:
                     numbers.append(await trio.to_thread.run_sync(there.once, give_next))

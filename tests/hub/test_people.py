@@ -85,7 +85,7 @@ NOT_FOUND = [
     ("group:nowhere", "no group here is called nowhere"),
     ("user:nowhere", "no user here is called nowhere"),
     ("device:nowhere", "no kit here is called nowhere"),
-    ("empty", "nobody is in the group empty"),
+    ("empty", "the group empty has no members"),
 ]
 
 
@@ -115,7 +115,7 @@ async def test_of_two_with_one_name_the_sender_is_asked_which(store: Store) -> N
         )
         await field.sends(ADA, message(7, "Ben"))
         ((_, receipt),) = await receipts(field, ADA)
-        assert receipt.text == "Ben may be user 2 or 3: say which"
+        assert receipt.text == "Ben can be user 2 or 3: use a number"
         assert said(await collect(field.mailbox(BEN))) == []
 
 

@@ -314,7 +314,7 @@ async def test_nobody_changes_a_key_of_another_workspace(store: Store) -> None:
             lambda db: credentials.revoke(db, "token", other, 2, now=hub.now),
             lambda db: credentials.set_rate(db, other, 1, per_minute=1, burst=1, now=hub.now),
         ):
-            with pytest.raises(directory.Refused, match="is in force in that workspace"):
+            with pytest.raises(directory.Refused, match="is active in that workspace"):
                 await store.commit(change)
         assert (await hub.push(LOCATION)).status == 200
 

@@ -157,7 +157,7 @@ async def test_it_comes_back_by_restoring_alone(store: Store) -> None:
     async with field_of(store) as alps:
         await revoke(alps, BEN)
         change = partial(directory.set_disabled, id_=BEN, now=alps.now)
-        with pytest.raises(Refused, match="is revoked, and out of use by that"):
+        with pytest.raises(Refused, match="is revoked and therefore disabled"):
             await store.commit(partial(change, table="device", when=None))
         await store.commit(partial(change, table="member", when=alps.now))
         await store.commit(partial(change, table="member", when=None))

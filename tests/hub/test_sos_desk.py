@@ -165,12 +165,12 @@ async def test_who_has_it_asks_another_who_takes_it_when_they_do(store: Store) -
         await hub.alps.sends(1, HELP)
         asked = {"to": "3", "note": "heli at 14:00"}
         refused = await hub.call("POST", "/api/sos/1/hand-over", asked)
-        assert refused.status == 409 and b"only who has SOS 1" in refused.body
+        assert refused.status == 409 and b"only the user who has SOS 1" in refused.body
         await hub.told("POST", "/api/sos/1/acknowledge")
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
         for to in ("1", "2", "77"):
             refused = await hub.call("POST", "/api/sos/1/hand-over", {"to": to})
-            assert refused.status == 409 and b"no other dispatcher" in refused.body
+            assert refused.status == 409 and b"not another dispatcher" in refused.body
         incident = await hub.told("POST", "/api/sos/1/hand-over", asked)
         # It stays with Ben until Cleo has taken it, and the kit shows Ben's name.
         assert (incident["state"], incident["seen"]["by"]["name"]) == ("seen", "Ben")
@@ -515,7 +515,7 @@ async def test_who_may_not_answer_is_told_why(store: Store) -> None:
         ):
             assert (await hub.call("POST", path, body)).status == status, path
         assert await hub.events() == ["raised"]
-        with pytest.raises(directory.Refused, match="is a person"):
+        with pytest.raises(directory.Refused, match="must be a person"):
             await store.commit(_make_a_program_dispatcher)
 
 

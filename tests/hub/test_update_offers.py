@@ -174,7 +174,7 @@ def test_who_can_take_none_is_told_why(fleet: Fleet) -> None:
     assert why(1) == ""
     for installed, words in (
         ("package", "`sudo fieldagent update` on the kit"),
-        ("sources", "not installed as a zipapp"),
+        ("sources", "only a zipapp can be replaced"),
         ("", "knows no offers"),
     ):
         fleet.store.once(partial(fleet.link, device=1, version="1", installed=installed))

@@ -102,10 +102,10 @@ async def test_it_is_handed_over_once_it_was_taken(store: Store) -> None:
 @pytest.mark.parametrize(
     ("deed", "what", "why"),
     [
-        (watch_desk.take, (1, HOUR), "answers no SOS here"),
-        (watch_desk.hand_over, (2, 3, ""), "only who is on watch"),
-        (watch_desk.hand_over, (2, 1, ""), "answers no SOS here"),
-        (watch_desk.hand_over, (2, 2, ""), "nobody hands over to themselves"),
+        (watch_desk.take, (1, HOUR), "cannot answer an SOS here"),
+        (watch_desk.hand_over, (2, 3, ""), "only a user on watch"),
+        (watch_desk.hand_over, (2, 1, ""), "cannot answer an SOS here"),
+        (watch_desk.hand_over, (2, 2, ""), "cannot hand over to yourself"),
         (watch_desk.end, (2, ""), "they are not on watch"),
     ],
 )
@@ -210,7 +210,7 @@ def test_at_the_desk_and_at_the_hubs_machine(tmp_path: Path, database: str) -> N
         assert status == 200 and answer["nobodySince"] is None
         assert answer["onWatch"][0]["user"]["name"] == "Olga"
         status, answer = said("POST", "/api/watch/hand-over", {"to": "1", "note": "x"})
-        assert status == 409 and "answers no SOS here" in answer["detail"]
+        assert status == 409 and "cannot answer an SOS here" in answer["detail"]
         assert said("POST", "/api/watch/hand-over", {"to": "all"})[0] == 422
         assert said("POST", "/api/watch/take", {"seconds": 0})[0] == 422
         assert said("POST", "/api/watch/end", {"note": "n" * 2001})[0] == 422

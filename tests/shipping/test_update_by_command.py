@@ -67,6 +67,6 @@ def test_what_is_no_delta_is_refused_before_it_costs_anything(tmp_path: Path) ->
             file.write_bytes(content)
         with pytest.raises(AssertionError, match=why):
             administer(database, "command", "kit", "update", str(file))
-    with pytest.raises(AssertionError, match="takes a file that build/delta made"):
+    with pytest.raises(AssertionError, match="takes a file made by build/delta"):
         administer(database, "command", "kit", "update")
     assert administer(database, "command", "kit") == []

@@ -110,7 +110,7 @@ def test_verbs_have_numbers_and_names_of_their_own() -> None:
     [
         ("", "'' is no command"),
         ("explode", "there are status, log"),
-        ("status now", "takes nothing more, not 'now'"),
+        ("status now", "takes no arguments, not 'now'"),
         ("log 19", "20 to 1500"),
         ("log 9999", "20 to 1500"),
         ("log 100 200", "20 to 1500"),

@@ -242,7 +242,7 @@ class LocalApi:
             raise Problem(
                 409,
                 detail=sentence(
-                    "Package {package} has ended already: {status}",
+                    "Package {package} has already ended: {status}",
                     package=package,
                     status=standing.status,
                 ),

@@ -150,7 +150,7 @@ class IncidentApi:
             raise Problem(
                 404,
                 sentence(
-                    "no SOS {number} of station {station} has come here",
+                    "this kit has not received SOS {number} of station {station}",
                     number=number,
                     station=station,
                 ),
@@ -242,7 +242,7 @@ def _name_and_text(body: bytes) -> tuple[str, str]:
     members = {"by": Field(read_text, "by", required=True), "text": Field(read_text, "text")}
     said = read_members(_object(body), members, "", faults)
     if not faults and not said["by"].strip():
-        faults.append(Fault("must be the name of the person who has it", "/by"))
+        faults.append(Fault("must be the name of the person who takes it over", "/by"))
     _refuse(faults)
     return said["by"].strip(), said.get("text", "").strip()
 

@@ -135,7 +135,9 @@ async def _cost(parts: Parts, tracking: Tracking, request: Request) -> Response:
         )
     pace = tracking.tracker
     if pace is None:
-        raise Problem(409, detail="no tracker has told its pace yet: is fieldagent-track running?")
+        raise Problem(
+            409, detail="no tracker has reported its interval yet: check that fieldagent-track runs"
+        )
     clock = parts.journal.clock
     now = clock.date(clock.now())
     # The cost of a position hardly depends on the place.
@@ -195,7 +197,7 @@ async def _put(tracking: Tracking, interval: int | None) -> None:
         await trio.to_thread.run_sync(tracking.choose, interval)
     except OSError as error:
         detail = sentence(
-            "nothing was changed: the disk does not take it ({strerror})", strerror=error.strerror
+            "nothing was changed: the disk cannot store it ({strerror})", strerror=error.strerror
         )
         raise Problem(507, detail=detail) from None
 

@@ -83,14 +83,14 @@ class Entrance:
         pass_phrase = _pass_phrase_of(request)
         version = _version(self._pass_phrase)
         if version is None:
-            raise Problem(403, "this kit has no pass phrase yet: `fieldagent page --set` on it")
+            raise Problem(403, "this kit has no passphrase yet: run `fieldagent page --set` on it")
         self._count(request.peer)
         if self._limiter.statistics().tasks_waiting >= WAITING_MAX:
             raise _too_many(1)
         stored = await trio.to_thread.run_sync(self._pass_phrase.read_text)
         matches = partial(check_password, pass_phrase, stored.strip())
         if not await check_in_thread(matches, self._limiter, SCRYPT_SECONDS):
-            raise Problem(401, "the pass phrase is wrong")
+            raise Problem(401, "the passphrase is wrong")
         self._give_back(request.peer)
         cookie = secrets.token_urlsafe(32)
         now = self._clock()
@@ -126,7 +126,7 @@ def _too_many(wait: float) -> Problem:
     seconds = retry_after(wait)
     return Problem(
         429,
-        sentence("too many tries; again in {seconds} s", seconds=seconds),
+        sentence("too many attempts; try again in {seconds} s", seconds=seconds),
         headers=(("Retry-After", seconds),),
     )
 

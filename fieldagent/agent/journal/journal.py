@@ -140,7 +140,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         if self._files.free() < ROOM_BYTES:
             left = sentence("less than {size} MiB", size=ROOM_BYTES >> 20)
             raise StoreFull(
-                sentence("the disk has {left} left, which are kept for an SOS", left=left)
+                sentence("the disk has {left} left, which are reserved for an SOS", left=left)
             )
 
     async def keep_reserve(self) -> None:

@@ -210,11 +210,11 @@ def _take_out(queues: Iterable[ChannelQueue], sequence: int, why: str) -> list[E
 def _at_a_stop(number: int, not_on_disk: str) -> str:
     if not_on_disk:
         return sentence(
-            "the agent is stopping, and {why}: Package {id} is lost if only memory has it; post it"
-            " again once the agent has started",
+            "the agent is stopping, and {why}: Package {id} is lost if it is only in memory;"
+            " post it again when the agent has started",
             why=not_on_disk,
             id=number,
         )
     return sentence(
-        "the agent is stopping; Package {id} is kept and goes on when it starts again", id=number
+        "the agent is stopping; Package {id} is kept, and continues at the next start", id=number
     )

@@ -121,8 +121,8 @@ class Intake:
         if known.digest != digest(canonical(package)):
             raise Conflict(
                 sentence(
-                    "Package {id} is still pending and has another body; cancel it, wait for"
-                    " it, or leave out the id to get a free one",
+                    "Package {id} is pending with another body; cancel it, wait for it, or"
+                    " leave out the id",
                     id=package.id,
                 )
             )

@@ -32,7 +32,9 @@ def standing(journal: Journal, id_: int) -> Standing:
     known = outbound.by_id(journal, id_)
     if known is None:
         raise UnknownPackage(
-            sentence("no Package has the id {id}; ended ones are kept for a while only", id=id_)
+            sentence(
+                "no Package has the id {id}; the agent deletes ended Packages after a while", id=id_
+            )
         )
     return standing_of(journal, known.sequence)
 

@@ -53,9 +53,7 @@ def told_as_problems() -> Iterator[None]:
     except AgentStopping as stopped:
         raise Problem(503, detail=str(stopped), headers=(("Retry-After", "10"),)) from None
     except NotOnDisk as away:
-        detail = sentence(
-            "nothing was accepted but an SOS, which is sent from memory: {away}", away=away
-        )
+        detail = sentence("only an SOS is accepted, and is sent from memory: {away}", away=away)
         raise Problem(507, detail=detail) from None
     except StoreFull as full:
         detail = sentence(
@@ -64,7 +62,7 @@ def told_as_problems() -> Iterator[None]:
         raise Problem(507, detail=detail) from None
     except StoreFailed as failed:
         detail = sentence(
-            "nothing more is accepted: {failed}; check the disk and restart the agent",
+            "the agent accepts nothing more: {failed}; check the disk and restart the agent",
             failed=failed,
         )
         raise Problem(503, detail=detail, headers=(("Retry-After", "30"),)) from None

@@ -293,7 +293,7 @@ def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
         return Problem(
             403,
             sentence(
-                "a person acknowledges an SOS: {member} is a {type}",
+                "only a person can acknowledge an SOS: {member} is a {type}",
                 member=caller.member,
                 type=caller.type,
             ),
@@ -302,8 +302,8 @@ def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
         return Problem(
             403,
             sentence(
-                "user {member} is no dispatcher: `fieldagent hub user role {member} dispatcher`"
-                " makes them one",
+                "user {member} is not a dispatcher: run `fieldagent hub user role {member}"
+                " dispatcher`",
                 member=caller.member,
             ),
         )
@@ -311,8 +311,8 @@ def stands_against(caller: Caller, purpose: Purpose) -> Problem | None:
         return Problem(
             403,
             sentence(
-                "user {member} is no administrator: another of the workspace makes them one, or"
-                " `fieldagent hub user role {member} administrator`",
+                "user {member} is not an administrator: ask an administrator of the workspace,"
+                " or run `fieldagent hub user role {member} administrator`",
                 member=caller.member,
             ),
         )
@@ -346,7 +346,7 @@ def count_calls(db: Db, callers: Sequence[Caller], now: float) -> Counted:
             tats[caller.key], problem = _rate(*rates[caller.key], tats[caller.key], now)
             problems.append(problem)
         else:
-            problems.append(unauthorized("the key was deleted meanwhile"))
+            problems.append(unauthorized("the key was deleted in the meantime"))
     return Counted(problems, {key: tat for key, tat in tats.items() if tat != before[key]})
 
 

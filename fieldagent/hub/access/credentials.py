@@ -154,8 +154,7 @@ def _must_be_in_force(db: Db, kind: str, workspace: int, id_: int) -> None:
     if row is None or row["revoked"] is not None:
         raise Refused(
             sentence(
-                "no {kind} {id} is in force in that workspace; `fieldagent hub {kind} list`"
-                " shows them",
+                "no {kind} {id} is active in that workspace; see `fieldagent hub {kind} list`",
                 kind=kind,
                 id=id_,
             )

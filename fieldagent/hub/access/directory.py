@@ -45,7 +45,7 @@ def check_name(name: str) -> None:
     """Check a name. Raises Refused if it is not 1 to 80 visible characters in one line."""
     if not name.strip() or len(name) > NAME_BYTES_MAX or _CONTROL.search(name):
         raise Refused(
-            sentence("a name has 1 to {most} characters in one line", most=NAME_BYTES_MAX)
+            sentence("a name must have 1 to {most} characters in one line", most=NAME_BYTES_MAX)
         )
 
 
@@ -103,15 +103,15 @@ def add_user(
     if max(len(name.encode()), len(email.encode())) > NAME_BYTES_MAX:
         raise Refused(
             sentence(
-                "name and email take {most} bytes each: they travel to the field",
+                "name and email can have {most} bytes each, because they are sent to kits",
                 most=NAME_BYTES_MAX,
             )
         )
     if email and _one(db, "SELECT id FROM member WHERE lower(email) = ?", email):
         raise Refused(
             sentence(
-                "there is a user with {email} already; `fieldagent hub user join` adds them to"
-                " a workspace",
+                "a user with {email} already exists; add them to a workspace with `fieldagent"
+                " hub user join`",
                 email=email,
             )
         )
@@ -175,7 +175,7 @@ def set_role(
     """Change the role of a member; see `caller.ROLES`."""
     if role != "member" and not is_person(db, member):
         raise Refused(
-            sentence("{member} is no User: a {role} is a person", member=member, role=role)
+            sentence("{member} is not a User: a {role} must be a person", member=member, role=role)
         )
     db.execute(
         "UPDATE membership SET role = ? WHERE workspace = ? AND member = ?", role, workspace, member
@@ -233,8 +233,8 @@ def must_be_here_alone(db: Db, workspace: int, member: int) -> None:
     ):
         raise Refused(
             sentence(
-                "user {member} is in another workspace too: whoever runs the hub does that,"
-                " with `fieldagent hub`",
+                "user {member} is also in another workspace: only the operator of the hub can"
+                " do that, with `fieldagent hub`",
                 member=member,
             )
         )
@@ -273,7 +273,7 @@ def member_of(db: Db, workspace: int, named: str) -> int:
             ids = " or ".join(str(row["id"]) for row in matches)
             raise Refused(
                 sentence(
-                    "{found} users are called {named}: say which by number, {ids}",
+                    "{found} users have the name {named}: use a number, {ids}",
                     found=len(matches),
                     named=repr(named),
                     ids=ids,
@@ -281,7 +281,7 @@ def member_of(db: Db, workspace: int, named: str) -> int:
             )
     raise Refused(
         sentence(
-            "no user {named} is in that workspace; `fieldagent hub user list` shows them",
+            "no user {named} is in that workspace; see `fieldagent hub user list`",
             named=repr(named),
         )
     )
@@ -345,9 +345,7 @@ def _check_device_name(db: Db, workspace: int, name: str, device: int = 0) -> No
     check_name(name)
     same = "SELECT id FROM device WHERE workspace = ? AND name = ? AND id <> ?"
     if _one(db, same, workspace, name, device):
-        raise Refused(
-            sentence("there is a device {name} already in that workspace", name=repr(name))
-        )
+        raise Refused(sentence("a device {name} is already in that workspace", name=repr(name)))
 
 
 def rename_device(db: Db, device: int, name: str, *, now: float, by: str = ADMINISTRATION) -> None:
@@ -364,21 +362,21 @@ def is_contested(db: Db, imei: str, workspace: int, device: int = 0, *, by: str)
     workspace has it, or if the operator asks, because the operator decides.
     """
     if not IMEI.fullmatch(imei):
-        raise Refused(sentence("an IMEI has 15 digits, {imei} has not", imei=repr(imei)))
+        raise Refused(sentence("{imei} is not an IMEI: an IMEI has 15 digits", imei=repr(imei)))
     if (holder := imei_claims.holder(db, imei, device)) is None:
         return False
     if by == ADMINISTRATION:
         raise Refused(
             sentence(
-                "device {device} of workspace {workspace} has the IMEI {imei} already: take it"
-                " from there with `fieldagent hub device imei NAME IMEI --take`",
+                "device {device} of workspace {workspace} already has the IMEI {imei}: move it"
+                " with `fieldagent hub device imei NAME IMEI --take`",
                 device=holder.device,
                 workspace=holder.workspace,
                 imei=imei,
             )
         )
     if holder.workspace == workspace:
-        raise Refused(sentence("there is a device with the IMEI {imei} already", imei=imei))
+        raise Refused(sentence("another device already has the IMEI {imei}", imei=imei))
     return True
 
 
@@ -471,7 +469,7 @@ def device_named(db: Db, workspace: int, named: str) -> int:
                 return int(row[0])
     raise Refused(
         sentence(
-            "no device {named} is in that workspace; `fieldagent hub device list`",
+            "no device {named} is in that workspace; see `fieldagent hub device list`",
             named=repr(named),
         )
     )
@@ -515,7 +513,7 @@ def _disable_device(db: Db, device: int, when: float | None, now: float) -> list
     ):
         raise Refused(
             sentence(
-                "its user is disabled, and their devices with them: enable the user, here or by"
+                "its user is disabled, and so are their devices: enable the user, here or with"
                 " `fieldagent hub user enable {whose}`",
                 whose=whose[0][0],
             )
@@ -524,8 +522,8 @@ def _disable_device(db: Db, device: int, when: float | None, now: float) -> list
     if when is None and _one(db, revoked, device):
         raise Refused(
             sentence(
-                "device {device} is revoked, and out of use by that: `fieldagent hub device"
-                " restore {device}` takes it back into use",
+                "device {device} is revoked and therefore disabled: restore it with `fieldagent"
+                " hub device restore {device}`",
                 device=device,
             )
         )

@@ -31,7 +31,7 @@ OF_ONE_MAX = 20
 NAME_MAX = 60
 _SIGN_IN = 0
 """Placeholder for the member in a sign-in challenge, before the member is known."""
-_NOT_PROVED = "this passkey is not known here, or its answer came too late: try again"
+_NOT_PROVED = "the hub does not know this passkey, or its answer was too late: try again"
 
 
 class Passkeys:
@@ -141,7 +141,7 @@ class Passkeys:
             raise Problem(
                 409,
                 sentence(
-                    "it is known already, or you have {most}: remove one first",
+                    "it is already registered, or you have {most}: remove one first",
                     most=OF_ONE_MAX,
                 ),
             )

@@ -100,7 +100,7 @@ class Passwords:
                 matches = partial(check_password, password, stored)
                 this.right = await check_in_thread(matches, self._threads, SCRYPT_SECONDS)
         except Crowded:
-            why = "too many passwords are being checked at this moment"
+            why = "the hub is checking too many passwords at the moment"
             raise attempts.too_many(why, 1) from None
         finally:
             del self._tries[seal, device]

@@ -120,7 +120,7 @@ def _user(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
         ids = " or ".join(str(each.id) for each in exact)
         return Recipient(
             team=NOBODY_HERE,
-            why=sentence("{text} may be user {ids}: say which", text=text, ids=ids),
+            why=sentence("{text} can be user {ids}: use a number", text=text, ids=ids),
             words=words,
         )
     if disabled is not None:
@@ -176,7 +176,7 @@ def _group(db: Db, workspace: int, number: int, text: str) -> Recipient | None:
     ((id_, name, over_satellite),) = rows
     members = db.execute("SELECT member FROM team_member WHERE team = ?", id_)
     audience = frozenset(member for (member,) in members)
-    why = "" if audience else sentence("nobody is in the group {name}", name=name)
+    why = "" if audience else sentence("the group {name} has no members", name=name)
     words = _words(id_, name, "Group")
     return Recipient(None, id_, None, audience, bool(over_satellite), why=why, words=words)
 
@@ -204,19 +204,20 @@ def add_group(
     if not name or len(name.encode()) > NAME_BYTES_MAX or ":" in name or "@" in name:
         raise Refused(
             sentence(
-                "a group's name has 1 to {most} bytes, and no colon or @: it travels to the field",
+                (
+                    "a group's name must have 1 to {most} bytes without a colon or @, because it is"
+                    " sent to kits"
+                ),
                 most=NAME_BYTES_MAX,
             )
         )
     check_name(name)
     if name.lstrip("-").isdigit():
-        raise Refused("a group's name is no number: numbers are users'")
+        raise Refused("a group's name must not be a number, because numbers identify users")
     taken = resolve(db, workspace, name)
     if taken.member is not None or taken.team or "may be" in taken.why:
         raise Refused(
-            sentence(
-                "somebody or something is called {name} already in that workspace", name=repr(name)
-            )
+            sentence("the name {name} is already used in that workspace", name=repr(name))
         )
     ((id_,),) = db.execute(
         "INSERT INTO team (workspace, name, over_satellite, created) VALUES (?, ?, ?, ?)"
@@ -235,7 +236,8 @@ def group_named(db: Db, workspace: int, named: str) -> int:
             return int(row["id"])
     raise Refused(
         sentence(
-            "no group {named} is in that workspace; `fieldagent hub group list`", named=repr(named)
+            "no group {named} is in that workspace; see `fieldagent hub group list`",
+            named=repr(named),
         )
     )
 
@@ -314,7 +316,10 @@ def remove_group(
     if fences:
         raise Refused(
             sentence(
-                "the fence {name} is for this group: remove that first, or draw it anew for others",
+                (
+                    "the fence {name} is for this group: first remove the fence, or draw it again"
+                    " for others"
+                ),
                 name=repr(fences[0][0]),
             )
         )
@@ -344,7 +349,7 @@ def set_radios(
         if not handle.isprintable() or " " in handle or not 0 < len(handle) <= HANDLE_MAX:
             raise Refused(
                 sentence(
-                    "a radio's id has 1 to {most} characters without spaces",
+                    "a radio's id must have 1 to {most} characters without spaces",
                     most=HANDLE_MAX,
                 )
             )
@@ -355,7 +360,7 @@ def set_radios(
         if other:
             raise Refused(
                 sentence(
-                    "the radio {handle} is that of user {other} already",
+                    "the radio {handle} already belongs to user {other}",
                     handle=handle,
                     other=other[0][0],
                 )

@@ -163,7 +163,8 @@ def read_push(document: Any) -> Push:
         text = {name: value for name, value in contact.items() if value}
         if sum(len(each.encode()) for each in (item.content, *text.values())) > ITEM_BYTES_MAX:
             detail = sentence(
-                "content, phone and email are at most {most} bytes together", most=ITEM_BYTES_MAX
+                "content, phone and email can have {most} bytes at most together",
+                most=ITEM_BYTES_MAX,
             )
             raise InvalidPackage([Fault(detail, "/message/content")])
         push |= {"timestamp": item.timestamp, "contact": json.dumps(text) if text else ""}

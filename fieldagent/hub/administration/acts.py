@@ -60,7 +60,7 @@ class Acts:
                 507, sentence("nothing was changed: {full}; try again later", full=full)
             ) from None
         except (StoreFailed, StoreUnavailable):
-            raise not_now("nobody knows whether it was done: look, and do it again") from None
+            raise not_now("it may not have been done: check, and repeat it if needed") from None
 
 
 def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float) -> T:
@@ -76,7 +76,7 @@ def _carry_out(db: Db, caller: Caller, act: Callable[[Db, float], T], now: float
     disabled = "SELECT 1 FROM member WHERE id = ? AND disabled IS NOT NULL"
     if (caller.member,) not in those or db.execute(disabled, caller.member):
         raise Problem(
-            403, sentence("user {member} is no administrator any more", member=caller.member)
+            403, sentence("user {member} is no longer an administrator", member=caller.member)
         )
     return act(db, now)
 

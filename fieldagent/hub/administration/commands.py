@@ -111,8 +111,8 @@ class CommandsApi:
             if costs_something(quote, bearer) and quote.credits > agreed:
                 raise Refused(
                     sentence(
-                        "command and answer take {credits} credits over satellite: agree to"
-                        ' that with "credits": {credits}, or wait for the link with "by": "ip"',
+                        "command and answer cost {credits} credits over satellite: accept with"
+                        ' "credits": {credits}, or wait for the link with "by": "ip"',
                         credits=quote.credits,
                     )
                 )
@@ -141,10 +141,12 @@ def _asked(words: str) -> RemoteCommand:
         raise wrong(str(wrong_words), "command") from None
     if asked.verb == SET.number:
         raise wrong(
-            "set is signed with a key that is not here: `fieldagent hub command`", "command"
+            "the key that signs set is not on the hub: use `fieldagent hub command`", "command"
         )
     if asked.verb == UPDATE.number:
-        raise wrong("update takes a file that is not here: `fieldagent hub command`", "command")
+        raise wrong(
+            "the file for update is not on the hub: use `fieldagent hub command`", "command"
+        )
     if asked.verb == radio_key.VERB:
-        raise wrong("a radio-key is for all kits: /api/radio-key", "command")
+        raise wrong("a radio-key applies to all kits: use /api/radio-key", "command")
     return asked

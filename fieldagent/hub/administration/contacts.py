@@ -54,7 +54,7 @@ _QUIET = {
         matching(
             re.compile(f"({NEVER}|{HOURS.pattern})?"),
             sentence(
-                "22:00-06:00 and a time zone such as Europe/Zurich, {never}, or nothing",
+                "22:00-06:00 and a time zone such as Europe/Zurich, {never}, or empty",
                 never=NEVER,
             ),
         ),
@@ -213,7 +213,7 @@ class ContactsApi:
         reason = "" if taken else result.reason
         await self._note_end(contact, reason)
         if not taken:
-            detail = sentence("did not take the test message: {reason}", reason=result.reason)
+            detail = sentence("did not accept the test message: {reason}", reason=result.reason)
             raise Problem(
                 422,
                 sentence("{name} {detail}", name=contact.name, detail=detail),

@@ -44,8 +44,8 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
         numbers = ", ".join(str(number) for (number,) in unanswered)
         raise Refused(
             sentence(
-                "SOS {numbers} of {kind} {name} is not closed: close it first, at the console"
-                " or by `fieldagent hub sos close {unanswered} REASON`",
+                "SOS {numbers} of {kind} {name} is not closed: close it first, in the console"
+                " or with `fieldagent hub sos close {unanswered} REASON`",
                 numbers=numbers,
                 kind=subject.kind,
                 name=subject.name,

@@ -102,7 +102,7 @@ class DevicesApi:
         member = body.pop("member")
         rule = Rule(body.pop("every", None), body.pop("by_minute", None))
         if None not in rule[:2]:
-            what = "is in place of checkInEvery: give one of the two"
+            what = "replaces checkInEvery: set only one of the two"
             raise Problem(
                 422, sentence("checkInBy {what}", what=what), errors=[(what, "/checkInBy")]
             )
@@ -110,7 +110,7 @@ class DevicesApi:
 
         def act(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, member):
-                raise wrong("is no user of this workspace", "userId")
+                raise wrong("is not a user of this workspace", "userId")
             id_, token = directory.add_device(
                 db, caller.workspace, member, new, now=now, by=str(caller.member)
             )

@@ -99,9 +99,11 @@ class KeysApi:
 
         def act(db: Db, now: float) -> dict[str, Any]:
             if not directory.is_member(db, caller.workspace, member):
-                raise wrong("is no user of this workspace", "userId")
+                raise wrong("is not a user of this workspace", "userId")
             if member != caller.member and directory.is_person(db, member):
-                raise Refused("a token of another person would speak for them: they make their own")
+                raise Refused(
+                    "you cannot create a token for another person: they must create their own"
+                )
             directory.must_be_here_alone(db, caller.workspace, member)
             expires = None if days is None else now + days * DAY
             id_, token = credentials.add_token(
@@ -131,7 +133,7 @@ class KeysApi:
         def act(db: Db, now: float) -> None:
             row, by = _credential(db, kind, caller, id), str(caller.member)
             if row["id"] == caller.key:
-                raise Refused("this call is made with that key: revoke it with another")
+                raise Refused("this call uses that key: revoke it with another key")
             if row["revoked"] is None:
                 credentials.revoke(db, kind, caller.workspace, row["id"], now=now, by=by)
 

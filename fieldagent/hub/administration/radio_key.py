@@ -96,7 +96,7 @@ class RadioKeyApi:
             if price.by_satellite and price.credits > agreed:
                 raise Refused(
                     sentence(
-                        "it takes up to {credits} credits over satellite: agree to that with"
+                        "it costs up to {credits} credits over satellite: accept with"
                         ' "credits": {credits}, or wait for links and neighbours with "by":'
                         ' "ip"',
                         credits=price.credits,

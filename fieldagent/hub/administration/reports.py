@@ -36,7 +36,7 @@ class ReportsApi:
         try:
             week = week_of(now) if asked is None else read_week(asked)
         except WrongWeek as wrong:
-            raise Problem(400, sentence("?week= is wrong: {wrong}", wrong=wrong)) from None
+            raise Problem(400, sentence("?week= is invalid: {wrong}", wrong=wrong)) from None
 
         def look(db: Db) -> KitWeek:
             device = device_of(db, caller, id)

@@ -173,6 +173,6 @@ def _must_be_another(caller: Caller, member: int) -> None:
     """
     if caller.member == member:
         raise Refused(
-            "nobody changes their own role, or takes themselves out: another administrator does;"
-            " your password you change where you sign in"
+            "you cannot change your own role or disable yourself: ask another administrator."
+            " Change your password where you sign in"
         )

@@ -181,7 +181,7 @@ class WebhooksApi:
     async def _try(self, webhook: Webhook) -> None:
         result = await test_call(webhook, clock=self._acts.clock, open_stream=self._open_stream)
         if result.outcome is not HandoverOutcome.HANDED:
-            detail = sentence("did not take the test message: {reason}", reason=result.reason)
+            detail = sentence("did not accept the test message: {reason}", reason=result.reason)
             raise Problem(
                 422, sentence("the webhook {told}", told=detail), errors=[(detail, "/url")]
             )

@@ -51,7 +51,7 @@ def _circle(value: Any) -> Circle:
     try:
         return shape.circle(latitude, longitude, radius)
     except WrongShape as error:
-        raise WrongValue(sentence("is none: {error}", error=error)) from None
+        raise WrongValue(sentence("is invalid: {error}", error=error)) from None
 
 
 def _document(value: Any) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _polygon(document: dict[str, Any]) -> Polygon:
     try:
         return shape.polygon(document)
     except WrongShape as error:
-        raise wrong(sentence("is none that can be used: {error}", error=error), "polygon") from None
+        raise wrong(sentence("cannot be used: {error}", error=error), "polygon") from None
 
 
 _number = whole(1, END)
@@ -141,7 +141,7 @@ class PlacesApi:
         body = read_body(request, NEW_FENCE, _load_drawing)
         if ("circle" in body) == ("polygon" in body):
             raise Problem(
-                422, "nothing was changed: a fence has a circle or a polygon, one of both"
+                422, "nothing was changed: a fence must have either a circle or a polygon"
             )
         drawn = body["circle"] if "circle" in body else _polygon(body["polygon"])
         kits = WhichKits(body.get("devices", ()), body.get("group", ""))

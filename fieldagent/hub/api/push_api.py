@@ -137,7 +137,7 @@ class HubApi:
         """Return the state of a push for each device."""
         standing = await self._store.read(lambda db: push_standing(db, caller, id, self._clock()))
         if standing is None:
-            raise Problem(404, "no push of yours has this id, or it was forgotten since it ended")
+            raise Problem(404, "you have no push with this id, or it ended and was deleted")
         return json_response(standing)
 
     @contextmanager

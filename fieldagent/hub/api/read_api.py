@@ -136,7 +136,7 @@ class ReadApi:
 
         answer = await self._store.read(look) if is_request_id(id) else None
         if answer is None:
-            raise Problem(404, "no item that you may see has this id, or it was forgotten")
+            raise Problem(404, "no item with this id is visible to you, or it was deleted")
         return json_response(answer)
 
     async def groups(self, request: Request, caller: Caller) -> Response:
@@ -152,7 +152,9 @@ class ReadApi:
             raise Problem(
                 403,
                 sentence(
-                    "a person reads: {member} is a {type}", member=caller.member, type=caller.type
+                    "only a person can read an item: {member} is a {type}",
+                    member=caller.member,
+                    type=caller.type,
                 ),
             )
 
@@ -167,9 +169,9 @@ class ReadApi:
         try:
             steps = await self._store.commit(note) if is_request_id(id) else None
         except (StoreFailed, StoreFull, StoreUnavailable):
-            raise not_now("it is not known whether that was noted: say it again") from None
+            raise not_now("the hub may not have stored the note: send it again") from None
         if steps is None:
-            raise Problem(404, "no item that you may see has this id, or it was forgotten")
+            raise Problem(404, "no item with this id is visible to you, or it was deleted")
         return json_response({"id": id, "reached": steps})
 
     async def deliveries(self, request: Request, caller: Caller) -> Response:

@@ -197,10 +197,10 @@ class SosApi:
             answer = await self._store.commit(carry_out)
         except StoreFull as full:
             raise Problem(
-                507, sentence("nothing was written down: {full}; try again later", full=full)
+                507, sentence("nothing was stored: {full}; try again later", full=full)
             ) from None
         except (StoreFailed, StoreUnavailable):
-            raise not_now("nobody knows whether it was written down: do it again") from None
+            raise not_now("it may not have been stored: do it again") from None
         if answer is None:
             raise _unknown(id_)
         if isinstance(answer, Problem):
@@ -218,7 +218,9 @@ def note_of(body: Mapping[str, Any]) -> str:
     """
     text = str(body.get("note", "")).replace("\0", " ")
     if len(text) > sos_desk.TEXT_MAX:
-        raise Problem(422, sentence("note has at most {most} characters", most=sos_desk.TEXT_MAX))
+        raise Problem(
+            422, sentence("note can have {most} characters at most", most=sos_desk.TEXT_MAX)
+        )
     return text
 
 
@@ -250,7 +252,7 @@ def _text(request: Request, member: str, *, required: bool) -> str:
         )
     text = body.get(member, "")
     if not isinstance(text, str) or len(text) > sos_desk.TEXT_MAX or (required and not text):
-        what = sentence("text of at most {most} characters", most=sos_desk.TEXT_MAX)
+        what = sentence("a text of at most {most} characters", most=sos_desk.TEXT_MAX)
         raise Problem(
             422,
             sentence("{member} is {what}", member=repr(member), what=what),

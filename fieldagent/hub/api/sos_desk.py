@@ -87,9 +87,11 @@ def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: flo
     Refused if the caller does not have it, or the other may not answer an SOS.
     """
     if incident.state != SosState.SEEN or incident.seen_by != member:
-        raise Refused(sentence("only who has SOS {id} hands it over", id=incident.id))
+        raise Refused(sentence("only the user who has SOS {id} can hand it over", id=incident.id))
     if heir == member or heir not in dispatchers(db, incident.workspace):
-        raise Refused(sentence("user {heir} is no other dispatcher of this workspace", heir=heir))
+        raise Refused(
+            sentence("user {heir} is not another dispatcher of this workspace", heir=heir)
+        )
     detail = f"to {_name(db, heir)}, once they take it{f': {text}' if text else ''}"
     sos.note_event(db, incident.id, "handed over", now, member=member, detail=detail)
     sos.set_asked(db, incident.id, heir)
@@ -126,7 +128,7 @@ def write_to(db: Db, incident: Sos, member: int, text: str, now: float) -> Sos:
     """
     ((to,),) = db.execute("SELECT member FROM device WHERE id = ?", incident.device)
     if not is_kit_told(db, incident):
-        raise Refused("its kit is out of use: nothing goes to it")
+        raise Refused("its kit is disabled: nothing is sent to it")
     posting = Posting(
         incident.workspace, member, Message(text), int(now), ANSWER_PRIORITY, target=int(to)
     )
@@ -160,7 +162,7 @@ def why_over(db: Db, incident: Sos) -> str:
     """Return the reason why no one else can answer it."""
     if incident.state == SosState.CLOSED:
         return sentence("SOS {id} is closed", id=incident.id)
-    return sentence("{who} has SOS {id} already", who=who_has(db, incident), id=incident.id)
+    return sentence("{who} already has SOS {id}", who=who_has(db, incident), id=incident.id)
 
 
 def who_has(db: Db, incident: Sos) -> str:

@@ -19,22 +19,25 @@ def hand_over(db: Db, workspace: int, member: int, heir: int, note: str, now: fl
     """Hand the watch over; see `shifts.hand_over`."""
     _must_answer(db, workspace, heir)
     if member == heir:
-        raise Refused("nobody hands over to themselves: end the watch instead")
+        raise Refused("you cannot hand over to yourself: end the watch instead")
     if not shifts.hand_over(db, workspace, member, heir, note, now):
-        raise Refused("only who is on watch hands it over: take it first")
+        raise Refused("only a user on watch can hand it over: take the watch first")
 
 
 def end(db: Db, workspace: int, member: int, note: str, now: float) -> None:
     """End the watch; see `shifts.end`."""
     if not shifts.end(db, workspace, member, note, now):
-        raise Refused("they are not on watch: `fieldagent hub watch show` says who is")
+        raise Refused("they are not on watch; see `fieldagent hub watch show`")
 
 
 def _must_answer(db: Db, workspace: int, member: int) -> None:
     if member not in dispatchers(db, workspace):
         raise Refused(
             sentence(
-                "user {member} answers no SOS here: `fieldagent hub user role {member} dispatcher`",
+                (
+                    "user {member} cannot answer an SOS here: make them a dispatcher with"
+                    " `fieldagent hub user role {member} dispatcher`"
+                ),
                 member=member,
             )
         )

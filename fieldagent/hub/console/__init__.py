@@ -163,7 +163,7 @@ class Console:
             elif directory.must_choose_password(db, member):
                 return Problem(
                     403,
-                    "this password is for one sign-in: choose your own, as newPassword",
+                    "this password is valid for one sign-in: choose your own, as newPassword",
                     members={"choose": True},
                 )
             return self._begin(db, member, members["workspace"])
@@ -190,7 +190,7 @@ class Console:
         which = (
             sentence("workspace is one of {known}", known=", ".join(known))
             if known
-            else sentence("only a User may")
+            else sentence("only a user of type User may do this")
         )
         return Problem(403, sentence("you cannot sign in there: {which}", which=which))
 
@@ -223,7 +223,7 @@ async def _chosen(password: str, before: str) -> str:
     """Return the hash of a chosen password. Raises Problem."""
     if not PASSWORD_LEAST <= len(password) <= PASSWORD_MOST or password == before:
         what = sentence(
-            "must be another, of {least} to {most} characters",
+            "must be different, with {least} to {most} characters",
             least=PASSWORD_LEAST,
             most=PASSWORD_MOST,
         )
@@ -248,5 +248,7 @@ def _members(request: Request) -> dict[str, str]:
         )
     members = {name: body.get(name, "") for name in MEMBERS}
     if not all(isinstance(value, str) and value.isprintable() for value in members.values()):
-        raise Problem(422, sentence("{members} are text in one line", members=", ".join(MEMBERS)))
+        raise Problem(
+            422, sentence("{members} must be text in one line", members=", ".join(MEMBERS))
+        )
     return members

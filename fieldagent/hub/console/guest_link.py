@@ -44,9 +44,9 @@ class GuestLink:
         guest, here = self._guest, is_in(request.peer, LOOPBACK_NETWORKS)
         proxied = any(name.startswith(("forwarded", "x-forwarded")) for name in request.headers)
         if guest is None:
-            raise Problem(410, "this link has signed somebody in: sign in with the password now")
+            raise Problem(410, "this link has been used to sign in: sign in with the password now")
         if not here or proxied or not hmac.compare_digest(token.encode(), guest.token.encode()):
-            raise Problem(404, "nobody is let in here by this link")
+            raise Problem(404, "this link does not sign you in")
         headers: tuple[tuple[str, str], ...] = (("Location", "/console"),)
         if request.method == "GET":
             self._guest = None

@@ -99,7 +99,7 @@ class PasskeyRoutes:
         document = _document(request)
         name = str(document.get("name", ""))
         if not name.isprintable() or not name.strip():
-            raise Problem(422, "name says which device it is on, in one line")
+            raise Problem(422, "name must be one line that names the device")
         number = await self._passkeys.add(caller.member, name, document.get("credential"))
         return json_response({"id": number}, 201)
 
@@ -117,7 +117,7 @@ def _by_the_console(caller: Caller) -> None:
     create a sign-in for a person.
     """
     if caller.key_name != sessions.NAME:
-        raise Problem(403, "passkeys are for who has signed in at the console")
+        raise Problem(403, "passkeys are only for users who have signed in at the console")
 
 
 def _document(request: Request) -> dict[str, Any]:

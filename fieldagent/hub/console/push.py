@@ -67,7 +67,7 @@ class PushRoutes:
             )
         subscription = _library().Subscription(**members)
         if fault := subscription.fault():
-            raise Problem(422, sentence("this is no push subscription: {fault}", fault=fault))
+            raise Problem(422, sentence("this is not a push subscription: {fault}", fault=fault))
 
         def keep(db: Db) -> int:
             return contacts.subscribe(

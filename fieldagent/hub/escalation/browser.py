@@ -12,11 +12,13 @@ from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_members
 from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
-NO_PUSH = sentence("web push needs cryptography at the hub: pip install fieldagent[push]")
+NO_PUSH = sentence(
+    "web push needs the package cryptography on the hub: pip install fieldagent[push]"
+)
 
 NO_SUBJECT = sentence(
-    "a push service wants to know who runs the hub: set console-address or mail-from in the hub's"
-    " settings"
+    "a push service needs an address of the hub's operator: set console-address or mail-from in"
+    " the hub's settings"
 )
 _LOCAL = re.compile(r"https://(localhost|127\.|\[::1\])")
 

@@ -80,7 +80,7 @@ def add(db: Db, workspace: int, new: NewContact, *, now: float, by: str = ADMINI
         "SELECT count(*) FROM alarm_contact WHERE workspace = ? AND kind <> ?", workspace, PUSH
     )
     if there >= MAX:
-        raise Refused(sentence("a workspace has at most {max} contacts: remove some", max=MAX))
+        raise Refused(sentence("a workspace can have {max} contacts at most: remove some", max=MAX))
     id_ = _insert(db, workspace, None, new._replace(kind=kind), now)
     note(db, workspace, by, "contact add", f"{id_} {new.name} ({kind})", now)
     return id_
@@ -160,8 +160,7 @@ def named(db: Db, workspace: int, contact: int) -> AlarmContact:
     if not rows:
         raise Refused(
             sentence(
-                "there is no contact {contact} in that workspace; `fieldagent hub contact list`"
-                " shows them",
+                "no contact {contact} is in that workspace; see `fieldagent hub contact list`",
                 contact=contact,
             )
         )

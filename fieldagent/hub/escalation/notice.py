@@ -143,7 +143,7 @@ def why_over(db: Db, incident: Sos, language: str) -> str:
     if incident.state == SosState.CLOSED:
         return say(language, "SOS {id} is closed", id=incident.id)
     who = visible(sos_desk.who_has(db, incident))
-    return say(language, "{who} has SOS {id} already", who=who, id=incident.id)
+    return say(language, "{who} already has SOS {id}", who=who, id=incident.id)
 
 
 def _short_map(position: dict[str, Any] | None) -> str:

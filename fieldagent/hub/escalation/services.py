@@ -16,7 +16,7 @@ from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 DEADLINE = 30.0
 """Seconds for one message."""
-MISSING = sentence("apprise is not installed at the hub: pip install fieldagent[apprise]")
+MISSING = sentence("apprise is not installed on the hub: pip install fieldagent[apprise]")
 
 
 def fault_of(address: str) -> str:
@@ -28,7 +28,7 @@ def fault_of(address: str) -> str:
     if apprise.Apprise().add(address):
         return ""
     return sentence(
-        "apprise knows no such address; its forms are at https://appriseit.com/services/"
+        "apprise does not know this form of address; see https://appriseit.com/services/"
     )
 
 
@@ -74,7 +74,7 @@ KIND = ContactKind(
     is_one=lambda address: "://" in address,
     fault_of=fault_of,
     at_the_machine=sentence(
-        "is not taken here: apprise connects by itself, wherever the address says, so that"
-        " `fieldagent hub contact add` at the hub's machine alone adds it"
+        "is not accepted here, because apprise connects to any address: add it on the hub's"
+        " machine with `fieldagent hub contact add`"
     ),
 )

@@ -69,10 +69,10 @@ class Subscription(NamedTuple):
             secret = _bytes_of(self.auth)
             ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes_of(self.p256dh))
         except ValueError:
-            return sentence("its keys are not those of a push subscription")
+            return sentence("its keys are not push subscription keys")
         if not _is_https(self.endpoint):
-            return sentence("its endpoint is no https:// address")
-        return "" if len(secret) == 16 else sentence("its secret is not of 16 bytes")
+            return sentence("its endpoint is not an https:// address")
+        return "" if len(secret) == 16 else sentence("its secret does not have 16 bytes")
 
     def as_json(self) -> str:
         """Return the subscription as stored in a contact's address."""

@@ -24,10 +24,15 @@ def costs_something(quote: CommandCost, bearer: str) -> bool:
     if bearer == "ip" or (not bearer and not quote.reached):
         return False
     if not quote.reached:
-        raise Refused("it has no satellite modem here: `fieldagent hub device imei`, or --by ip")
+        raise Refused(
+            "the hub knows no satellite modem of it: set it with `fieldagent hub device imei`,"
+            " or use --by ip"
+        )
     if not quote.fits:
         raise Refused(
-            sentence("its modem takes no message of {down} bytes: --by ip", down=quote.down)
+            sentence(
+                "its modem cannot receive a message of {down} bytes: use --by ip", down=quote.down
+            )
         )
     return bool(bearer) or not quote.linked
 
@@ -39,8 +44,8 @@ def give(db: Db, order: GivenCommand, grace: float, now: float) -> int:
     if not secrets:
         raise Refused(
             sentence(
-                "the kit and this hub share no secret, so that it would do nothing: `fieldagent"
-                " hub device token {device}` or `device key {device}` makes one",
+                "the kit and this hub have no shared secret, so the kit would ignore it: create"
+                " one with `fieldagent hub device token {device}` or `device key {device}`",
                 device=device,
             )
         )
@@ -57,6 +62,6 @@ def _gave(
     the number. Raises Refused if the command was signed for another number.
     """
     if number != order.number and order.command.verb == SET.number:
-        raise Refused("another command was given meanwhile: give it anew")
+        raise Refused("another command was sent in the meantime: send yours again")
     proved = prove(number, order.command, command_key(secret))
     return commands.give(db, replace(order, number=number, command=proved), now, grace)

@@ -126,7 +126,8 @@ def discard(
     if not rows:
         raise Refused(
             sentence(
-                "there is no dead letter {letter}; `fieldagent hub dead-letter list`", letter=letter
+                "dead letter {letter} does not exist; see `fieldagent hub dead-letter list`",
+                letter=letter,
             )
         )
     whose = db.execute("SELECT workspace FROM device WHERE id = ?", rows[0][0] or 0)

@@ -54,7 +54,7 @@ def posting_of(db: Db, device: int, payload: bytes, *, paid: bool, now: float) -
         device,
     )
     if why := cannot(Candidate(device, name, version, installed, disabled)):
-        raise Refused(sentence("{name} cannot take it: {why}", name=name, why=why))
+        raise Refused(sentence("{name} cannot receive it: {why}", name=name, why=why))
     return Posting(
         workspace,
         member,

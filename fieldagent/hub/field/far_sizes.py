@@ -107,9 +107,9 @@ def _too_large(item: Data, account: Account) -> str:
     elif parts:
         needs = sentence("{n} messages", n=parts)
     else:
-        needs = sentence("more messages than may be")
+        needs = sentence("too many messages")
     return sentence(
-        "is reached by satellite alone, by a modem that takes {most} bytes in a message: these"
+        "is reached only by satellite, and its modem takes {most} bytes in a message: these"
         " {size} bytes need {needs}",
         most=account.mt_bytes,
         size=len(item.payload),

@@ -132,7 +132,7 @@ def price(
     """
     kits = [each for each in kits_of(db, workspace, now) if each.device not in but]
     if not kits:
-        raise Refused("no kit of this workspace is in use")
+        raise Refused("no kit of this workspace is enabled")
     quotes = [cost(db, each.device, int(now), _UNSEALED, now) for each in kits]
     paid = [each for each in quotes if costs_something(each, bearer)]
     return KeyPrice(
@@ -161,7 +161,7 @@ def begin(
     receive with all three keys. Raises Refused if no kit is in use.
     """
     if not kits_of(db, workspace, now):
-        raise Refused("no kit of this workspace is in use")
+        raise Refused("no kit of this workspace is enabled")
     db.execute(
         "INSERT INTO radio_key (workspace, key, step, began, stepped, bearer)"
         " VALUES (?, ?, 1, ?, ?, ?) ON CONFLICT (workspace) DO UPDATE SET key = excluded.key,"
@@ -207,7 +207,10 @@ def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
     if change is None or kit is None:
         raise Refused(
             sentence(
-                "device {device} is to have no key: `fieldagent hub radio-key status`",
+                (
+                    "device {device} does not get a key in this change: see `fieldagent hub"
+                    " radio-key status`"
+                ),
                 device=device,
             )
         )

@@ -64,11 +64,15 @@ def cannot(kit: Candidate) -> str:
         return sentence("it is disabled")
     if kit.installed == "package":
         # Such a kit updates with apt, from its own source and with other keys.
-        return sentence("it was installed as a Debian package: `sudo fieldagent update` on the kit")
+        return sentence(
+            "it was installed as a Debian package: run `sudo fieldagent update` on the kit"
+        )
     if kit.installed not in ("", ZIPAPP):
-        return sentence("it was not installed as a zipapp, which alone can be replaced")
+        return sentence("only a zipapp can be replaced, and it was not installed as one")
     if kit.version and not kit.installed:
-        return sentence("its agent knows no offers: `fieldagent update` on the kit, this once")
+        return sentence(
+            "its agent is too old for offered updates: run `fieldagent update` on the kit this time"
+        )
     return ""
 
 

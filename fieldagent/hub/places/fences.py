@@ -89,12 +89,12 @@ def add(
     if name in known:
         raise Refused(
             sentence(
-                "there is a fence {name} already; give it another name, or remove that",
+                "a fence {name} already exists; use another name, or remove that fence",
                 name=repr(name),
             )
         )
     if len(known) >= MAX:
-        raise Refused(sentence("a workspace has at most {max} fences: remove some", max=MAX))
+        raise Refused(sentence("a workspace can have {max} fences at most: remove some", max=MAX))
     devices = {device_named(db, workspace, each) for each in kits.devices}
     id_ = insert_row(
         db,
@@ -164,8 +164,7 @@ def remove(db: Db, workspace: int, fence: int, now: float, *, by: str = ADMINIST
     if not gone:
         raise Refused(
             sentence(
-                "there is no fence {fence} in that workspace; `fieldagent hub fence list` shows"
-                " them",
+                "no fence {fence} is in that workspace; see `fieldagent hub fence list`",
                 fence=fence,
             )
         )

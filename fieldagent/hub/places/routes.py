@@ -59,14 +59,16 @@ def add(db: Db, workspace: int, plan: RoutePlan, now: float, *, by: str = ADMINI
         moment = moment_in_words(plan.due, now)
         raise Refused(
             sentence(
-                "{told} has passed: say a time that is to come, in UTC or with an offset",
+                "{told} has passed: use a future time, in UTC or with an offset",
                 told=moment,
             )
         )
     sql = "SELECT count(*) FROM route WHERE workspace = ? AND ended IS NULL"
     ((there,),) = db.execute(sql, workspace)
     if there >= MAX:
-        raise Refused(sentence("a workspace has at most {max} routes under way: end some", max=MAX))
+        raise Refused(
+            sentence("a workspace can have {max} active routes at most: end some", max=MAX)
+        )
     id_ = insert_row(
         db,
         "route",
@@ -126,7 +128,7 @@ def end(db: Db, workspace: int, route: int, who: Who, why: str, now: float) -> N
     Raises Refused.
     """
     if not why.strip():
-        raise Refused("say why it ends: whoever looks at it later has nothing else")
+        raise Refused("enter a reason: it is the only explanation that others see later")
     rows = db.execute(
         "UPDATE route SET ended = ?, ended_by = ?, why = ? WHERE id = ? AND workspace = ?"
         " AND ended IS NULL RETURNING name, alarm",
@@ -135,7 +137,7 @@ def end(db: Db, workspace: int, route: int, who: Who, why: str, now: float) -> N
     if not rows:
         raise Refused(
             sentence(
-                "no route {route} is under way in that workspace; `fieldagent hub route list`",
+                "no route {route} is active in that workspace; see `fieldagent hub route list`",
                 route=route,
             )
         )

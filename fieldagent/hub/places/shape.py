@@ -85,12 +85,12 @@ def polygon(document: Any) -> Polygon:
     geometry = _geometry(document)
     rings = geometry.get("coordinates")
     if not isinstance(rings, list) or not rings:
-        raise WrongShape("the Polygon has no coordinates: it is an array of rings of points")
+        raise WrongShape("the Polygon has no coordinates: use an array of rings of points")
     count = sum(len(ring) for ring in rings if isinstance(ring, list))
     if count > POINTS_MAX:
         raise WrongShape(
             sentence(
-                "the Polygon has {count} points, and may have {most}: simplify it",
+                "the Polygon has {count} points, but can have {most} at most: simplify it",
                 count=count,
                 most=POINTS_MAX,
             )
@@ -181,21 +181,23 @@ def _geometry(document: Any) -> dict[str, Any]:
             number = len(features) if isinstance(features, list) else 0
             raise WrongShape(
                 sentence(
-                    "it has {number} Features: a fence is one, so give each its own file",
+                    "it has {number} Features: a fence is one Feature, so use a file for each",
                     number=number,
                 )
             )
         document = features[0]
     if not isinstance(document, dict) or not isinstance(document.get("type"), str):
-        raise WrongShape("it is no GeoJSON: an object whose type is Polygon")
+        raise WrongShape("it is not GeoJSON: use an object with the type Polygon")
     if document["type"] == "MultiPolygon":
         raise WrongShape(
-            "it is a MultiPolygon: make each part a fence of its own; over the antimeridian a"
-            " Polygon may go from 179 to -179"
+            "it is a MultiPolygon: make a fence for each part; a Polygon can cross the"
+            " antimeridian from 179 to -179"
         )
     if document["type"] != "Polygon":
         raise WrongShape(
-            sentence("it is a {document}, and a fence is a Polygon", document=document["type"][:40])
+            sentence(
+                "it is a {document}, but a fence must be a Polygon", document=document["type"][:40]
+            )
         )
     return document
 
@@ -205,7 +207,9 @@ def _ring(ring: Any, number: int) -> list[Point]:
     name = sentence("the outline") if number == 0 else sentence("hole {number}", number=number)
     if not isinstance(ring, list) or len(ring) < 4:
         raise WrongShape(
-            sentence("{name} must have 4 points or more, the last as the first", name=name)
+            sentence(
+                "{name} must have 4 points or more, and the last must equal the first", name=name
+            )
         )
     points = [
         _point(each, sentence("point {at} of {name}", at=at, name=name))
@@ -213,16 +217,16 @@ def _ring(ring: Any, number: int) -> list[Point]:
     ]
     if points[0] != points[-1]:
         raise WrongShape(
-            sentence("{name} is not closed: its last point must be as its first", name=name)
+            sentence("{name} is not closed: its last point must equal its first", name=name)
         )
     laid = _unrolled(points)
     if abs(laid[-1][0] - laid[0][0]) > 1:
-        raise WrongShape(sentence("{name} goes round a pole: use a circle there", name=name))
+        raise WrongShape(sentence("{name} surrounds a pole: use a circle there", name=name))
     if (crossed := _crossing(laid)) is not None:
         raise WrongShape(
             sentence(
                 "{name} crosses itself: its sides from point {first} and from point {second}"
-                " meet; draw it so that they do not",
+                " meet; draw it without a crossing",
                 name=name,
                 first=crossed[0],
                 second=crossed[1],

@@ -69,18 +69,22 @@ def read_hours(text: str) -> QuietHours:
     match = HOURS.fullmatch(text)
     if match is None:
         raise WrongHours(
-            sentence("{text} are no quiet hours: write 22:00-06:00 and a zone", text=repr(text))
+            sentence(
+                "{text} is not quiet hours: use the form 22:00-06:00 and a zone", text=repr(text)
+            )
         )
     begins, ends = (int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3))
     if begins == ends:
-        raise WrongHours("they begin as they end: nobody would ever be told")
+        raise WrongHours(
+            "the quiet hours begin and end at the same time: no one would ever be notified"
+        )
     try:
         return QuietHours(begins, ends, ZoneInfo(match[5]))
     except (KeyError, ValueError, OSError):
         raise WrongHours(
             sentence(
-                "this machine knows no time zone {found}: write it as Europe/Zurich or UTC;"
-                " Debian's package tzdata brings them",
+                "this machine does not know the time zone {found}: use a name such as"
+                " Europe/Zurich or UTC; Debian's package tzdata installs them",
                 found=repr(match[5]),
             )
         ) from None

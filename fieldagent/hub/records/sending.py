@@ -27,10 +27,13 @@ def refusal(db: Db, workspace: int, address: str, what: str, now: float) -> str:
     )
     most = PER_ADDRESS[what]
     if to_it >= most:
-        return sentence("{n} messages a day to one address are the most: try tomorrow", n=most)
+        return sentence(
+            "the limit of {n} messages a day to one address is reached: try tomorrow", n=most
+        )
     if of_it >= PER_WORKSPACE:
         return sentence(
-            "{n} messages a day of one workspace are the most: try tomorrow", n=PER_WORKSPACE
+            "the limit of {n} messages a day per workspace is reached: try tomorrow",
+            n=PER_WORKSPACE,
         )
     db.execute(
         "INSERT INTO sending (workspace, address, what, at) VALUES (?, ?, ?, ?)",

@@ -45,7 +45,7 @@ def read_week(text: str) -> Week:
     except (ValueError, OverflowError):
         raise WrongWeek(
             sentence(
-                "{text} is no week: write year and week such as 2026-W47, as ISO 8601 does",
+                "{text} is not a week: use an ISO 8601 week such as 2026-W47",
                 text=repr(text[:20]),
             )
         ) from None

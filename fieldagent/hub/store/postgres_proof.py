@@ -51,4 +51,4 @@ class WriteProof:
             why = " ".join(str(error).split())
             log.error("%s has no room: %s. What is brought is refused", self.database, why)
         self.full = True
-        return StoreFull("the hub's database has no room, its log says where")
+        return StoreFull("the hub's database is full; see its log")

@@ -67,7 +67,7 @@ def new(
         raise WrongProperty("must be a URL of visible ASCII, without a user or password in it")
     if after and steps:
         raise WrongProperty(
-            "cannot be told of the SOS alone that nobody answers and of each item's steps: add two"
+            "cannot be both for unanswered SOS only and for each item's steps: add two webhooks"
         )
     signing = () if unsigned and not secret.strip() else new_secrets(secret)
     return Webhook(0, where, signing, username, password, headers, None, after, batch, steps)
@@ -88,7 +88,7 @@ def add(db: Db, workspace: int, webhook: Webhook, *, now: float, by: str = ADMIN
         if not can_be or name.lower() in _OURS:
             raise Refused(
                 sentence(
-                    "{name} cannot be sent as a header of its own: {value}",
+                    "{name} cannot be a custom header: {value}",
                     name=repr(name),
                     value=repr(value),
                 )
@@ -238,7 +238,7 @@ def replay(
         *([] if request_id is None else [request_id]),
     )
     if not rows:
-        raise Refused("no such dead letter; `fieldagent hub webhook dead` shows them")
+        raise Refused("no such dead letter; see `fieldagent hub webhook dead`")
     note(db, workspace, by, "webhook replay", f"{len(rows)} deliveries", now)
     db.announce("webhooks")
     return len(rows)
@@ -248,8 +248,7 @@ def _must_be(rows: Sequence[Any], webhook: int) -> None:
     if not rows:
         raise Refused(
             sentence(
-                "there is no webhook {webhook} in that workspace; `fieldagent hub webhook list`"
-                " shows them",
+                "no webhook {webhook} is in that workspace; see `fieldagent hub webhook list`",
                 webhook=webhook,
             )
         )

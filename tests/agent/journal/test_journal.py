@@ -157,7 +157,7 @@ async def test_what_belongs_on_the_disk_is_refused_where_the_journal_has_left_it
             journal.require_room()
             with pytest.raises(NotOnDisk):
                 await journal.commit(broken)
-            with pytest.raises(NotOnDisk, match="does not take what is written"):
+            with pytest.raises(NotOnDisk, match="cannot store data"):
                 await journal.commit_on_disk(remember("ordinary"))
             await journal.commit_urgent(remember("urgent"))
             nursery.cancel_scope.cancel()
@@ -167,7 +167,7 @@ async def test_what_belongs_on_the_disk_is_refused_where_the_journal_has_left_it
 async def test_a_disk_that_refuses_stops_the_journal_for_good(journal: Journal) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
-        with pytest.raises(StoreFailed, match="does not take what is written"):
+        with pytest.raises(StoreFailed, match="cannot store data"):
             await journal.commit(broken)
         with pytest.raises(StoreFailed):
             await journal.commit(remember("after"))
@@ -280,7 +280,7 @@ async def test_an_sos_that_comes_while_the_disk_is_looked_at_is_not_left_behind(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.run)
-        journal._files.give_up_disk("the disk does not take what is written")
+        journal._files.give_up_disk("the disk cannot store data")
         await journal.return_to_disk(idle=lambda: not taken[0])
         assert journal.failed is None
         goes_on.set()

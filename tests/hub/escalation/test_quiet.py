@@ -64,12 +64,12 @@ def test_when_they_end(hours: str, now: str, end: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("22-6 UTC", "are no quiet hours: write 22:00-06:00"),
+        ("22-6 UTC", "is not quiet hours: use the form 22:00-06:00"),
         ("22:00-24:00 UTC", "are no quiet hours"),
-        ("22:00-22:00 UTC", "they begin as they end"),
-        ("22:00-06:00 Europe/Zuerich", "knows no time zone 'Europe/Zuerich'"),
+        ("22:00-22:00 UTC", "begin and end at the same time"),
+        ("22:00-06:00 Europe/Zuerich", "does not know the time zone 'Europe/Zuerich'"),
         ("22:00-06:00 ../etc/passwd", "are no quiet hours"),
-        ("22:00-06:00 Europe", "knows no time zone"),
+        ("22:00-06:00 Europe", "does not know the time zone"),
     ],
 )
 def test_what_are_no_quiet_hours_is_told(text: str, why: str) -> None:
@@ -247,4 +247,4 @@ def test_at_the_hubs_machine(tmp_path: Path) -> None:
     assert administer(database, "quiet", "set", "none")[0]["quiet"] == "none"
     wrong = ("quiet", "set", "22:00-06:00", "--zone", "Europe/Zuerich", "--database", database)
     done = subprocess.run([*MODULE, "hub", *wrong], capture_output=True, text=True)
-    assert done.returncode and "knows no time zone 'Europe/Zuerich'" in done.stderr
+    assert done.returncode and "does not know the time zone 'Europe/Zuerich'" in done.stderr

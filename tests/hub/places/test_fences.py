@@ -167,7 +167,7 @@ async def test_it_is_for_some_kits(store: Store) -> None:
         await store.commit(rope)
         await fence(alps, "both", "kit 1", "2", group="Rope")
         group = await alps.store.read(lambda db: people.group_named(db, 1, "Rope"))
-        with pytest.raises(Refused, match="'North face' is for this group: remove that first"):
+        with pytest.raises(Refused, match="'North face' is for this group: first remove"):
             await alps.store.commit(lambda db: people.remove_group(db, 1, group, now=alps.now))
         for number in (1, 2, 3):
             await alps.sends(number, Entry(1, IN, TIME), key=None)
@@ -207,9 +207,9 @@ async def test_a_tracker_says_how_exact_it_is(store: Store) -> None:
 async def test_what_cannot_be_is_told(store: Store) -> None:
     async with field_of(store) as alps:
         await fence(alps)
-        with pytest.raises(Refused, match="there is a fence 'North face' already"):
+        with pytest.raises(Refused, match="a fence 'North face' already exists"):
             await fence(alps)
-        with pytest.raises(Refused, match="there is no fence 7"):
+        with pytest.raises(Refused, match="no fence 7 is in"):
             await store.commit(lambda db: fences.remove(db, 1, 7, START))
         await store.commit(lambda db: fences.remove(db, 1, 1, START))
         with pytest.raises(Refused, match="no device 'hut' is in that workspace"):

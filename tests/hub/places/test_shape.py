@@ -99,8 +99,8 @@ def test_a_feature_and_a_file_of_one_are_read() -> None:
     ("document", "why"),
     [
         ([], "it is no GeoJSON"),
-        ({"type": "Point", "coordinates": [7, 45]}, "it is a Point, and a fence is a Polygon"),
-        ({"type": "MultiPolygon"}, "may go from 179 to -179"),
+        ({"type": "Point", "coordinates": [7, 45]}, "it is a Point, but a fence must be a Polygon"),
+        ({"type": "MultiPolygon"}, "antimeridian from 179 to -179"),
         ({"type": "FeatureCollection", "features": [1, 2]}, "it has 2 Features"),
         ({"type": "Polygon"}, "the Polygon has no coordinates"),
         (geojson(SQUARE[:3]), "the outline must have 4 points or more"),
@@ -109,8 +109,8 @@ def test_a_feature_and_a_file_of_one_are_read() -> None:
         (geojson(SQUARE, [*HOLE[:2], [10**400, 45], *HOLE[3:]]), "longitude of point 3 of hole 1"),
         (geojson([[7, "45"], *SQUARE[1:]]), r"point 1 of the outline must be \[longitude, lat"),
         (geojson([[7, 45], [8, 46], [8, 45], [7, 46], [7, 45]]), "from point 1 and from point 3"),
-        (geojson([[0, 80], [120, 80], [-120, 80], [0, 80]]), "goes round a pole"),
-        (geojson([[7, 45]] * 501), "501 points, and may have 500"),
+        (geojson([[0, 80], [120, 80], [-120, 80], [0, 80]]), "surrounds a pole"),
+        (geojson([[7, 45]] * 501), "501 points, but can have 500"),
     ],
 )
 def test_what_is_no_polygon_is_told(document: Any, why: str) -> None:
