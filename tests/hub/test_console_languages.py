@@ -75,7 +75,7 @@ def test_an_sos_rings_and_is_answered_in_ones_own_language(
             text = mail.get_content()
             assert words in text
             assert (
-                say(language, "The link is yours, works once, and asks before it answers.") in text
+                say(language, "The link is personal, works once, and asks you to confirm.") in text
             )
             (link,) = LINK.findall(text)
             answered(opened, running, link, language, words)
@@ -105,13 +105,15 @@ def answered(opened: Any, running: Hub, link: str, language: str, words: str) ->
     assert shown.evaluate("document.documentElement.lang") == language
     here = say(language, "{time} here").rpartition("}")[2]
     shown.locator("p", has=shown.locator("time")).get_by_text(f"{here})").first.wait_for()
-    shown.get_by_text(say(language, "It says: {text}", text=words)).wait_for()
-    shown.get_by_label(say(language, "Words for the kit, if you like")).fill(
+    shown.get_by_text(say(language, "Text: {text}", text=words)).wait_for()
+    shown.get_by_label(say(language, "Message to the kit (optional)")).fill(
         worded(language, "help is on its way")
     )
     browser.keep(shown, f"answer-{language}")
     shown.get_by_role("button", name=say(language, "Take over")).click()
-    shown.get_by_role("heading", name=say(language, "You have {what}", what="SOS 1")).wait_for()
+    shown.get_by_role(
+        "heading", name=say(language, "You have taken over {what}", what="SOS 1")
+    ).wait_for()
     context.close()
 
 

@@ -162,20 +162,20 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
             for wrong in (forged, other, "/answer/1", "/answer/x.y"):
                 for method in ("GET", "POST"):
                     page = ask(running, method, wrong, text="mine")
-                    assert (page.status, page.title) == (404, "This link is unknown here")
+                    assert (page.status, page.title) == (404, "Unknown link")
             assert state(database) == "open"
 
             page = ask(running, "POST", own, text="<b>heli</b> is up")
-            assert (page.status, page.title) == (200, "You have SOS 1")
+            assert (page.status, page.title) == (200, "You have taken over SOS 1")
             until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "seen")
             last = kit.call("GET", "/api/sos").body["incident"]["steps"][-1]
             assert (last["by"], last["text"]) == ("Bergwacht", "<b>heli</b> is up")
             for method in ("GET", "POST"):
                 page = ask(running, method, own)
-                assert (page.status, page.title) == (410, "This link was used")
+                assert (page.status, page.title) == (410, "Link already used")
                 page = ask(running, method, services_)
-                assert (page.status, page.title) == (409, "Answered already")
-                assert "Bergwacht has SOS 1 already" in page.text
+                assert (page.status, page.title) == (409, "Already answered")
+                assert "Bergwacht already has SOS 1" in page.text
             steps = timeline(database)
             assert ("seen", "Bergwacht", "<b>heli</b> is up") in steps
             handed = {detail for event, _, detail in steps if event == "escalated"}
@@ -274,7 +274,7 @@ def test_a_link_ends_after_its_days_and_when_it_is_raised_again(tmp_path: Path) 
             changed(database, "UPDATE alarm_link SET expires = 5")
             for method in ("GET", "POST"):
                 page = ask(running, method, match[1])
-                assert (page.status, page.title) == (410, "This link has expired")
+                assert (page.status, page.title) == (410, "Link expired")
             assert state(database) == "open"
 
 
@@ -334,7 +334,7 @@ async def test_of_a_kit_that_is_out_of_use_no_page_says_that_it_is_told(store: S
         for method in ("GET", "POST"):
             request = Request(method, message.notice.link.removeprefix(ADDRESS), (), {})
             page = await (await judge(request)).handler(request)
-            assert page.status == 200 and b"Nothing goes to its kit" in page.body
+            assert page.status == 200 and b"Nothing is sent to its kit" in page.body
             assert b"is told" not in page.body
 
 

@@ -128,7 +128,7 @@ async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store
         message = await store.read(lambda db: notice.of(db, incident, "1", "", AnswerWays()))
         assert (
             message.subject
-            == "SOS 1 of kit 2 (revoked since 2026-09-21T14:13:20Z, perhaps a thief)"
+            == "SOS 1 of kit 2 (revoked since 2026-09-21T14:13:20Z, possibly stolen)"
         )
         await store.commit(lambda db: revocation.restore(db, BEN, now=alps.now))
         hub, holders = alps.mobile_originated(), partial(devices_with, workspace=1)

@@ -126,7 +126,7 @@ async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store
         # A repetition is not news, and another person gets the name of the first.
         await hub.told("POST", "/api/sos/1/acknowledge")
         refused = await hub.call("POST", "/api/sos/1/acknowledge", who=3)
-        assert refused.status == 409 and b"Ben has SOS 1 already" in refused.body
+        assert refused.status == 409 and b"Ben already has SOS 1" in refused.body
         await hub.told("POST", "/api/sos/1/note", {"text": "seen from the air"}, who=3)
         incident = await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"}, who=3)
         assert await told_to_the_kit(hub.alps, 1) == [("closed", "Cleo", "in hospital")]

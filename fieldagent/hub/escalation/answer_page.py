@@ -121,21 +121,24 @@ class AnswerPage:
         try:
             return await self._store.commit(carry_out)
         except NOT_STORED:
-            why = "The hub cannot write it down now. Nobody knows that you have it: try again."
+            why = (
+                "The hub could not store your answer, so no one knows that you take over. Try"
+                " again."
+            )
             return _shown(503, language, say(language, "Not answered"), say(language, why))
 
     def _over(self, db: Db, link: AlarmLink, incident: Sos, language: str) -> Response | None:
         """Return a page with the reason why the link is no longer valid; None if it is."""
         standing = _standing(db, incident, language)
         if link.used is not None:
-            text = "It was used at {time}, and works once."
+            text = "It was used at {time}. Each link works once."
             used = say(language, text, time=clock_time(link.used))
-            return _shown(410, language, say(language, "This link was used"), used, standing)
+            return _shown(410, language, say(language, "Link already used"), used, standing)
         if incident.state != SosState.OPEN:
             return _answered_before(db, incident, language)
         if link.expires <= self._clock():
-            text = say(language, "A link works for three days, and until the SOS is raised again.")
-            return _shown(410, language, say(language, "This link has expired"), text, standing)
+            text = say(language, "A link works for three days, or until the SOS is raised again.")
+            return _shown(410, language, say(language, "Link expired"), text, standing)
         return None
 
 
@@ -153,19 +156,19 @@ def _incident(db: Db, link: AlarmLink, *, locked: bool = False) -> Sos:
 def _asking(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
     facts = sos_desk.for_a_pager(db, incident.id, "")
     said, time = notice.said_in(db, incident, language), clock_time(incident.raised)
-    raised = say(language, "Raised {time}. Nobody has answered yet.", time=time)
-    lines = [say(language, "It says: {text}", text=said)] if said else []
-    ask = "Press the button if you, {name}, have it from here."
+    raised = say(language, "Raised {time}. No one has answered yet.", time=time)
+    lines = [say(language, "Text: {text}", text=said)] if said else []
+    ask = "{name}, press the button only if you take over."
     lines.append(say(language, ask, name=notice.visible(link.name)))
     if sos_desk.is_kit_told(db, incident):
-        tells = say(language, "Its kit is told your name, and nobody else is called.")
+        tells = say(language, "Its kit receives your name, and no other contact is alerted.")
     else:
-        tells = say(language, "Nothing goes to its kit, and nobody else is called.")
+        tells = say(language, "Nothing is sent to its kit, and no other contact is alerted.")
     lines[-1] += f" {tells}"
     title = notice.of_device(incident, notice.device_in_words(facts, language), language)
     *before, last = (f"<p>{escape(line)}</p>" for line in lines)
     form = _FORM.format(
-        words=escape(say(language, "Words for the kit, if you like")),
+        words=escape(say(language, "Message to the kit (optional)")),
         button=escape(say(language, "Take over")),
         most=WORD_MAX,
     )
@@ -186,7 +189,7 @@ def _with_local(said: str, time: str, language: str) -> str:
 def _place(position: Mapping[str, Any] | None, language: str) -> str:
     """Return HTML with the last position of the kit and links to a map."""
     if position is None:
-        return escape(say(language, "No position is known."))
+        return escape(say(language, "Position unknown."))
     where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
     time = clock_time(position["at"])
     words = say(language, "Position: {where}, {time}", where=where, time=time)
@@ -198,31 +201,31 @@ def _place(position: Mapping[str, Any] | None, language: str) -> str:
 def _answered(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
     facts = sos_desk.for_a_pager(db, incident.id, "")
     kit, name = notice.visible(facts["device"]), notice.visible(link.name)
-    text = "{kit} is told that {name} has it, as soon as it is reached."
+    text = "The hub notifies {kit} that {name} takes over as soon as the kit can be reached."
     lines = [say(language, text, kit=kit, name=name)]
     if not sos_desk.is_kit_told(db, incident):
-        lines = [say(language, "Nothing goes to its kit, and nobody else is called.")]
-    desk = "Dispatchers see it at the desk, where it is closed when it is over."
+        lines = [say(language, "Nothing is sent to its kit, and no other contact is alerted.")]
+    desk = "Dispatchers see your answer at the desk, and close the SOS there when it is over."
     lines.append(say(language, desk))
-    title = say(language, "You have {what}", what=notice.title(incident, language))
+    title = say(language, "You have taken over {what}", what=notice.title(incident, language))
     return _shown(200, language, title, *lines)
 
 
 def _answered_before(db: Db, incident: Sos, language: str) -> Response:
-    title = say(language, "Answered already")
+    title = say(language, "Already answered")
     return _shown(409, language, title, _standing(db, incident, language))
 
 
 def _standing(db: Db, incident: Sos, language: str) -> str:
     if incident.state == SosState.OPEN:
-        text = "{what} is open: answer it at the console, or call your desk."
+        text = "{what} is open. Answer it in the console, or call your desk."
         return say(language, text, what=notice.title(incident, language))
     return f"{notice.why_over(db, incident, language)}."
 
 
 def _forged(language: str) -> Response:
-    why = "The hub has sent no such link. See that all of it was copied, or call your desk."
-    title = say(language, "This link is unknown here")
+    why = "The hub did not send this link. Check that you copied all of it, or call your desk."
+    title = say(language, "Unknown link")
     return _shown(404, language, title, say(language, why))
 
 

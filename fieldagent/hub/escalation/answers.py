@@ -119,7 +119,7 @@ def _taken(db: Db, answer: ContactAnswer, now: float) -> str:
     if said.accepts:
         why = say(
             contact.language,
-            "Not answered: write OK and the six digits of the message that you got.",
+            "Not answered: reply with OK and the six digits of the message.",
         )
         return _reply(db, contact, link.sos, "without code", why, now)
     if is_shared:
@@ -128,7 +128,7 @@ def _taken(db: Db, answer: ContactAnswer, now: float) -> str:
         _keep(db, contact, link, said.words, now)
         why = say(
             contact.language,
-            "Nothing sent: you were told of several. Begin with the six digits of the one meant.",
+            "Nothing sent: you have several alarms. Begin with the six digits of one.",
         )
         return _reply(db, contact, link.sos, "ambiguous", why, now)
     return _to_kit(db, contact, link, said.words, now, proved=False)
@@ -148,11 +148,11 @@ def _which(contact: AlarmContact, writings: list[Written]) -> str:
     if not writings:
         return say(
             contact.language,
-            "Nothing sent: you were told of several. Begin with the six digits of the one meant.",
+            "Nothing sent: you have several alarms. Begin with the six digits of one.",
         )
     text = (
-        "Nothing sent: several wrote to you. Begin with the six digits of the alarm, or the name"
-        " of the one meant: {names}."
+        "Nothing sent: several people wrote to you. Begin with the six digits of the alarm, or"
+        " with a name: {names}."
     )
     return say(contact.language, text, names=correspondence.names_of(writings))
 
@@ -185,7 +185,7 @@ def _by_code(
     if wrong >= WRONG_MAX:
         why = say(
             contact.language,
-            "Not answered: too many wrong codes came from this number. Use the link or your desk.",
+            "Not answered: too many wrong codes from this number. Use the link or your desk.",
         )
         return _reply(db, contact, last.sos, "limited", why, now)
     matches = [(each, alarm_link.of_code(db, said.code, each.id)) for each in whose]
@@ -198,7 +198,7 @@ def _by_code(
         return _reply(db, contact, last.sos, "ambiguous", why, now)
     for each, link in coded:
         return _proved(db, each, link, said, now)
-    text = "Not answered: {code} is no code that was sent to you. See your newest message."
+    text = "Not answered: code {code} was not sent to you. See your newest message."
     why = say(contact.language, text, code=said.code)
     return _reply(db, contact, last.sos, "wrong code", why, now)
 
@@ -222,7 +222,7 @@ def _proved(db: Db, contact: AlarmContact, link: AlarmLink, said: Wording, now: 
     if link.expires <= now:
         why = say(
             contact.language,
-            "Not answered: that message is of before, and its code has expired.",
+            "Not answered: the message is old, and its code has expired.",
         )
         return _reply(db, contact, link.sos, "expired", why, now)
     if not said.accepts:
@@ -230,7 +230,7 @@ def _proved(db: Db, contact: AlarmContact, link: AlarmLink, said: Wording, now: 
     incident = _incident(db, contact, link)
     if link.used is not None:
         over = notice.why_over(db, incident, contact.language)
-        why = say(contact.language, "Not answered: that code was used. {why}.", why=over)
+        why = say(contact.language, "Not answered: the code was already used. {why}.", why=over)
         return _reply(db, contact, link.sos, "used", why, now)
     try:
         who = Who(None, link.name)
@@ -242,10 +242,10 @@ def _proved(db: Db, contact: AlarmContact, link: AlarmLink, said: Wording, now: 
         return _reply(db, contact, link.sos, "over", why, now)
     alarm_link.note_used(db, link, now)
     what, language = notice.title(incident, contact.language), contact.language
-    text = "You have {what}. The kit is told your name as soon as it is reached."
+    text = "You have taken over {what}. The kit receives your name when it can be reached."
     why = say(language, text, what=what)
     if not sos_desk.is_kit_told(db, incident):
-        nothing = say(language, "Nothing goes to its kit, and nobody else is called.")
+        nothing = say(language, "Nothing is sent to its kit, and no other contact is alerted.")
         why = f"{say(language, 'You have {what}', what=what)}. {nothing}"
     return _reply(db, contact, link.sos, "acknowledged", why, now)
 
@@ -261,7 +261,7 @@ def _to_kit(
 ) -> str:
     """Send a text to the kit, or reply to its author with the reason why not."""
     if not words:
-        why = say(contact.language, "Nothing sent: there were no words.")
+        why = say(contact.language, "Nothing sent: your message was empty.")
         return _reply(db, contact, link.sos, "empty", why, now)
     incident = _incident(db, contact, link)
     text = unworded(contact.language, words) if proved else f"(number not proved) {words}"
@@ -281,11 +281,11 @@ def _to_kit(
     try:
         sos_desk.write_to(db, incident, member, text, now)
     except Refused:
-        why = say(contact.language, "its kit is out of use: nothing goes to it.")
+        why = say(contact.language, "its kit is disabled.")
         return _reply(db, contact, link.sos, "not sent", _unsent(contact, why), now)
     why = say(
         contact.language,
-        "Your words are on their way to the kit; they leave as soon as it is reached.",
+        "Your message is sent to the kit as soon as it can be reached.",
     )
     return _reply(db, contact, link.sos, "to the kit", why, now)
 

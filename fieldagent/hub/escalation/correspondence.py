@@ -89,20 +89,20 @@ def take(db: Db, writings: list[Written], answer: ContactAnswer, now: float) -> 
     meant = writings if len(writings) == 1 else [each for each in writings if _names(words, each)]
     if len(meant) != 1:
         names = names_of(writings)
-        why = f"Nothing sent: several wrote to you. Begin with the name of the one meant: {names}."
+        why = f"Nothing sent: several people wrote to you. Begin with one of the names: {names}."
         return _tell(db, writings[0], "ambiguous", why, now)
     (written,) = meant
     if len(writings) > 1:
         words = words[len(written.name) :].lstrip(" ,:;-")
     if not words:
-        return _tell(db, written, "empty", "Nothing sent: there were no words.", now)
+        return _tell(db, written, "empty", "Nothing sent: your message was empty.", now)
     ((today,),) = db.execute(
         "SELECT count(*) FROM contact_answer WHERE kind = ? AND sender = ? AND at > ?"
         " AND outcome = 'to the kit'",
         *(answer.kind, answer.sender, now - 86_400),
     )
     if today >= PER_DAY:
-        why = f"Nothing sent: {PER_DAY} messages a day are taken from you."
+        why = f"Nothing sent: the limit of {PER_DAY} messages a day is reached."
         return _tell(db, written, "limited", why, now)
     voice, is_new = _voice_of(db, written, now)
     to_kit = Posting(
@@ -115,10 +115,9 @@ def take(db: Db, writings: list[Written], answer: ContactAnswer, now: float) -> 
     _note_read(db, written, answer, now)
     if not is_new:
         return "to the kit"
-    why = (
-        f"Your words are on their way to {visible(written.name)}; they leave as soon as the kit is"
-    )
-    return _tell(db, written, "to the kit", f"{why} reached.", now)
+    name = visible(written.name)
+    why = f"Your message is sent to {name} as soon as the kit can be reached."
+    return _tell(db, written, "to the kit", why, now)
 
 
 def _names(words: str, written: Written) -> bool:

@@ -102,10 +102,7 @@ def _written(own: Own, address: str, notice: Notice) -> EmailMessage:
 
 
 def _how(language: str) -> str:
-    how = (
-        "Or answer this mail: OK as its first word says that you have it. Other words go to the"
-        " kit, if they are short."
-    )
+    how = "Or reply to this mail: start with OK to take over. Any other short text goes to the kit."
     return say(language, how)
 
 

@@ -48,8 +48,8 @@ def of(
         lines.append(say(language, "At the desk: {link}", link=facts["desk"]))
     if "acknowledge" in facts:
         link = facts["acknowledge"]
-        lines.append(say(language, "To answer it as the one who has it: {link}", link=link))
-        lines.append(say(language, "The link is yours, works once, and asks before it answers."))
+        lines.append(say(language, "To take over: {link}", link=link))
+        lines.append(say(language, "The link is personal, works once, and asks you to confirm."))
     return Notice(
         message_id,
         subject,
@@ -67,12 +67,12 @@ def of(
 
 def _unanswered(why: str, time: str, language: str) -> str:
     if why == ESCALATED:
-        text = "Raised {time}, and nobody has answered: somebody else is told now."
+        text = "Raised {time}. No one has answered, so the alarm goes to the next contact."
         return say(language, text, time=time)
     if why == AGAIN:
-        text = "Raised {time}, and nobody has answered yet: you are told again."
+        text = "Raised {time}. No one has answered yet. This is a reminder."
         return say(language, text, time=time)
-    return say(language, "Raised {time}, and nobody has answered yet.", time=time)
+    return say(language, "Raised {time}. No one has answered yet.", time=time)
 
 
 def together(notices: Sequence[Notice]) -> Notice:
@@ -121,7 +121,7 @@ def device_in_words(facts: Mapping[str, Any], language: str) -> str:
     device, since = visible(facts["device"]), facts.get("revokedSince")
     if since is None:
         return device
-    text = "{device} (revoked since {time}, perhaps a thief)"
+    text = "{device} (revoked since {time}, possibly stolen)"
     return say(language, text, device=device, time=clock_time(since))
 
 
@@ -133,7 +133,7 @@ def reply(incident: Sos, device: str, message_id: str, text: str, language: str)
 
 def test(name: str, message_id: str, language: str) -> Notice:
     """Return the test notice of a contact, which states that it is not an emergency."""
-    text = "TEST. This is a test of the contact {name}. Nobody is in distress."
+    text = "TEST. This is a test of the contact {name}. There is no emergency."
     said = say(language, text, name=visible(name))
     return Notice(message_id, say(language, "Test of an SOS contact"), said, language=language)
 
@@ -167,7 +167,7 @@ def title(incident: Sos, language: str) -> str:
 
 def _places(position: dict[str, Any] | None, language: str) -> list[str]:
     if position is None:
-        return [say(language, "Position: none is known.")]
+        return [say(language, "Position: unknown.")]
     where = f"{position['latitude']:.5f} {position['longitude']:.5f}"
     time = clock_time(position["at"])
     return [

@@ -56,11 +56,11 @@ def text_of(notice: Notice, *, answers: bool) -> str:
         return notice.text
     if not notice.link and not notice.code:
         return _cut(notice.text, lambda text: text)
-    lines = [notice.place] if notice.place else [say(language, "No position is known.")]
+    lines = [notice.place] if notice.place else [say(language, "Position unknown.")]
     if answers and notice.code:
-        lines.append(say(language, "If you have it, answer: OK {code}", code=notice.code))
+        lines.append(say(language, "To take over, reply: OK {code}", code=notice.code))
     elif notice.link:
-        lines.append(say(language, "If you have it: {link}", link=notice.link))
+        lines.append(say(language, "To take over: {link}", link=notice.link))
     elif notice.desk:
         lines.append(notice.desk)
 

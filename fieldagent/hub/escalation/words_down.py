@@ -46,6 +46,6 @@ def too_much(db: Db, posting: Posting, kit: int, now: float, language: str = ENG
             return say(language, text, n=size - limit, size=size)
         left = None if device["linked"] or over is None else over["creditsLeft"]
         if left is not None and over["credits"] > left:
-            text = "it takes {n} satellite credits, and today {left} are left."
+            text = "it costs {n} satellite credits, but only {left} are left today."
             return say(language, text, n=over["credits"], left=left)
     return ""

@@ -89,8 +89,8 @@ async def test_the_code_acknowledges_once_by_the_name_of_who_was_told(store: Sto
         assert (await incident(alps)).seen_as == "Bergwacht"
         assert await answer(alps, f"OK {code}") == "used"
         first, second = await told(alps)
-        assert first.startswith("You have SOS 1.")
-        assert "that code was used. Bergwacht has SOS 1 already" in second
+        assert first.startswith("You have taken over SOS 1.")
+        assert "the code was already used. Bergwacht already has SOS 1" in second
         rows = await alps.rows("SELECT by_name, text FROM receipt WHERE says <> ''")
         assert rows == [("Bergwacht", "with two dogs")]
 
@@ -101,7 +101,10 @@ async def test_of_a_kit_that_is_revoked_nobody_says_that_it_is_told(store: Store
         await store.commit(lambda db: revocation.revoke(db, 1, "stolen", now=alps.now))
         assert await answer(alps, f"OK {code}") == "acknowledged"
         (text,) = await told(alps)
-        assert text == "You have SOS 1. Nothing goes to its kit, and nobody else is called."
+        assert (
+            text
+            == "You have taken over SOS 1. Nothing is sent to its kit, and no other contact is alerted."
+        )
 
 
 async def test_a_number_alone_proves_nothing(store: Store) -> None:
@@ -111,7 +114,7 @@ async def test_a_number_alone_proves_nothing(store: Store) -> None:
         assert await answer(alps, f"OK {code}", sender="+41791234568") == "of a stranger"
         assert (await incident(alps)).state == "open"
         assert await told(alps) == [
-            "Not answered: write OK and the six digits of the message that you got."
+            "Not answered: reply with OK and the six digits of the message."
         ]
 
 
@@ -189,7 +192,7 @@ async def test_words_wait_for_no_credits_that_are_spent(store: Store) -> None:
         assert await answer(alps, f"{code} {'x' * 150}") == "not sent"
         (reply,) = await told(alps)
         assert reply.startswith("Nothing sent: it takes ")
-        assert reply.endswith(" satellite credits, and today 1 are left.")
+        assert reply.endswith(" satellite credits, but only 1 are left today.")
 
 
 async def test_who_was_told_of_several_says_which(store: Store) -> None:
@@ -227,7 +230,7 @@ async def test_words_for_one_workspace_never_reach_another(store: Store, closed:
             await answer(alps, f"OK {second}")
             await told(alps)
         assert await answer(alps, "the helicopter is at the hut") == "ambiguous"
-        assert (await told(alps))[0].endswith("Begin with the six digits of the one meant.")
+        assert (await told(alps))[0].endswith("Begin with the six digits of one.")
         for kit in (1, 2):
             come = said(await collect(alps.mailbox(kit)))
             assert not any("helicopter" in text for _, text in come)

@@ -95,7 +95,7 @@ async def test_an_sms_goes_to_the_kit_that_wrote_to_that_number(store: Store) ->
         # The answer does not show which of the two was meant: one has been read.
         assert await come(field, ADA) == ([(PHONE, "OK see you then")], [(1, PHONE)])
         assert await come(field, BEN) == ([], [])
-        assert (await told(field))[0].startswith("Your words are on their way to Ada")
+        assert (await told(field))[0].startswith("Your message is sent to Ada")
         assert await answer(field, "bring bread") == "to the kit"
         assert len(await told(field)) == 1
 
@@ -110,7 +110,7 @@ async def test_of_several_kits_it_names_the_one_that_is_meant(store: Store) -> N
         assert await answer(field, "ben: see you then") == "to the kit"
         assert await come(field, BEN) == ([(PHONE, "see you then")], [(1, PHONE)])
         assert await come(field, ADA) == ([], [])
-        assert "Begin with the name of the one meant: Ada, Ben." in (await told(field))[0]
+        assert "Begin with one of the names: Ada, Ben." in (await told(field))[0]
 
 
 async def test_an_answer_that_two_workspaces_await_is_asked_about(store: Store) -> None:
@@ -123,7 +123,7 @@ async def test_an_answer_that_two_workspaces_await_is_asked_about(store: Store) 
         await write(field, BEN, 1)
         assert await answer(field, "see you then") == "ambiguous"
         ((text,),) = await field.rows("SELECT text FROM alarm_message WHERE why = 'reply'")
-        assert text.endswith("the six digits of the alarm, or the name of the one meant: Ben.")
+        assert text.endswith("the six digits of the alarm, or with a name: Ben.")
         for kit in (ADA, BEN):
             assert "see you then" not in [text for _, text in (await come(field, kit)).words]
         assert await answer(field, "Ben: see you then") == "to the kit"
@@ -223,7 +223,7 @@ def test_from_a_kit_to_a_mail_program_and_back_and_there_again(tmp_path: Path) -
 
             until(lambda: inbox() == [(DORA, "Bring bread.")])
             until(lambda: stages(kit, sent)[-1] == f"read by {DORA}")
-            assert relay.mail(2).get_content().startswith("Your words are on their way to Ada")
+            assert relay.mail(2).get_content().startswith("Your message is sent to Ada")
             kit.call("POST", "/api/package", {"message": {"content": "Two?"}, "to": DORA})
             third = relay.mail(3)
             assert (third["To"], "Two?" in third.get_content()) == (DORA, True)

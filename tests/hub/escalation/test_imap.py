@@ -126,7 +126,7 @@ def test_who_is_told_by_mail_answers_by_mail(tmp_path: Path) -> None:
             mail = relay.mail()
             back = str(mail["Reply-To"])
             assert back.startswith("sos+") and back.endswith("@example.org")
-            assert "answer this mail: OK" in mail.get_content()
+            assert "reply to this mail: start with OK" in mail.get_content()
             quoted = "\n".join(f"> {line}" for line in mail.get_content().splitlines())
             sent = f"On Mon, 1 Jan 2026, sos@example.org\nwrote:\n{quoted}"
             away = mail_from("bw@example.org", "OK", to=back, Auto_Submitted="auto-replied")
@@ -138,7 +138,7 @@ def test_who_is_told_by_mail_answers_by_mail(tmp_path: Path) -> None:
             seen = [each for each in shown["timeline"] if each["event"] == "seen"]
             assert seen[0]["detail"] == "two of us"
             reply = relay.mail(2)
-            assert reply.get_content().startswith("You have SOS 1.")
+            assert reply.get_content().startswith("You have taken over SOS 1.")
             answer = mail_from("bw@example.org", "Stay where you are.\n-- \nOlga")
             answer["In-Reply-To"] = str(mail["Message-ID"])
             box.deliver(answer)
@@ -406,7 +406,7 @@ def test_only_what_stands_before_the_quote_counts(behind: str, end: str) -> None
 
 TITLE = "SOS 2 of kit-ada"
 SENT = (
-    f"{TITLE}: broken leg\nRaised 2026-11-29T08:57:17Z, and nobody has answered yet.\n"
+    f"{TITLE}: broken leg\nRaised 2026-11-29T08:57:17Z. No one has answered yet.\n"
     "Position: 47.10000 8.20000, 2026-11-29T08:57:17Z\n"
 )
 QUOTED = "".join(f"> {line}\n" for line in SENT.splitlines())

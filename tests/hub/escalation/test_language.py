@@ -124,7 +124,7 @@ def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
     # In the other languages, each letter is one of the 160.
     latin = sms.text_of(replace(notice, said="leg broken", place=""), answers=True)
     assert (sms_alphabet.alphabet_of(latin) is Alphabet.UCS2) == (language == "uk")
-    assert say(language, "Other words go to the kit.") in latin
+    assert say(language, "Other text goes to the kit.") in latin
 
 
 @pytest.mark.parametrize(

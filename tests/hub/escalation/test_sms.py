@@ -194,7 +194,7 @@ def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
             for _ in range(2):
                 assert post(running, answer) in (200, 204)
             _, _, reply = adapter.read(service.pushed(2))
-            assert reply.startswith("You have SOS 1.")
+            assert reply.startswith("You have taken over SOS 1.")
             shown = administer(database, "sos", "show", "1")
             assert (shown["state"], shown["seen"]["by"]["name"]) == ("seen", "Bergwacht")
             assert post(running, adapter.came("2", "Is anybody else with you?")) in (200, 204)
