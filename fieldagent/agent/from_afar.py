@@ -67,7 +67,7 @@ def changed(text: str, change: SettingsChange, path: Path) -> tuple[str, Setting
         raise NotForThisKit(f"it is for another kit, or {change.device} has a new hub-token since")
     for name, value in change.pairs:
         if name in NEVER:
-            raise NotForThisKit(f"{name} is set on the kit alone: {NEVER[name]}")
+            raise NotForThisKit(f"{name} can only be set on the kit: {NEVER[name]}")
         if value and value not in OURS.get(name, (value,)):
             raise NotForThisKit(f"{name} of one's own is set on the kit alone: it is a program")
     wanted = dict(change.pairs)

@@ -21,7 +21,7 @@ def message_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a message. Raises CallFailed if its text is empty."""
     content = sys.stdin.read() if arguments.content == "-" else arguments.content
     if not content:
-        raise CallFailed("a message without a character says nothing: give its text", USAGE)
+        raise CallFailed("the message is empty: enter a text", USAGE)
     return {"message": {"content": content}}
 
 
@@ -54,14 +54,15 @@ def picture_of(arguments: argparse.Namespace) -> dict[str, Any]:
     raw = _content(arguments.file)
     if picture_type(raw) is None:
         raise CallFailed(
-            f"{arguments.file} is no JPEG, PNG, WebP, AVIF or GIF: send it by `send data`", USAGE
+            f"{arguments.file} is not a JPEG, PNG, WebP, AVIF or GIF: send it with `send data`",
+            USAGE,
         )
     if arguments.most_bytes is not None and len(raw) > arguments.most_bytes:
         raw = _scaled(raw, arguments.most_bytes)
     if len(raw) > ITEM_BYTES_MAX:
         raise CallFailed(
-            f"{arguments.file} has {len(raw)} bytes, and a Package takes {ITEM_BYTES_MAX}: say"
-            " --bytes 30000 to have it scaled",
+            f"{arguments.file} has {len(raw)} bytes, but a Package takes {ITEM_BYTES_MAX}:"
+            " scale it with --bytes 30000",
             USAGE,
         )
     return _data(raw)

@@ -34,7 +34,7 @@ def read_place(words: Sequence[str]) -> Typed:
     if _MAY_BE_GRID.match(" ".join(words)):
         return _in_grid(words)
     if len(words) < 2:
-        raise CallFailed(f"{words[0]!r} is a latitude alone: give the longitude behind it", USAGE)
+        raise CallFailed(f"{words[0]!r} is only a latitude: add the longitude", USAGE)
     return Typed(words[0], words[1], words[2:])
 
 
@@ -58,5 +58,11 @@ def only_place(words: Sequence[str]) -> Typed:
     """Return the position that all of the words form. Raises CallFailed."""
     typed = read_place(words)
     if typed.rest:
-        raise CallFailed(f"{typed.rest[0]!r} behind the place is no part of one", USAGE)
+        raise CallFailed(
+            (
+                f"{typed.rest[0]!r} is not part of a position; use LATITUDE LONGITUDE, such as"
+                " 47.3769 8.5417"
+            ),
+            USAGE,
+        )
     return typed

@@ -20,10 +20,10 @@ def show_qr_code(text: str) -> None:
             DRAW, input=text.encode(), capture_output=True, check=True, timeout=SECONDS
         )
     except FileNotFoundError:
-        complain("no QR code is shown: qrencode is not there (apt-get install qrencode)")
+        complain("no QR code, because qrencode is not installed (apt-get install qrencode)")
     except subprocess.CalledProcessError as error:
-        complain(f"no QR code is shown: {error.stderr.decode('utf-8', 'replace').strip()}")
+        complain(f"no QR code: {error.stderr.decode('utf-8', 'replace').strip()}")
     except subprocess.TimeoutExpired:
-        complain(f"no QR code is shown: qrencode took more than {SECONDS:g} s")
+        complain(f"no QR code, because qrencode took more than {SECONDS:g} s")
     else:
         print(drawn.stdout.decode(), end="", flush=True)

@@ -23,7 +23,7 @@ class CommandParser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             meant = _meant(str(value), action.choices)
             choice = meant or f"it is one of {', '.join(action.choices)}"
-            raise argparse.ArgumentError(action, f"there is no {value!r}; {choice}")
+            raise argparse.ArgumentError(action, f"unknown value {value!r}; {choice}")
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -44,7 +44,7 @@ class CommandParser(argparse.ArgumentParser):
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
         """Refuse words that no argument of this command accepts."""
         meant = _meant(words[0].partition("=")[0], self._option_string_actions)
-        self.error(f"{words[0]!r} is unknown here; {meant or f'see `{self.prog} --help`'}")
+        self.error(f"{words[0]!r} is unknown; {meant or f'see `{self.prog} --help`'}")
 
 
 def _meant(word: str, known: Iterable[str]) -> str:

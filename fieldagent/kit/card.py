@@ -102,10 +102,10 @@ def findings(said: Mapping[str, str], root: Path) -> dict[str, str]:
     addresses = _addresses()
     if "time-zone" in said:
         known = (root / "usr/share/zoneinfo" / said["time-zone"]).is_file()
-        reasons["time-zone"] = "" if known else f"{said['time-zone']} is unknown here"
+        reasons["time-zone"] = "" if known else f"unknown time zone {said['time-zone']}"
     if own := said.get("address"):
         there = [name for name, each in addresses.items() if own in each and name != ADAPTER]
-        reasons["address"] = "" if there else f"no cable has {own}"
+        reasons["address"] = "" if there else f"no Ethernet adapter has {own}"
     if name := said.get("wifi"):
         own = ", ".join(addresses.get(ADAPTER, []))
         reasons["wifi"] = "" if own else _adapter(addresses) or f"{name} was not joined"
@@ -123,7 +123,7 @@ def findings(said: Mapping[str, str], root: Path) -> dict[str, str]:
 
 
 def _adapter(addresses: Mapping[str, list[str]]) -> str:
-    return "" if ADAPTER in addresses else f"there is no adapter {ADAPTER}"
+    return "" if ADAPTER in addresses else f"adapter {ADAPTER} not found"
 
 
 def _addresses() -> dict[str, list[str]]:
@@ -146,7 +146,7 @@ def _is_active(unit: str) -> bool:
 
 def result(said: Mapping[str, str], reasons: Mapping[str, str], wrong: str) -> str:
     """Return the text for a laptop, without secrets."""
-    lines = [f"Not taken: {wrong}"] if wrong else []
+    lines = [f"Not applied: {wrong}"] if wrong else []
     lines += [f"{name}: {why or 'works'}" for name, why in reasons.items()]
     host = said.get("hostname")
     return "\n".join([f"This is {host}." if host else "This kit has no name.", *lines, ""])

@@ -36,7 +36,7 @@ def host_name(value: str) -> str:
     """
     if not LABEL.fullmatch(value):
         raise WrongProperty(
-            f"is no host name: lower case letters, digits and - alone, not {value!r}"
+            f"is not a host name: use lowercase letters, digits and -, not {value!r}"
         )
     return value
 
@@ -61,7 +61,7 @@ def is_pass_phrase(text: str) -> bool:
 def network_name(value: str) -> str:
     """Read the name of a Wi-Fi, 1 to 32 bytes of UTF-8, all printable. Raises WrongProperty."""
     if not is_network_name(value):
-        raise WrongProperty(f"is no name of a Wi-Fi: 1 to 32 bytes, not {value!r}")
+        raise WrongProperty(f"is not a Wi-Fi name: use 1 to 32 bytes, not {value!r}")
     return value
 
 
@@ -108,12 +108,17 @@ KEYS = (
     Key("time-zone", time_zone, "", "Such as `Europe/Zurich`; UTC else"),
     Key("address", interface, "", "Of the cable, with its network; else by DHCP"),
     Key("gateway", address, "", "Of that network"),
-    Key("dns", address, "", "Server of names there"),
+    Key("dns", address, "", "Name server there"),
     Key("country", country, "", "Whose rules the radio keeps"),
     Key("wifi", network_name, "", "Name of the Wi-Fi that the kit joins"),
-    Key("wifi-password", password, "", "Its password, or the key made of it; none of an open one"),
+    Key(
+        "wifi-password",
+        password,
+        "",
+        "Its password, or the key made from it; empty for an open network",
+    ),
     Key("access-point", network_name, "", "Name of the Wi-Fi that the kit gives"),
-    Key("access-point-password", password, "", "What phones join it by"),
+    Key("access-point-password", password, "", "Password for phones"),
 )
 NEEDS = {
     "gateway": "address",

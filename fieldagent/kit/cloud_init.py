@@ -33,12 +33,12 @@ class Unfit(Exception):
 def user_data(host: str, login: str, keys: Sequence[str]) -> dict[str, Any]:
     """Return cloud-init's user data, with a user for these SSH keys, if any. Raises Unfit."""
     if not card_format.LABEL.fullmatch(host):
-        raise Unfit(f"{host!r} is no host name: lower case letters, digits and - alone")
+        raise Unfit(f"{host!r} is not a host name: use lowercase letters, digits and -")
     document: dict[str, Any] = {"hostname": host, "manage_etc_hosts": True}
     if not keys:
         return document
     if not _LOGIN.fullmatch(login) or login == "root":
-        raise Unfit(f"{login!r} is no name to log in by")
+        raise Unfit(f"{login!r} is not a login name")
     user = {
         "name": login,
         "groups": GROUPS,
@@ -57,7 +57,7 @@ def network_config(name: str, password: str, country: str) -> dict[str, Any]:
     open. Raises Unfit.
     """
     if not card_format.is_network_name(name):
-        raise Unfit(f"{name!r} is no name of a Wi-Fi: 1 to 32 bytes")
+        raise Unfit(f"{name!r} is not a Wi-Fi name: use 1 to 32 bytes")
     if not card_format.COUNTRY.fullmatch(country):
         raise Unfit("the Wi-Fi stays off until its country is known: --country CH")
     point = {"password": _pre_shared_key(name, password)} if password else {}
@@ -83,7 +83,7 @@ def public_keys(file: Path) -> Sequence[str]:
         lines = ["?"]
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not keys or not all(_KEY.fullmatch(line) for line in keys):
-        raise Unfit(f"{file} is no public key of ssh's, such as id_ed25519.pub")
+        raise Unfit(f"{file} is not an SSH public key, such as id_ed25519.pub")
     return keys
 
 

@@ -79,7 +79,7 @@ def newest() -> str:
     policy = _run("apt-cache", "policy", NAMES[-1]).stdout
     match = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
     if match is None:
-        raise NotAtHand(f"apt knows no package {NAMES[-1]}: `sudo apt update` fetches its lists")
+        raise NotAtHand(f"apt knows no package {NAMES[-1]}: fetch its lists with `sudo apt update`")
     return match[1]
 
 
@@ -120,8 +120,8 @@ def change_alone(folder: Path, version: str) -> None:
     changed = re.findall(r"^(?:Inst|Remv) (\S+)", done.stdout, re.MULTILINE)
     if others := sorted(set(changed) - set(NAMES)):
         raise NotAtHand(
-            f"{version} changes {', '.join(others)} too, which no way back undoes:"
-            f" `sudo apt install {NAMES[-1]}={version}` does it without one"
+            f"{version} also changes {', '.join(others)}, which cannot be rolled back: install"
+            f" without rollback with `sudo apt install {NAMES[-1]}={version}`"
         )
 
 

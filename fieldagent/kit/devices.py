@@ -119,7 +119,7 @@ async def _ask(place: str, kinds: Sequence[Recognition]) -> FoundDevice:
                 raise
             lost = lost or error
     if not heard:
-        raise lost or PortLost(f"{place} is at no port that a known radio listens on")
+        raise lost or PortLost(f"{place} is not on a port of a known radio")
     # Data at one speed is noise at the others, so the first data that was received is the most
     # useful.
     reply = next((each for each in heard if each.said or each.echoes), heard[0])

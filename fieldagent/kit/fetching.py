@@ -85,7 +85,9 @@ def _why(error: Exception) -> str:
 
 def _check_size(what: str, size: int) -> None:
     if size > MOST_BYTES:
-        raise NotTaken(f"{what} is larger than {MOST_BYTES:,} bytes: it is no program of ours")
+        raise NotTaken(
+            f"{what} is larger than {MOST_BYTES:,} bytes: it is not a fieldagent program"
+        )
 
 
 class _Part(NamedTuple):
@@ -110,7 +112,7 @@ def _download(what: str, part: Path | None, tell: Callable[[str], None]) -> Fetc
         mark = _mark(answer)
         kept = part if mark else None
         if goes_on:
-            tell(f"{what}: {begun:,} bytes are here, and the rest is fetched")
+            tell(f"{what}: {begun:,} bytes are present; fetching the rest")
         else:
             kept = _begun(kept, what, mark)
         reported_at = time.monotonic()
@@ -122,7 +124,7 @@ def _download(what: str, part: Path | None, tell: Callable[[str], None]) -> Fetc
                 reported_at = time.monotonic()
                 tell(f"{what}: {len(content):,} bytes" + (f" of {whole:,}" if whole else ""))
     if whole is not None and len(content) < whole:
-        raise ServerAway(f"{what} was broken off after {len(content):,} of {whole:,} bytes")
+        raise ServerAway(f"{what} was interrupted after {len(content):,} of {whole:,} bytes")
     if part is not None:
         part.unlink(missing_ok=True)
     return FetchedFile(bytes(content), goes_on)

@@ -99,9 +99,9 @@ def watched(wanted: Wanted, boots: int) -> str:
 
 def _unfit(answer: Mapping[str, Any] | None, wanted: Wanted) -> str:
     if answer is None:
-        return f"no agent answers; `journalctl -u {AGENT}` may tell why"
+        return f"no agent answers; see `journalctl -u {AGENT}`"
     if wanted.version and answer["version"] != wanted.version:
-        return f"what answers is {answer['version']}"
+        return f"the running version is {answer['version']}"
     for name, before in wanted.channels.items():
         channel = answer["channels"][name]
         if WORKS.get(channel["state"], 0) < WORKS[before]:

@@ -19,7 +19,7 @@ UNKNOWN = (
     ". Whether it has done this is not known: before you call again, look with `fieldagent status`"
     " and `fieldagent sent`"
 )
-_NO_AGENT = "what answers there is no fieldagent: its answer is"
+_NO_AGENT = "the program there is not fieldagent: its answer is"
 
 
 class CallFailed(Exception):
@@ -54,7 +54,7 @@ def call(
     except OSError as error:
         raise CallFailed(
             f"no agent answers on 127.0.0.1:{port} ({reason_of(error)}); start one with"
-            " `fieldagent run` or `fieldagent demo`, or name its port with --port",
+            " `fieldagent run` or `fieldagent demo`, or set its port with --port",
             UNAVAILABLE,
         ) from None
     try:
@@ -63,8 +63,8 @@ def call(
         # The request may have been stored and sent before the answer was lost.
         unknown = "" if method == "GET" else UNKNOWN
         raise CallFailed(
-            f"the agent on 127.0.0.1:{port} gives no answer ({reason_of(error)}): it hangs, or has"
-            f" ended meanwhile{unknown}",
+            f"the agent on 127.0.0.1:{port} does not answer ({reason_of(error)}): it hangs, or"
+            f" has ended in the meantime{unknown}",
             UNAVAILABLE,
         ) from None
     answer = Answer(reply.status, _parsed(reply.body))

@@ -68,7 +68,7 @@ class PiBoot:
     def _kept(self) -> str:
         match = re.match("kernel=([ab])/", self._choice.read_text())
         if match is None:
-            raise OSError(f"{self._choice} names no system: write a card of the newer image")
+            raise OSError(f"{self._choice} names no system: write the newer image to the card")
         return match[1]
 
     def _choose(self, slot: str, words: str = WORDS) -> None:

@@ -163,6 +163,6 @@ def after(text: str, settings: Mapping[str, str], path: Path) -> str:
     """
     changed = with_pairs(text, settings)
     if dict(pairs_in(changed)) != {**dict(pairs_in(text)), **settings}:
-        raise InvalidSettings(path, ["it ends in a line that goes on: correct that first"])
+        raise InvalidSettings(path, ["its last line is continued: correct that first"])
     parse(changed, path)
     return changed

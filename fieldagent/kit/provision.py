@@ -44,7 +44,7 @@ def provision(folders: Sequence[Path], target: Path, *, as_json: bool) -> int:
                 if (folder / name).is_file():
                     return _take(folder / name, target, as_json)
     except OSError as error:
-        complain(f"the settings on the card were not taken: {reason_of(error)}")
+        complain(f"the settings on the card were not applied: {reason_of(error)}")
         return IO_FAILED
     _say(as_json, None, [])
     return OK
@@ -64,7 +64,7 @@ def _say(as_json: bool, target: Path | None, names: Sequence[str]) -> None:
     if as_json:
         print(json.dumps({"settings": None if target is None else str(target), "set": names}))
     elif target is None:
-        print("no settings wait on the card")
+        print("the card has no new settings")
     else:
         print(f"{target}: {', '.join(names)}")
 
@@ -77,14 +77,14 @@ def _take(card: Path, target: Path, as_json: bool) -> int:
         if not pairs:
             raise InvalidSettings(card, ["it sets nothing"])
     except InvalidSettings as wrong:
-        kept = "Nothing was taken, and the kit goes on with the settings that it has."
+        kept = "Nothing was applied. The kit keeps its settings."
         again = f"Correct {card.name} on the card, and start the kit again."
         complain(f"{wrong}\n{kept} {again}")
         put_file(card.with_name(RESULT), "\n".join([kept, *wrong.faults, again, ""]).encode())
         return SETTINGS
     put_settings(text, target)
     names = sorted(pairs)
-    report = f"The kit has taken what was set: {', '.join(names)}."
+    report = f"The kit has applied these settings: {', '.join(names)}."
     report += " The file itself was erased: it held keys.\n"
     # Do this first. After a power failure behind the next line this code does not run again, and
     # errors of an earlier start would stay in the result.
@@ -132,6 +132,6 @@ def write_card(folder: Path, text: str) -> Path:
     """
     card = folder / NAME
     if card.exists():
-        raise FileExistsError(f"{card} is there already: remove it, or name another folder")
+        raise FileExistsError(f"{card} already exists: remove it, or use another folder")
     put_file(card, text.encode())
     return card

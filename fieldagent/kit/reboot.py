@@ -24,11 +24,15 @@ def take(settings: Path) -> int:
     try:
         left = load(settings).state_directory / REBOOT
         if (boot := read_left(left)) is None:
-            complain("nobody has told this kit to start anew: `fieldagent hub command KIT reboot`")
+            complain(
+                "no restart was requested for this kit: use `fieldagent hub command KIT reboot`"
+            )
             return REFUSED
         remove_left(left)
         if boot.decode("ascii", "replace").strip() != BOOT.read_text().strip():
-            complain("the machine stays up: it has started anew since it was told to")
+            complain(
+                "the machine does not restart, because it has already restarted since the request"
+            )
             return REFUSED
         kit_health.systemctl("reboot")
     except InvalidSettings as wrong:

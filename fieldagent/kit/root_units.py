@@ -88,6 +88,4 @@ def read_trial(path: Path, kind: type[T]) -> T:
     except (ValueError, TypeError):
         aside = path.with_name(f"{path.name}.unreadable")
         rename_file(path, aside)
-        raise OSError(
-            f"{path} cannot be read: it is kept as {aside.name}, and nothing is tried"
-        ) from None
+        raise OSError(f"{path} cannot be read: it is kept as {aside.name}, and not tried") from None

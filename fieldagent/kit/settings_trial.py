@@ -127,7 +127,7 @@ def _offer(offer: bytes) -> SettingsOffer:
     except RemoteProtocolError as error:
         raise NotAChange(str(error)) from None
     if not isinstance(note, SettingsOffer):
-        raise NotAChange("what the agent has left is no offer")
+        raise NotAChange("the agent's file is not an offer")
     return note
 
 
@@ -135,7 +135,7 @@ def _verified(text: str, signature: str, key: Path) -> SettingsChange:
     try:
         keys = read_keys(read_text_file(key))
     except FileNotFoundError:
-        raise NotSigned(f"{key} is not there: put the operator's minisign key in it") from None
+        raise NotSigned(f"{key} does not exist: put the operator's minisign key in it") from None
     verify(text.encode(), read_signature(signature), keys)
     return read_change(text)
 
@@ -176,7 +176,7 @@ def _take_steps(place: SettingsPlace) -> int:
                 if not why:
                     _end(place, trial)
                     return OK
-                complain(f"settings {trial.number} are taken back: {why}")
+                complain(f"settings {trial.number} are rolled back: {why}")
                 _write(place, replace(trial, phase="back", why=why))
             case _:
                 _go_back(place, trial)
@@ -212,7 +212,7 @@ def _go_back(place: SettingsPlace, trial: SettingsTrial) -> None:
     if settings.read_bytes() == place.new.read_bytes():
         put_file(settings, place.before.read_bytes(), mode=0o640, group=GROUP)
     else:
-        complain(f"{settings} was changed by somebody meanwhile, and stays")
+        complain(f"{settings} was changed in the meantime, and is kept")
     kit_health.systemctl("stop", kit_health.AGENT)
     kit_health.systemctl("start", "--no-block", kit_health.AGENT)
 

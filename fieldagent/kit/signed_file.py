@@ -33,7 +33,7 @@ def keys_in(path: Path) -> list[TrustedKey]:
         return read_keys(read_text_file(path))
     except FileNotFoundError:
         raise NotTaken(
-            f"{path} is not there: put minisign's public key of who builds your programs in it"
+            f"{path} does not exist: put the public minisign key of your program's builder in it"
         ) from None
     except (NotSigned, UnicodeDecodeError) as wrong:
         raise NotTaken(f"{path}: {wrong}") from None
@@ -48,7 +48,7 @@ def signed_file(
     try:
         return content, release_of(content, fetched(signature).content.decode(), kind, keys)
     except UnicodeDecodeError:
-        raise NotTaken(f"{signature}: it is no signature of minisign's") from None
+        raise NotTaken(f"{signature}: it is not a minisign signature") from None
     except NotSigned as wrong:
         if went_on:
             # The file may have been replaced, or a power failure has damaged the earlier part.
@@ -68,5 +68,5 @@ def release_of(content: bytes, signature: str, kind: str, keys: Sequence[Trusted
     release = taken_as(kind, comment, now)
     tell(f"signed: {comment}")
     if now < EARLIEST:
-        tell("this kit's clock is not set: nobody can tell here whether it has expired")
+        tell("this kit's clock is not set, so the expiry cannot be checked")
     return release

@@ -698,7 +698,7 @@ async def test_a_kit_is_told_what_to_do_for_a_price_that_is_agreed_to(store: Sto
     async with office(store) as hub:
         path = "/api/devices/3/commands"
         refusals: list[tuple[dict[str, object], int, str]] = [
-            ({"command": "explode"}, 409, "there are status, log"),
+            ({"command": "explode"}, 409, "use status, log"),
             ({"command": "set sos-repeat=900"}, 409, "the key that signs set"),
             ({"command": "status", "by": "radio"}, 422, "ip, satellite"),
             ({"command": "status"}, 409, "take 3 credits over satellite"),

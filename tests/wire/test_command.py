@@ -108,8 +108,8 @@ def test_verbs_have_numbers_and_names_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("", "'' is no command"),
-        ("explode", "there are status, log"),
+        ("", "'' is not a command"),
+        ("explode", "use status, log"),
         ("status now", "takes no arguments, not 'now'"),
         ("log 19", "20 to 1500"),
         ("log 9999", "20 to 1500"),

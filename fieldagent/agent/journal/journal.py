@@ -223,7 +223,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
                 if self._leaving.is_set():
                     raise
                 if not self.full:
-                    log.error("the disk is full: make room on it; nothing goes on before")
+                    log.error("the disk is full: the agent waits until you free space")
                 self.full = True
                 with trio.move_on_after(FULL_PAUSE):
                     await self._leaving.wait()

@@ -33,7 +33,7 @@ def action(
     `command`.
     """
     parser = command(actions, name, carry_out, summary)
-    parser.add_argument("--workspace", default="", help="number or name, where there are several")
+    parser.add_argument("--workspace", default="", help="number or name, if there are several")
     add_listing(parser)
     return parser
 

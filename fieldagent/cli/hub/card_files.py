@@ -64,8 +64,8 @@ def _for_cloud_init(arguments: argparse.Namespace, keys: list[str]) -> Mapping[s
     for word, option in OF_AN_IMAGE.items():
         if getattr(arguments, word):
             raise Unfit(
-                f"{option}: this card has no {card_format.MARK}, so that it is none of build/image,"
-                " which alone knows it"
+                f"{option}: this card has no {card_format.MARK}. Use it only with a card of"
+                " build/image"
             )
     if not (arguments.hostname or keys or arguments.wifi):
         return {}
@@ -119,7 +119,7 @@ def _check(said: Mapping[str, str]) -> None:
 def _certificate(file: Path) -> str:
     text = file.read_text(errors="replace")
     if "-----BEGIN CERTIFICATE-----" not in text:
-        raise Unfit(f"{file} is no certificate in PEM")
+        raise Unfit(f"{file} is not a PEM certificate")
     return text
 
 

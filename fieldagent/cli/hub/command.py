@@ -104,8 +104,7 @@ def _signed(arguments: argparse.Namespace, store: Store, number: int) -> tuple[i
     """
     if arguments.secret_key is None:
         raise Refused(
-            "set takes --secret-key FILE: the key of minisign's whose public part the kit has as"
-            " update-key"
+            "set needs --secret-key FILE: the secret minisign key for the kit's update-key"
         )
     kit = store.once(lambda db: settings.kit_of(db, arguments))
     change = settings.change_of(kit, arguments.words[1:], max(number, kit.last + 1))
@@ -142,14 +141,14 @@ def _delta(arguments: argparse.Namespace) -> bytes:
 def _bringing(db: Db, arguments: argparse.Namespace, kit: _Commanded, payload: bytes) -> _Bringing:
     """Return the delta's posting, and its price. Raises Refused."""
     if arguments.by == "satellite":
-        raise Refused("a delta goes by the link where there is one: leave --by out, or --by ip")
+        raise Refused("a delta goes over the link if there is one: omit --by, or use --by ip")
     now = time.time()
     posting = delta_giving.posting_of(db, kit.device, payload, paid=not arguments.by, now=now)
     estimate = delta_giving.cost_of(db, posting, now)
     if estimate is None and not arguments.by:
         raise Refused(
-            "it has no satellite modem here that takes a delta of"
-            f" {len(payload):,} bytes: --by ip waits for the link"
+            f"the hub knows no satellite modem of it for a delta of {len(payload):,} bytes:"
+            " use --by ip to wait for the link"
         )
     return _Bringing(posting, estimate)
 

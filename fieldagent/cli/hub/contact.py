@@ -93,7 +93,7 @@ def steps(arguments: argparse.Namespace) -> int:
             show_list(arguments, [_line(step, each) for step in whole for each in step["contacts"]])
         broken = [step["step"] for step in whole if not step["works"]]
         for number in broken:
-            complain(f"step {number} cannot tell anybody: see its faults, and test it")
+            complain(f"step {number} reaches no one: check its faults, and test it")
         return REFUSED if broken else OK
 
     return with_store(arguments, look)

@@ -35,7 +35,7 @@ def backup(arguments: argparse.Namespace) -> int:
             store.back_up(arguments.file)
         except FileExistsError:
             raise Refused(
-                f"{arguments.file} is there already: name another, or move it away"
+                f"{arguments.file} already exists: use another name, or move the file"
             ) from None
         except (OSError, sqlite3.Error) as error:
             why = getattr(error, "strerror", None) or error

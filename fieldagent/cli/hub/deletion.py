@@ -36,7 +36,7 @@ def delete(arguments: argparse.Namespace) -> int:
         plan = store.once(lambda db: deletion.plan(db, data_subject))
         if not arguments.yes:
             show(arguments, _told(arguments, {**plan, "deleted": False}))
-            print("Nothing is deleted yet: say so with --yes.", file=sys.stderr)
+            print("Nothing was deleted. Use --yes to delete.", file=sys.stderr)
             return REFUSED
         _delete(store, data_subject)
         return show(arguments, _told(arguments, {**plan, "deleted": True}))

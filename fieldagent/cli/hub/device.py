@@ -83,7 +83,7 @@ def _check_operator(arguments: argparse.Namespace) -> None:
     except InvalidSettings:
         return  # reported when the database is opened
     if arguments.operator is not None and arguments.operator not in operators(own):
-        raise Unfit(f"there is no operator {arguments.operator!r}: {', '.join(operators(own))}")
+        raise Unfit(f"unknown operator {arguments.operator!r}: use {', '.join(operators(own))}")
 
 
 def _settings(address: str | None, row: Row, more: list[tuple[str, str]]) -> str:
@@ -213,7 +213,7 @@ def device_revoke(arguments: argparse.Namespace) -> int:
 
     def change(db: Db, now: float) -> int:
         if arguments.but or arguments.key_given or arguments.by or arguments.yes:
-            raise Refused("--but, --key-given, --by and --yes go with --new-radio-key")
+            raise Refused("--but, --key-given, --by and --yes need --new-radio-key")
         workspace = directory.workspace_of(db, arguments.workspace)
         device = directory.device_named(db, workspace, arguments.device)
         revocation.revoke(db, device, arguments.why, now=now)

@@ -26,7 +26,9 @@ def init(arguments: argparse.Namespace) -> int:
 
     def make(db: Db, now: float) -> int:
         if any(each["name"] != directory.SYNTHETIC for each in directory.workspaces(db)):
-            raise Refused("there are workspaces already; `fieldagent hub workspace add` adds one")
+            raise Refused(
+                "a workspace already exists; add another with `fieldagent hub workspace add`"
+            )
         workspace = directory.add_workspace(db, arguments.name, now=now)
         member = directory.add_user(db, workspace, "push", type_="Integration", now=now)
         _, key = credentials.add_key(db, workspace, "push", now=now)
@@ -87,8 +89,8 @@ def user_join(arguments: argparse.Namespace) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
         if not directory.is_known(db, arguments.user):
             raise Refused(
-                f"no user has the number {arguments.user}: `fieldagent hub user list --workspace`"
-                " with the workspace that they are in shows it"
+                f"no user has the number {arguments.user}: see `fieldagent hub user list"
+                " --workspace WORKSPACE`"
             )
         directory.join(
             db, workspace, arguments.user, over_satellite=arguments.over_satellite, now=now
@@ -130,7 +132,9 @@ def _new_password() -> str:
     """
     password = ask_password()
     if not password:
-        complain("no password was given, and nothing was changed: type one, or pipe a line of it")
+        complain(
+            "nothing was changed, because the password is empty: type one, or pipe it as one line"
+        )
         raise SystemExit(USAGE)
     return scrypt.hash_password(password)
 

@@ -44,7 +44,7 @@ def write(arguments: argparse.Namespace) -> int:
         made = target.parent / f"{target.name}.unfinished"
         try:
             if target.exists():
-                complain(f"{target} is there already: name a folder that is not")
+                complain(f"{target} already exists: use the name of a new folder")
                 return REFUSED
             counts = _write(store, data_subject, made)
             made.rename(target)

@@ -56,7 +56,7 @@ def _drawn(arguments: argparse.Namespace) -> Shape:
     except OSError as error:
         raise WrongShape(reason_of(error)) from None
     except NotJson as error:
-        raise WrongShape(f"{path}: it is no JSON: {error}") from None
+        raise WrongShape(f"{path} is not JSON: {error}") from None
     except WrongShape as wrong:
         raise WrongShape(f"{path}: {wrong}") from None
 

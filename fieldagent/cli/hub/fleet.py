@@ -95,7 +95,7 @@ def _clock(status: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     if not status:
         return None
     if status["clockFrom"] is None:
-        return "told by nobody"
+        return "no source"
     ahead = about.get("clockAhead")
     return f"by {status['clockFrom']}" + ("" if not ahead else f", {ahead:+d} s")
 

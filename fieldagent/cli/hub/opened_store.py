@@ -63,7 +63,7 @@ def with_store(
         return REFUSED
     except UnicodeEncodeError:
         # Python represents invalid UTF-8 in arguments by lone surrogates.
-        complain("a word that was typed is not in UTF-8, and nothing was changed: see `locale`")
+        complain("nothing was changed, because an argument is not UTF-8: see `locale`")
         return USAGE
     except NOT_STORED as error:
         complain(str(error))
@@ -109,7 +109,7 @@ def show(
     for name, value in members.items():
         print(f"{name}: {escaped(str(value))}")
     if any(name in members for name in secret_names):
-        print("Keep what is secret of this now: it is not shown again.", file=sys.stderr)
+        print("Save the key and token now. They are not shown again.", file=sys.stderr)
     return OK
 
 

@@ -104,8 +104,8 @@ def _headers(arguments: argparse.Namespace) -> dict[str, str]:
         key, token = os.environ["FIELDAGENT_API_KEY"], os.environ["FIELDAGENT_TOKEN"]
     except KeyError as missing:
         raise CallFailed(
-            f"set {missing.args[0]} in the environment; `fieldagent hub key add` and `hub token"
-            " add` make what belongs there",
+            f"set {missing.args[0]} in the environment; create its value with `fieldagent hub"
+            " key add` or `hub token add`",
             USAGE,
         ) from None
     authorization = f"Bearer {token}"
@@ -115,8 +115,8 @@ def _headers(arguments: argparse.Namespace) -> dict[str, str]:
     for name, value in (("FIELDAGENT_API_KEY", key), ("FIELDAGENT_TOKEN", authorization)):
         if not (value.isascii() and value.isprintable()):
             raise CallFailed(
-                f"{name} holds a character that no header can have, such as the end of a line: copy"
-                " it anew",
+                f"{name} has a character that is not allowed in a header, such as a line end:"
+                " copy it again",
                 USAGE,
             )
     return {
@@ -153,8 +153,8 @@ def _send_until_accepted(
                 why, wait = str(trouble), trouble.wait
             if time.monotonic() + wait > until:
                 raise CallFailed(
-                    f"{why}; given up after {counted(attempts, 'attempt')}: push again later, or"
-                    " wait longer with --patience",
+                    f"{why}; stopped after {counted(attempts, 'attempt')}: push again later,"
+                    " or wait longer with --patience",
                     UNAVAILABLE,
                 )
             if why != announced:
@@ -179,16 +179,15 @@ def _attempt(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
     except (OSError, HTTPException) as error:
         reason = tls.fault(error, "--ca-file") or reason_of(error)
         raise _Trouble(
-            f"no hub answers at {arguments.hub} ({reason}; does one"
-            " run there, and is --hub its address?)"
+            f"no hub answers at {arguments.hub} ({reason}): check that it runs, and check --hub"
         ) from None
     if answer.status == 200:
         # The sign-in page for guests, or a page of another server, also has status 200.
         if location := answer.headers.get("Location"):
             return location
         raise _Trouble(
-            f"what answers at {arguments.hub} is no hub: is --hub its address, and does a network"
-            " here ask you to sign in first?"
+            f"the server at {arguments.hub} is not a hub: check --hub, and check whether this"
+            " network needs a sign-in"
         )
     why = explain(answer.status, answer.body)
     if answer.status != 429 and answer.status < 500:

@@ -106,7 +106,7 @@ def _agreed(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings)
 def _short(db: Db, workspace: int, now: float) -> Row:
     standing = radio_key.standing(db, workspace, now)
     if standing is None:
-        raise Refused("no radio-key was changed here: `fieldagent hub radio-key change`")
+        raise Refused("no radio-key was changed here: use `fieldagent hub radio-key change`")
     return {
         "step": f"{standing['step']} of {LAST}",
         "ended": standing["ended"] is not None,
@@ -189,7 +189,7 @@ def key(arguments: argparse.Namespace) -> int:
     def read(db: Db) -> Row:
         key_change = radio_key.change_of(db, directory.workspace_of(db, arguments.workspace))
         if key_change is None:
-            raise Refused("no radio-key was changed here: the kits alone have it")
+            raise Refused("no radio-key was changed here: only the kits have it")
         return {"radio-key": key_change.key.hex()}
 
     return with_store(arguments, lambda hub, store: show_list(arguments, [store.once(read)]))

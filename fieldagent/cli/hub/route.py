@@ -55,7 +55,7 @@ def due_of(text: str, now: float) -> float:
         return read_timestamp(text).timestamp()
     except WrongValue:
         raise Refused(
-            f"--by: {text!r} is no time: write 18:00 (UTC), or 2026-11-26T18:00+01:00"
+            f"--by: {text!r} is not a time: use 18:00 (UTC), or 2026-11-26T18:00+01:00"
         ) from None
 
 

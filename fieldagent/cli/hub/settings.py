@@ -63,7 +63,7 @@ def device_set(arguments: argparse.Namespace) -> int:
                 "id": kit.device,
                 "number": change.number,
                 "settings": ", ".join(name for name, _ in change.pairs),
-                "next": "`fieldagent hub device list` tells what becomes of them",
+                "next": "`fieldagent hub device list` shows the result",
             },
         )
 
@@ -78,7 +78,9 @@ def kit_of(db: Db, arguments: argparse.Namespace) -> SignedFor:
     device = directory.device_named(db, workspace, arguments.device)
     ((name, kit),) = db.execute("SELECT name, link_token FROM device WHERE id = ?", device)
     if kit is None:
-        raise Refused(f"{name} has no link token: `fieldagent hub device token {device}`")
+        raise Refused(
+            f"{name} has no link token: create one with `fieldagent hub device token {device}`"
+        )
     return SignedFor(workspace, device, name, kit, kit_report.last_number(db, device))
 
 
@@ -89,11 +91,11 @@ def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsC
     for each in settings:
         name, between, value = each.partition("=")
         if not between:
-            raise Refused(f"{each!r} sets nothing: write NAME=VALUE, or NAME= to take it away")
+            raise Refused(f"{each!r} is not a setting: use NAME=VALUE, or NAME= to remove it")
         if name not in known:
             raise Refused(no_setting(name, known))
         if name in NEVER:
-            raise Refused(f"{name} is set on the kit alone: {NEVER[name]}")
+            raise Refused(f"{name} can only be set on the kit: {NEVER[name]}")
         try:
             known[name].read(value) if value else None
         except WrongProperty as wrong:
@@ -128,7 +130,7 @@ def sign(file: Path, key: Path, *how: str) -> None:
     try:
         done = subprocess.run(["minisign", "-Sm", file, "-s", key, *how])
     except FileNotFoundError:
-        raise Refused("minisign is not there: install it, or sign where it is") from None
+        raise Refused("minisign is not installed: install it, or sign on another machine") from None
     if done.returncode:
         raise Refused(f"nothing was sent: minisign has not signed {file}")
 
@@ -146,9 +148,11 @@ def _offer(db: Db, kit: SignedFor, file: Path, now: float) -> SettingsChange:
     except (NotSigned, NotAChange, UnicodeDecodeError) as wrong:
         raise Refused(f"nothing was sent: {file} or its signature: {wrong}") from None
     if change.kit != kit.kit:
-        raise Refused(f"it is for {change.device}, or for an earlier hub-token: write it anew")
+        raise Refused(f"it is for {change.device}, or for an earlier hub-token: write a new file")
     if change.number <= kit.last:
-        raise Refused("it, or a later one, was sent already: a kit takes none twice; write it anew")
+        raise Refused(
+            "it, or a later one, was already sent, and a kit accepts each once: write a new file"
+        )
     kit_report.offer(db, kit.device, change, signature, now)
     names = ", ".join(name for name, _ in change.pairs)
     text = f"{kit.device}: {names}"

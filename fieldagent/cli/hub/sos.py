@@ -75,9 +75,7 @@ def _named(arguments: argparse.Namespace, db: Db, *, locked: bool = False) -> So
     workspace = directory.workspace_of(db, arguments.workspace)
     incident = sos.named(db, workspace, arguments.id, locked=locked)
     if incident is None:
-        raise Refused(
-            f"there is no SOS {arguments.id} in that workspace; `fieldagent hub sos list`"
-        )
+        raise Refused(f"no SOS {arguments.id} is in that workspace; see `fieldagent hub sos list`")
     return incident
 
 
@@ -101,7 +99,12 @@ def _by(arguments: argparse.Namespace, db: Db, workspace: int) -> int:
         return directory.member_of(db, workspace, arguments.by)
     people = sos_desk.dispatchers(db, workspace)
     if len(people) != 1:
-        raise Refused("say who acknowledges, closes or notes it: --by USER; its kit is told so")
+        raise Refused(
+            
+                "name the user who acknowledges, closes or notes it with --by USER; its kit shows"
+                " the name"
+            
+        )
     return people[0]
 
 

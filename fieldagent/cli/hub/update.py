@@ -67,7 +67,7 @@ def _offer(db: Db, arguments: argparse.Namespace, now: float) -> Sequence[Row]:
 def _check(version: str, url: str, now: float) -> None:
     """Raise Refused if kits would not accept the program, before any kit is asked."""
     if not is_address(url):
-        raise Refused(f"{url!r} is no https:// or http:// address that kits can fetch it from")
+        raise Refused(f"{url!r} is not an https:// or http:// address that kits can fetch")
     try:
         program_version = _version_in(fetched(url).content)
         signature = read_signature(fetched(f"{url}.minisig").content.decode())
@@ -77,7 +77,7 @@ def _check(version: str, url: str, now: float) -> None:
         raise Refused(text) from None
     if program_version != version:
         raise Refused(
-            f"nothing was offered: {url} is {program_version or 'no fieldagent'}, not {version}"
+            f"nothing was offered: {url} is {program_version or 'not fieldagent'}, not {version}"
         )
     if release.version != version:
         raise Refused(f"nothing was offered: {url} was signed as {release.version}, not {version}")
@@ -114,7 +114,7 @@ def _planned(
     left = [kit.device for kit in kits if kit not in beside]
     if not left:
         why = "; ".join(f"{kit.name}: {entry.why}" for kit, entry in [*beside.items()][:REASONS])
-        raise Refused(f"nothing was offered, as no kit would take it: {why or 'there is none'}")
+        raise Refused(f"nothing was offered, because no kit would accept it: {why or 'no kits'}")
     devices = iter(left)
     plan = [
         Planned(device, wave, "planned")
@@ -161,7 +161,7 @@ def show_kits(arguments: argparse.Namespace) -> int:
     def look(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
         if not (kits := update_offers.kits(db, workspace, arguments.number)):
-            raise Refused("there is no such offer: `fieldagent hub update list`")
+            raise Refused("no such offer: see `fieldagent hub update list`")
         return show_list(arguments, kits)
 
     return once(arguments, look)
@@ -173,7 +173,7 @@ def stop(arguments: argparse.Namespace) -> int:
     def end(db: Db, now: float) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
         if (number := update_offers.stop(db, workspace, now)) is None:
-            raise Refused("no update is under way: `fieldagent hub update list`")
+            raise Refused("no update is in progress: see `fieldagent hub update list`")
         return show(
             arguments, {"number": number, "next": "kits that have begun go on by themselves"}
         )

@@ -27,7 +27,7 @@ def usage_import(arguments: argparse.Namespace) -> int:
     try:
         days = _read(arguments)
     except (WrongUsageFile, OSError, UnicodeDecodeError) as wrong:
-        why = "it is no text in UTF-8" if isinstance(wrong, UnicodeDecodeError) else wrong
+        why = "it is not UTF-8 text" if isinstance(wrong, UnicodeDecodeError) else wrong
         text = reason_of(why) if isinstance(why, OSError) else f"{arguments.file}: {why}"
         complain(escaped(f"nothing was imported: {text}"))
         return REFUSED
@@ -35,13 +35,13 @@ def usage_import(arguments: argparse.Namespace) -> int:
     def take(settings: HubSettings, store: Store) -> int:
         known = operators(settings.operators)
         if arguments.operator not in known:
-            complain(f"there is no operator {arguments.operator!r}: {', '.join(known)}")
+            complain(f"unknown operator {arguments.operator!r}: use {', '.join(known)}")
             return USAGE
         counts = store.once(lambda db: usage.take_counts(db, arguments.operator, days))
         if counts.strangers:
             listed = ", ".join(counts.strangers)
             print(
-                f"no device has these IMEIs, and their days are left out: {listed}", file=sys.stderr
+                f"no device has these IMEIs; their days are not imported: {listed}", file=sys.stderr
             )
         return show(arguments, {"days": counts.days, "unknownImeis": len(counts.strangers)})
 
@@ -52,7 +52,7 @@ def _read(arguments: argparse.Namespace) -> list[CountedDay]:
     named = dict(arguments.columns)
     for what in named:
         if what not in NAMES:
-            raise WrongUsageFile(f"--columns knows {', '.join(NAMES)}, not {what!r}")
+            raise WrongUsageFile(f"--columns accepts {', '.join(NAMES)}, not {what!r}")
     with arguments.file.open(encoding="utf-8-sig", newline="") as lines:
         return read_usage(lines, named, arguments.date_format)
 

@@ -21,9 +21,9 @@ def standing(arguments: argparse.Namespace) -> int:
         status = shifts.standing(db, directory.workspace_of(db, arguments.workspace), now)
         if arguments.json:
             return show(arguments, status)
-        print(f"hours: {status['hours'] or 'none: nobody has to be on watch'}")
+        print(f"hours: {status['hours'] or 'none: no watch is required'}")
         if status["nobodySince"] is not None:
-            print("NOBODY IS ON WATCH: `fieldagent hub watch take USER`")
+            print("NO ONE IS ON WATCH: use `fieldagent hub watch take USER`")
         rows = [
             {
                 "user": each["user"]["name"],

@@ -35,7 +35,7 @@ def add(arguments: argparse.Namespace) -> int:
         workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
         if webhook.secrets and not arguments.untried and not arguments.secret:
             # With a secret, so that the receiver can verify the test.
-            print(f"What it is sent is signed with {webhook.secrets[0]}", file=sys.stderr)
+            print(f"Its items are signed with {webhook.secrets[0]}", file=sys.stderr)
         if not arguments.untried and not _try(settings, webhook):
             print("fieldagent: nothing was added; --untried adds it all the same", file=sys.stderr)
             return REFUSED

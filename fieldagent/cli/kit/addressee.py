@@ -33,8 +33,8 @@ def fault_of(port: int, named: str | int | None) -> str:
     near = difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
     hint = f"; nearest: {', '.join(folded[each] for each in near)}" if near else ""
     return (
-        f"no such person: {escaped(repr(name))}{escaped(hint)}. Nothing was sent. `fieldagent"
-        " people` lists all; a user's number works without the list"
+        f"no such person: {escaped(repr(name))}{escaped(hint)}. Nothing was sent. See"
+        " `fieldagent people`, or use a user's number"
     )
 
 

@@ -89,7 +89,7 @@ def _as_the_agent(settings: Settings) -> Iterator[Finding]:
 
 def _reserve(limit: int, wanted: int | None) -> Finding:
     kept = sos_reserve(limit, wanted)
-    text = f"satellite: {kept} of {counted(limit, 'credit')} a day are kept for an SOS"
+    text = f"satellite: {kept} of {counted(limit, 'credit')} a day are reserved for an SOS"
     if not kept:
         text += (
             ", which is sent once and not repeated when they are spent: set satellite-sos-reserve"
@@ -211,7 +211,7 @@ def _running(settings: Settings) -> Running:
         status, version = None, ""
     if status is not None and held is False:
         another = (
-            f"port {port} is taken by an agent with another state-directory: stop that, or set"
+            f"port {port} is used by an agent with another state-directory: stop that agent, or set"
         )
         return Running(Finding(False, f"{another} api-port"), status)
     if status is not None:
@@ -220,7 +220,7 @@ def _running(settings: Settings) -> Running:
     if held:
         where = f"an agent runs in {settings.state_directory}"
         if port == 0:
-            return Running(Finding(True, f"{where}; with api-port=0 only its log tells its port"))
+            return Running(Finding(True, f"{where}; with api-port=0 only its log shows its port"))
         mend = "was api-port changed since it began? Restart it"
         return Running(Finding(False, f"{where} and does not answer on port {port}: {mend}"))
     return Running()
@@ -241,7 +241,7 @@ def _page(settings: Settings) -> Finding:
     except OSError as error:
         return Finding(False, f"{reason_of(error)}: it is the agent's, and so is all around it")
     if not is_set:
-        text = "page-listen is set, and no pass phrase: `fieldagent page --set` sets one"
+        text = "page-listen is set without a passphrase: set one with `fieldagent page --set`"
         return Finding(False, text)
     return Finding(True, "people of page-listen may sign in to the page: `fieldagent page`")
 
@@ -261,7 +261,8 @@ def _not_writable(directory: Path, existing: Path) -> str:
     if existing != directory:
         make = f"sudo install --directory --owner={me} --mode=0700 {directory}"
         return (
-            f"{directory} is not there, and {me} may not make it: `{make}`, or set state-directory"
+            f"{directory} does not exist, and {me} cannot create it: run `{make}`, or set"
+            " state-directory"
         )
     owner = existing.stat().st_uid
     mend = f"run this as user {owner}" if owner != os.geteuid() else f"`chmod u+rwx {existing}`"
@@ -282,8 +283,8 @@ def _api_port(port: int) -> Finding:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                what = "something else than an agent listens there; end it, or set api-port"
-                return Finding(False, f"port {port} is taken: {what}")
+                what = "another program uses it; stop that program, or set api-port"
+                return Finding(False, f"port {port} is in use: {what}")
             return Finding(False, f"port {port} cannot be used: {error.strerror}")
     return Finding(True, f"port {port} is free for the local API")
 
@@ -307,7 +308,7 @@ def _as_the_agent_sees_it(port: str, channel: Mapping[str, Any]) -> Finding:
     what = f"modem {channel['imei']}" if "imei" in channel else "the modem"
     why = f" ({channel['reason']})" if channel["reason"] else ""
     bars = "unknown" if channel["signal"] is None else f"{channel['signal']} of 5"
-    text = f"{port}: the agent that runs says of {what}: {channel['state']}{why}, signal {bars}"
+    text = f"{port}: the running agent reports for {what}: {channel['state']}{why}, signal {bars}"
     return Finding(not bad, text)
 
 
@@ -340,7 +341,9 @@ def _seal(settings: Settings, running: Running) -> Iterator[Finding]:
     """
     seals = settings.radio_seal == "on"
     if seals:
-        yield Finding(True, "radio-seal=on: only who has radio-key can read what this kit sends")
+        yield Finding(
+            True, "radio-seal=on: only kits with the radio-key can read this kit's packets"
+        )
     if running.status is not None:
         radio = running.status["channels"]["Radio"]
         for trouble in (troubles.Trouble.NOT_SEALED, troubles.Trouble.SEALED):
@@ -370,15 +373,15 @@ def _hub(settings: Settings, address: str) -> Finding:
     if trouble := run_breakable(ask):
         return Finding(False, f"{address}: {trouble}")
     over = f" over {interface}" if interface else ""
-    return Finding(True, f"{address} takes a WebSocket{over} and knows the token")
+    return Finding(True, f"{address} accepts a WebSocket{over} and the token")
 
 
 def _command(name: str, command: str) -> Finding:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        return Finding(False, f"{name} is no shell command line: {error}")
+        return Finding(False, f"{name} is not a valid shell command line: {error}")
     program = next((word for word in words if "=" not in word), "")
     if "/" in program and not os.access(program, os.X_OK):
-        return Finding(False, f"{name}: {program} is not there or not executable")
+        return Finding(False, f"{name}: {program} does not exist or is not executable")
     return Finding(True, f"{name} runs {program}")

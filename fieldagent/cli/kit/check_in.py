@@ -27,14 +27,14 @@ def check_in_line(record: dict[str, Any] | None) -> list[str]:
     if record is None:
         return []
     if record["within"] is None:
-        what = "the hub is told that it is done"
+        what = "the hub is notified of its end"
     else:
         within = minutes_in_words(record["within"])
-        what = f"the alarm is raised where the hub hears nothing for {within}"
+        what = f"the hub raises an alarm if it hears nothing for {within}"
     if record["confirmed"] is None:
         how = "THE HUB HAS NOT CONFIRMED IT YET"
         if record["status"] not in (None, "Delivered"):
-            how = "IT HAS NOT REACHED THE HUB: say it again with `fieldagent checkin`"
+            how = "NOT RECEIVED BY THE HUB: send it again with `fieldagent checkin`"
     else:
-        how = f"the hub has it; the next word is due by {clock_time(record['due'])}"
+        how = f"received by the hub; the next check-in is due by {clock_time(record['due'])}"
     return [f"check-in of {clock_time(record['since'])}: {what}; {how}"]

@@ -32,4 +32,4 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
         for line in (each["answer"] or "").splitlines():
             yield f"    {line}"
     if not answer["commands"]:
-        yield "the hub has given none"
+        yield "no command from the hub"

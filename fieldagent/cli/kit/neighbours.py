@@ -26,9 +26,9 @@ def neighbours(arguments: argparse.Namespace) -> int:
 
 def _lines(answer: dict[str, Any]) -> list[str]:
     if answer["station"] is None:
-        return ["no radio is configured here: set radio-port and radio-station, and restart"]
+        return ["no radio is configured: set radio-port and radio-station, and restart"]
     heard = [_line(each) for each in answer["neighbours"]]
-    nobody = "nobody was heard since the agent started; `fieldagent status` shows the radio"
+    nobody = "no kit was heard since the agent started; `fieldagent status` shows the radio"
     beyond = [
         escaped(f"{each['station']:>10}  {each['name'] or '(no name yet)':<20}  over others,")
         + f" {_away(each['hops'])}"
@@ -48,7 +48,7 @@ def _line(each: dict[str, Any]) -> str:
         "" if each["rssi"] is None else f"{each['rssi']} dBm",
         "" if each["snr"] is None else f"SNR {each['snr']} dB",
         _way(each["hopsToHub"], each["routeBatteryLow"]),
-        f"lacks {', '.join(map(str, each['missing']))}" if each["missing"] else "",
+        f"missing: {', '.join(map(str, each['missing']))}" if each["missing"] else "",
         f"sends with the {each['radioKey']} radio-key" if each["radioKey"] else "",
     ]
     return escaped("  ".join(part for part in parts if part))

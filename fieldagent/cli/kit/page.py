@@ -53,12 +53,12 @@ def page(arguments: argparse.Namespace) -> int:
 def _set(settings: Settings) -> int:
     phrase = ask_password("Pass phrase")
     if len(phrase) < SHORTEST:
-        complain(f"it has {len(phrase)} characters: take {SHORTEST} or more, such as four words")
+        complain(f"it has {len(phrase)} characters: use {SHORTEST} or more, such as four words")
         return USAGE
     there = files_of(settings).pass_phrase
     make_private_folder(there.parent)
     put_file(there, hash_password(phrase).encode() + b"\n")
-    print("It is set, and whoever was signed in is asked again.")
+    print("The passphrase is set. Everyone must sign in again.")
     if not settings.page_listen:
         print(UNSET)
     return OK
@@ -93,7 +93,7 @@ def _show(arguments: argparse.Namespace, settings: Settings) -> int:
         f"{facts['fingerprint']}"
     )
     if not facts["passPhrase"]:
-        print("Nobody can sign in yet: `fieldagent page --set` sets a pass phrase.")
+        print("No one can sign in yet: set a passphrase with `fieldagent page --set`.")
     return OK
 
 

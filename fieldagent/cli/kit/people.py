@@ -11,10 +11,10 @@ from fieldagent.system.exit_codes import OK
 from fieldagent.system.terminal import escaped
 
 NOBODY = (
-    "the hub has told nobody yet: a link to it brings the directory; `send --to NAME` works without"
-    " it, as the hub finds who that is"
+    "no people from the hub yet: the directory arrives over the link; `send --to NAME` works"
+    " without it, because the hub finds the person"
 )
-PART = "these have written before; a link to the hub brings the whole directory"
+PART = "only people who have written before; the whole directory arrives over the link to the hub"
 
 
 def people(arguments: argparse.Namespace) -> int:

@@ -85,7 +85,7 @@ def _estimate(arguments: argparse.Namespace, body: dict[str, Any]) -> int:
         lines += begin_in_words(cost)
         lines += expected_in_words(cost.get("expected"))
     lines += in_turn_in_words(costs["channels"])
-    show(arguments, costs, "\n".join(lines) or "no channel that it names is configured")
+    show(arguments, costs, "\n".join(lines) or "none of its channels is configured")
     return OK
 
 
@@ -122,7 +122,7 @@ def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
     show(arguments, package, f"Package {package['id']}: {status or 'queued'}{_reasons(package)}")
     named = getattr(arguments, "to", None)
     if status == "Delivered" and named and (why := addressee.unreached(arguments.port, package)):
-        print(f"fieldagent: the hub has it, and {escaped(why)}", file=sys.stderr)
+        print(f"fieldagent: received by the hub, but {escaped(why)}", file=sys.stderr)
         return NO_PERSON
     return OF_STATUS[status] if status else OK
 

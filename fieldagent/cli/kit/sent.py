@@ -57,7 +57,7 @@ def package_lines(package: dict[str, Any]) -> list[str]:
         ways.append(f"{paid}, {package['money']}" if package.get("money") else paid)
     ways += [step["text"] for step in package["reached"]]
     if package["receipts"]:
-        ways.append(f"has it: {holders(package['receipts'])}")
+        ways.append(f"received by {holders(package['receipts'])}")
     lines.append(f"{'':>10}  {'; '.join(ways)}")
     return [escaped(line) for line in lines]
 

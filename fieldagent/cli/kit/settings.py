@@ -54,7 +54,7 @@ def _last(report: OfferReport | None, as_json: bool) -> int:
             document = {"number": report.number, "state": report.state, "why": report.why or None}
         print(json.dumps(document))
     elif report is None:
-        print("the hub has brought no settings yet")
+        print("no settings from the hub yet")
     else:
         why = f": {report.why}" if report.why else ""
         print(escaped_lines(f"settings {report.number} {IN_WORDS[report.state]}{why}"))

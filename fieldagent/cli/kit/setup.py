@@ -26,7 +26,7 @@ from fieldagent.system.signals import run_breakable
 from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import counted, reason_of
 
-LASTS = "a port where nothing answers takes some twenty seconds"
+LASTS = "a port without an answer takes about 20 seconds"
 
 
 def setup(arguments: argparse.Namespace) -> int:
@@ -71,7 +71,7 @@ def setup(arguments: argparse.Namespace) -> int:
         return IO_FAILED
     if not arguments.json:
         print(escaped(f"{path} is written; `fieldagent check --config {path}` looks at all of it"))
-        print("an agent that runs takes it at its next start: `sudo systemctl restart fieldagent`")
+        print("a running agent uses it after a restart: `sudo systemctl restart fieldagent`")
     return _end(devices, plan)
 
 

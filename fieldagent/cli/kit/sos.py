@@ -73,7 +73,7 @@ def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
     """
     known_steps: list[dict[str, Any]] = []
     if sys.stderr.isatty():
-        print("Ctrl-C stops waiting; the SOS goes on", file=sys.stderr)
+        print("Ctrl-C stops waiting; the SOS continues", file=sys.stderr)
     while True:
         for step in incident["steps"]:
             if step not in known_steps and not arguments.json:
@@ -82,7 +82,8 @@ def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
         if _is_stuck(incident):
             show(arguments, incident, "")
             print(
-                "fieldagent: no channel sends it; configure one and raise it again", file=sys.stderr
+                "fieldagent: no channel can send the SOS; configure one, and raise it again",
+                file=sys.stderr,
             )
             return ERROR
         if _is_far_enough(known_steps, until_seen=arguments.until_seen):
@@ -93,7 +94,7 @@ def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
         try:
             incident = call(arguments.port, "GET", "/api/sos").body["incident"]
         except CallFailed as failed:
-            known = "the SOS is raised, and goes on with the agent: `fieldagent status` tells how"
+            known = "the SOS is raised, and the agent continues to send it: see `fieldagent status`"
             raise CallFailed(f"{known}; {failed}", failed.code) from None
 
 
@@ -118,7 +119,9 @@ def _call_off(arguments: argparse.Namespace) -> int:
     if incident is None:
         text = "no SOS of this kit is open"
     else:
-        notice = "; those who may have got it are told so" if answer["othersNotified"] else ""
+        notice = (
+            "; everyone who may have received it is notified" if answer["othersNotified"] else ""
+        )
         text = f"the SOS is called off{notice}"
     show(arguments, answer, text)
     return OK
@@ -126,19 +129,23 @@ def _call_off(arguments: argparse.Namespace) -> int:
 
 def _take(arguments: argparse.Namespace) -> int:
     if arguments.by is None:
-        print("fieldagent: --take needs --by NAME: who has it", file=sys.stderr)
+        print("fieldagent: --take needs --by NAME, the person who takes it over", file=sys.stderr)
         return USAGE
     station, number = arguments.take
     body = {"by": arguments.by} | ({} if arguments.content is None else {"text": arguments.content})
     answer = call(arguments.port, "POST", f"/api/sos/{station}/{number}/take", body).body
-    show(arguments, answer, f"{arguments.by} has SOS {number} of kit {station}: its kit is told so")
+    show(
+        arguments,
+        answer,
+        f"{arguments.by} has taken over SOS {number} of kit {station}: its kit is notified",
+    )
     return OK
 
 
 def _answer(arguments: argparse.Namespace) -> int:
     """Send an answer about the open SOS. It does not raise an SOS if none is open."""
     if arguments.content is None:
-        print("fieldagent: --answer needs words: fieldagent sos --answer yes", file=sys.stderr)
+        print("fieldagent: --answer needs a text: fieldagent sos --answer yes", file=sys.stderr)
         return USAGE
     if not call(arguments.port, "GET", "/api/sos").body["active"]:
         print("fieldagent: no SOS of this kit is open", file=sys.stderr)
@@ -154,7 +161,7 @@ def _words(arguments: argparse.Namespace) -> int:
         "fromKit": canned.FROM_KIT,
         "fromHelpers": canned.FROM_HELPERS,
     }
-    what = ("what has happened", "what people in distress answer", "what others say to them")
+    what = ("what happened", "answers of people in distress", "texts to people in distress")
     lists = [f"{name}: {', '.join(each)}" for name, each in zip(what, words.values(), strict=True)]
     show(arguments, words, "\n".join(lists))
     return OK
@@ -172,7 +179,7 @@ def incident_text(incident: dict[str, Any]) -> str:
     again = incident.get("nextTry")
     more = f"; next try {clock_time(again)}" if again else ""
     if _is_stuck(incident):
-        more = "; no channel sends it"
+        more = "; no channel can send it"
     return f"SOS {steps}{more}"
 
 
@@ -181,7 +188,7 @@ def heard_text(incident: dict[str, Any]) -> str:
     said = "; ".join(step_text(step) for step in incident["steps"])
     begun = f"raised {clock_time(incident['raised'])}"
     if incident["age"] is not None:
-        begun = f"came {clock_time(incident['came'])}, its clock says {_ago(incident['age'])}"
+        begun = f"received {clock_time(incident['came'])}, {_ago(incident['age'])} by its clock"
     words = f": {incident['text']}" if incident["text"] else ""
     named = f"SOS {incident['short']} of {incident['name']} ({incident['number']})"
     return f"{named}, {begun}{words}{'; ' if said else ''}{said}"

@@ -58,7 +58,7 @@ def track(arguments: argparse.Namespace) -> int:
     """
     host, _, port = arguments.gpsd.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        print(f"fieldagent: --gpsd takes HOST:PORT, not {arguments.gpsd!r}", file=sys.stderr)
+        print(f"fieldagent: --gpsd needs HOST:PORT, not {arguments.gpsd!r}", file=sys.stderr)
         return USAGE
     policy = Policy(
         interval=arguments.interval,
@@ -115,12 +115,14 @@ class _Tracker:
                 for text in _lines(line):
                     yield from self._read(text, where)
         except TimeoutError:
-            raise Away(f"{where} says nothing: is a receiver plugged in? calling again") from None
+            raise Away(
+                f"{where} sends nothing: check that a receiver is connected; trying again"
+            ) from None
         except (OSError, UnicodeError) as error:
             raise Away(
-                f"{where} cannot be reached ({reason_of(error)}): start it; calling again"
+                f"{where} cannot be reached ({reason_of(error)}): start it; trying again"
             ) from None
-        raise Away(f"{where} ended the connection; calling again")
+        raise Away(f"{where} ended the connection; trying again")
 
     def _read(self, text: bytes, where: str) -> Iterator[Fix]:
         try:
@@ -128,12 +130,12 @@ class _Tracker:
         except RemoteProtocolError as error:
             # Report this once per connection, because each may be to another program.
             if "line" not in self._said:
-                self._say("line", f"{where} wrote what is not understood, and is left out: {error}")
+                self._say("line", f"{where} sent an unknown line, which is ignored: {error}")
             return
         if isinstance(report, NoFix):
-            self._say("gpsd", f"{where} has no fix yet: the antenna needs to see the sky")
+            self._say("gpsd", f"{where} has no fix yet: the antenna must see the sky")
         elif isinstance(report, Fix):
-            self._say("gpsd", f"{where} knows the position")
+            self._say("gpsd", f"{where} has a fix")
             # The policy needs the time between two fixes, independent of the date.
             yield report if report.time else report._replace(time=time.monotonic())
 
@@ -255,7 +257,10 @@ class _Tracker:
 def _member(answer: Any, name: str) -> Any:
     if not isinstance(answer, dict) or name not in answer:
         raise CallFailed(
-            f"what answers there is no fieldagent: it tells no {name!r}; name its port with --port",
+            (
+                f"the program there is not fieldagent, because its answer has no {name!r}; set the"
+                " port with --port"
+            ),
             UNAVAILABLE,
         )
     return answer[name]

@@ -67,7 +67,7 @@ def show_package(arguments: argparse.Namespace) -> int:
         whom = f"  to {package['toName']}" if package["toName"] else ""
         lines.append(escaped(f"{alarm}{package['kind']}  {said(package)}{whom}".rstrip()))
     if package["receipts"]:
-        lines.append(escaped(f"has it: {holders(package['receipts'])}"))
+        lines.append(escaped(f"received by {holders(package['receipts'])}"))
     if package["unconfirmed"]:
         lines.append(f"heard within the hour, and has not: {_stations(package['unconfirmed'])}")
     lines += _waits(package)
@@ -156,14 +156,14 @@ def status(arguments: argparse.Namespace) -> int:
     lines += check_in_line(answer["checkIn"])
     lines.append(f"fieldagent {answer['version']}, up for {int(answer['uptime'])} s")
     if answer["journal"]["full"]:
-        lines.append("the disk is full: make room on it; nothing goes on before")
+        lines.append("the disk is full: the agent waits until you free space")
     lines += [
         escaped(f"{clock_time(loss['at'])}: {loss['text']}") for loss in answer["journal"]["losses"]
     ]
     if not answer["clock"]["trusted"]:
         lines.append(
-            f"the clock shows {clock_time(answer['clock']['time'])}, which nobody has confirmed"
-            " since the start: connect a network or a GPS receiver (gpsd), or set it"
+            f"the clock shows {clock_time(answer['clock']['time'])} and is not confirmed since"
+            " the start: connect a network or a GPS receiver (gpsd), or set the clock"
         )
     lines += _track_lines(answer["track"])
     forecasts = _forecasts(arguments.port)
@@ -221,7 +221,7 @@ def _credits(channel: dict[str, Any]) -> str:
         return f"{today} to {today + doubtful} credits" if doubtful else counted(today, "credit")
     known = f"{today} to {today + doubtful}" if doubtful else str(today)
     spent = f"{known} of {counted(limit, 'credit')}"
-    return f"{spent}, {kept} of them kept for an SOS" if kept else spent
+    return f"{spent}, {kept} of them reserved for an SOS" if kept else spent
 
 
 def _dead_letter_summary(letters: dict[str, Any]) -> list[str]:
@@ -231,9 +231,9 @@ def _dead_letter_summary(letters: dict[str, Any]) -> list[str]:
     dropped = f", {letters['dropped']} older ones were dropped" if letters["dropped"] else ""
     return [
         escaped(
-            f"{counted(letters['kept'], 'message')} that came could not be used{dropped}; the last"
+            f"{counted(letters['kept'], 'received message')} could not be used{dropped}; last"
             f" over {latest['channel']}, {clock_time(latest['received'])}: {latest['reason']}."
-            " `fieldagent inbound list` shows them"
+            " See `fieldagent inbound list`"
         )
     ]
 
@@ -314,7 +314,7 @@ def inbound_read(arguments: argparse.Namespace) -> int:
     answer = call(
         arguments.port, "POST", f"/api/inbound/{_in_path(arguments.request_id)}/read", body
     ).body
-    show(arguments, answer, "its sender is told with the next that goes to the hub")
+    show(arguments, answer, "the sender gets a receipt with the next transmission to the hub")
     return OK
 
 

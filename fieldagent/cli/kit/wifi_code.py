@@ -36,7 +36,7 @@ def network_of(text: str) -> WifiNetwork:
             # Use the first of several networks.
             settings.setdefault(name.strip(), value)
     if not settings.get("ssid"):
-        raise NoNetwork("it has no line ssid=")
+        raise NoNetwork("it has no ssid= line")
     if settings.get("wpa", "0") == "0":
         return WifiNetwork(settings["ssid"], None)
     # The password for SAE may be followed by |vlanid= and similar parts.

@@ -24,7 +24,7 @@ from fieldagent.system.supervisor import Supervisor
 ANSWERS = 1.5
 """Seconds within which the database of a ready hub accepts a proof write, if it has not just
 accepted another. A load balancer asks every few seconds."""
-NO_ROOM = "the disk is full: make room on it; nothing goes on before"
+NO_ROOM = "the disk is full: the agent waits until you free space"
 FEW_ROWS = 2_000
 """Rows in the queues up to which they are counted within the call."""
 FEW_ITEMS = 1_000

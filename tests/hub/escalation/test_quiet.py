@@ -65,10 +65,10 @@ def test_when_they_end(hours: str, now: str, end: str | None) -> None:
     ("text", "why"),
     [
         ("22-6 UTC", "is not quiet hours: use the form 22:00-06:00"),
-        ("22:00-24:00 UTC", "are no quiet hours"),
+        ("22:00-24:00 UTC", "is not quiet hours"),
         ("22:00-22:00 UTC", "begin and end at the same time"),
         ("22:00-06:00 Europe/Zuerich", "does not know the time zone 'Europe/Zuerich'"),
-        ("22:00-06:00 ../etc/passwd", "are no quiet hours"),
+        ("22:00-06:00 ../etc/passwd", "is not quiet hours"),
         ("22:00-06:00 Europe", "does not know the time zone"),
     ],
 )

@@ -254,7 +254,7 @@ def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
         drawn.write_text(json.dumps({**SQUARE, "coordinates": [around]}))
         command = [*MODULE, "hub", "fence", "add", "Round", "--polygon", str(drawn)]
         done = subprocess.run([*command, "--database", database], capture_output=True, text=True)
-        assert ("and may have 500: simplify it" in done.stderr) is (points == 600)
+        assert ("but can have 500 at most: simplify it" in done.stderr) is (points == 600)
     wrong = tmp_path / "wrong.geojson"
     wrong.write_text('{"type": "Polygon", "coordinates": [[[7, 45]]]}')
     refused = subprocess.run(

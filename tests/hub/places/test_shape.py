@@ -98,7 +98,7 @@ def test_a_feature_and_a_file_of_one_are_read() -> None:
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        ([], "it is no GeoJSON"),
+        ([], "it is not GeoJSON"),
         ({"type": "Point", "coordinates": [7, 45]}, "it is a Point, but a fence must be a Polygon"),
         ({"type": "MultiPolygon"}, "antimeridian from 179 to -179"),
         ({"type": "FeatureCollection", "features": [1, 2]}, "it has 2 Features"),
