@@ -186,7 +186,7 @@ def command(running: Agent, *arguments: str) -> subprocess.CompletedProcess[str]
             65,
             "this kit has not received SOS 6 of station 5",
         ),
-        (["sos", "--cancel"], 0, "is called off; those who may have got it are told so"),
+        (["sos", "--cancel"], 0, "is called off; everyone who may have received it is notified"),
         (["sos", "--cancel"], 0, "no SOS of this kit is open"),
         (["cancel", "4711"], 65, "no Package has the id"),
         (["queue"], 0, "waits"),
@@ -280,7 +280,7 @@ def test_an_sos_is_called_off_and_who_may_have_got_it_is_told(tmp_path: Path) ->
         # The delivery time of the first message does not predict the others.
         assert kit.call("GET", "/api/forecast").body["channels"]["Satellite"]["expected"] is None
         done = command(kit, "sos", "--cancel")
-        assert "called off; those who may have got it are told" in done.stdout
+        assert "called off; everyone who may have received it" in done.stdout
         above.expect(f'incident {{"number": {number}, "state": "called off"')
         sos = kit.call("GET", "/api/sos").body
         assert (sos["active"], sos["incident"]["state"]) == (0, "called off")

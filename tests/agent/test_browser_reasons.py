@@ -205,7 +205,7 @@ def test_the_page_says_of_an_sos_only_what_is_known(chromium: Any, kit: Agent) -
         assert "left by Ben’s satellite" in shown.evaluate(ALARMS, sos)
         for age, words in (
             (None, "SOS 070 of Ada"),
-            (46_800, "its clock says 13 hours ago"),
+            (46_800, "13 hours ago by its clock"),
         ):
             heard = {**HEARD, "raised": 1_800_000_000, "came": 1_800_046_800, "age": age}
             text = shown.evaluate(ALARMS, {"active": 0, "incident": None, "heard": [heard]})

@@ -84,7 +84,7 @@ async def test_it_stops_in_order_while_it_is_linked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("token", "good", "said"),
     [
-        (TOKEN, True, "takes a WebSocket over lo and knows the token"),
+        (TOKEN, True, "accepts a WebSocket over lo and the token"),
         ("wrong", False, "correct hub-token"),
     ],
 )

@@ -393,7 +393,7 @@ def test_phones_join_by_a_code(tmp_path: Path, content: str, code: str) -> None:
 
 def test_a_network_that_hostapd_does_not_have_is_told(tmp_path: Path) -> None:
     place = tmp_path / "hostapd.conf"
-    for content, why in (("wpa=2\n", "no line ssid="), ("ssid=a\nwpa=2\nwpa_psk=00\n", "neither")):
+    for content, why in (("wpa=2\n", "no ssid= line"), ("ssid=a\nwpa=2\nwpa_psk=00\n", "neither")):
         place.write_text(content)
         refused = page(tmp_path, "--wifi", str(place))
         assert refused.returncode and why in refused.stderr

@@ -88,7 +88,7 @@ def test_who_got_an_sos_is_told_that_it_is_over_though_the_budget_is_spent(tmp_p
         waits = later(kit, "too much " * 100, priority=99)
         assert kit.post("help", priority=100).body["status"] == "Delivered"
         done = command(kit, "sos", "--cancel")
-        assert done.stdout.endswith("called off; those who may have got it are told so\n")
+        assert done.stdout.endswith("called off; everyone who may have received it is notified\n")
         above.expect('"state": "called off"')
         leg = kit.call("GET", f"/api/package/{waits}").body["channels"]["Satellite"]
         assert leg["status"] is None

@@ -88,8 +88,8 @@ def test_every_command_is_carried_out_by_what_is_there(module: str, function: st
     ("typed", "message"),
     [
         ("xyzzy", "there is no 'xyzzy'; it is one of run, send, sos,"),
-        ("status --xyzzy", "'--xyzzy' is unknown here; see `fieldagent status --help`"),
-        ("status now", "'now' is unknown here; see `fieldagent status --help`"),
+        ("status --xyzzy", "'--xyzzy' is unknown; see `fieldagent status --help`"),
+        ("status now", "'now' is unknown; see `fieldagent status --help`"),
     ],
 )
 def test_where_nothing_is_close_what_there_is_is_said(typed: str, message: str) -> None:
@@ -232,10 +232,8 @@ def test_a_place_is_typed_as_a_grid_names_it(tmp_path: Path) -> None:
         done = send("location", "32T", "MI", "65356", "47001")
         assert (done.returncode, done.stdout) == (2, "")
         assert "'32T MI 65356 47001' is no place of UTM or MGRS: write it as 32T 465" in done.stderr
-        assert "'47.3' is a latitude alone: give the longitude" in send("location", "47.3").stderr
-        assert (
-            "'500' behind the place is no part of one" in send("location", "1", "2", "500").stderr
-        )
+        assert "'47.3' is only a latitude: add the longitude" in send("location", "47.3").stderr
+        assert "'500' is not part of a position" in send("location", "1", "2", "500").stderr
         sos = ("sos", "--yes", "--no-wait", *local, "--position")
         assert fieldagent(*sos, "32T", "MI", "65356", "47001").returncode == 2
         assert kit.call("GET", "/api/sos").body["incident"] is None
@@ -245,7 +243,7 @@ def test_a_place_is_typed_as_a_grid_names_it(tmp_path: Path) -> None:
         (where,) = [each["position"] for each in raised if each["position"]]
         assert where == pytest.approx(hut, abs=1e-5)
         done = fieldagent("sos", "leg", "--yes", *local, "--position", "47", "8", "arm")
-        assert (done.returncode, "'arm' behind the place is no part of one" in done.stderr) == (
+        assert (done.returncode, "'arm' is not part of a position" in done.stderr) == (
             2,
             True,
         )

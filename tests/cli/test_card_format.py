@@ -124,7 +124,7 @@ def test_what_is_wrong_stays_on_the_card_and_changes_nothing(
 def test_a_value_ends_at_its_line(kit: Path) -> None:
     """A value in kit.properties never becomes a second line in another program's file."""
     text = "country=CH\naccess-point=camp\\nignore_broadcast_ssid=1\naccess-point-password=12345678"
-    with pytest.raises(InvalidSettings, match="is no name of a Wi-Fi"):
+    with pytest.raises(InvalidSettings, match="is not a Wi-Fi name"):
         card_format.parse(text, kit / "kit.properties")
 
 

@@ -118,7 +118,9 @@ def test_a_budget_that_may_hold_up_an_sos_is_told(tmp_path: Path) -> None:
             code, good, _ = check(properties)
         assert code == 0
         (finding,) = [text for text in good if "kept for an SOS" in text]
-        assert finding.startswith(f"satellite: {reserve} of 20 credits a day are kept for an SOS")
+        assert finding.startswith(
+            f"satellite: {reserve} of 20 credits a day are reserved for an SOS"
+        )
         assert ("set satellite-sos-reserve" in finding) == (reserve == 0)
 
 
@@ -151,7 +153,7 @@ def test_an_agent_that_runs_is_asked_and_its_port_left_alone(tmp_path: Path) -> 
         code, good, bad = check(properties)
         assert (code, bad) == (0, [])
         assert any(f"runs and answers on port {api_port}" in each for each in good)
-        assert any(f"the agent that runs says of modem {IMEI}: ready" in each for each in good)
+        assert any(f"the running agent reports for modem {IMEI}: ready" in each for each in good)
         before = properties.read_text()
         for key in ("satellite-port", "mesh-port"):
             lines = [each for each in before.splitlines() if not each.startswith(f"{key}=")]
@@ -164,7 +166,9 @@ def test_an_agent_that_runs_is_asked_and_its_port_left_alone(tmp_path: Path) -> 
         until(lambda: state(kit) == "absent")
         code, _, bad = check(properties)
         assert code == 78
-        assert any("the agent that runs says of modem" in each and "absent" in each for each in bad)
+        assert any(
+            "the running agent reports for modem" in each and "absent" in each for each in bad
+        )
 
 
 def test_an_agent_whose_port_is_not_known_keeps_its_modem(tmp_path: Path) -> None:
@@ -189,7 +193,7 @@ def test_something_else_on_the_port_is_told_from_an_agent(tmp_path: Path) -> Non
         code, _, bad = check(settings(tmp_path, port, taken), **changed)
     assert code == 78
     (finding,) = bad
-    assert finding.startswith(f"port {taken} is taken: something else than an agent listens there")
+    assert finding.startswith(f"port {taken} is in use: another program uses it")
 
 
 def test_another_agent_on_the_port_is_told(tmp_path: Path) -> None:
@@ -197,7 +201,7 @@ def test_another_agent_on_the_port_is_told(tmp_path: Path) -> None:
     with agent(tmp_path, {"satellite-port": None}) as kit, modem(ANSWERS) as (port, _):
         code, _, bad = check(settings(tmp_path / "here", port, kit.port))
     assert code == 78
-    assert any("taken by an agent with another state-directory" in each for each in bad)
+    assert any("used by an agent with another state-directory" in each for each in bad)
 
 
 @pytest.mark.parametrize(
@@ -224,5 +228,7 @@ def test_a_port_that_may_not_be_opened_is_told_with_what_helps(
     assert done.returncode == 78, done.stderr
     bad = [each["text"] for each in json.loads(done.stdout)["findings"] if not each["good"]]
     assert any(f"{port} may not be opened: {remedy}" in text for text in bad), bad
-    wanted = f"{away}/state is not there, and nobody may not make it: `sudo install --directory"
+    wanted = (
+        f"{away}/state does not exist, and nobody cannot create it: run `sudo install --directory"
+    )
     assert any(wanted in text for text in bad), bad

@@ -95,7 +95,7 @@ def test_cloud_init_itself_takes_them(card: Path) -> None:
     [
         (lambda: user_data("Kit Ada", "kit", []), "is no host name"),
         (lambda: user_data("kit-", "kit", []), "is no host name"),
-        (lambda: user_data("kit", "root", [KEY]), "is no name to log in by"),
+        (lambda: user_data("kit", "root", [KEY]), "is not a login name"),
         (lambda: network_config("Hut", "short", "CH"), "8 to 63 characters"),
         (lambda: network_config("Hut", "long enough", ""), "--country CH"),
         (lambda: network_config("x" * 33, "long enough", "CH"), "1 to 32 bytes"),

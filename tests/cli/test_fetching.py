@@ -86,7 +86,7 @@ def test_what_was_broken_off_is_gone_on_with(tmp_path: Path, marks: dict[str, st
     with serving(Server(WHOLE, marks)) as server:
         server.breaks = [HALF, 50_000]
         for here in (HALF, HALF + 50_000):
-            with pytest.raises(ServerAway, match=f"broken off after {here:,} of 307,200"):
+            with pytest.raises(ServerAway, match=f"interrupted after {here:,} of 307,200"):
                 fetched(server.address, part, notices.append)
         assert fetched(server.address, part, notices.append) == FetchedFile(WHOLE, went_on=True)
         assert server.asked == ["", f"bytes={HALF}-", f"bytes={HALF + 50_000}-"]

@@ -90,8 +90,11 @@ def carried_out(words: Sequence[str], database: str) -> tuple[object, str, str]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("user", "add", "M\udcfcller"), "is not in UTF-8, and nothing was changed"),
-        (("group", "add", "M\udcfcller", "Ada"), "is not in UTF-8, and nothing was changed"),
+        (("user", "add", "M\udcfcller"), "nothing was changed, because an argument is not UTF-8"),
+        (
+            ("group", "add", "M\udcfcller", "Ada"),
+            "nothing was changed, because an argument is not UTF-8",
+        ),
         (("backup", "."), ". is there already"),
         (("export", "x" * 300), "the export stopped"),
     ],
@@ -190,5 +193,5 @@ def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
     monkeypatch.setattr(SqliteStore, "once", in_vain)
     code, output, complained = carried_out(words, alps)
     assert output == ""
-    assert "Keep what is secret" not in complained
+    assert "Save the key and token" not in complained
     assert code == IO_FAILED or code in (2, REFUSED)

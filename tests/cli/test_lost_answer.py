@@ -50,7 +50,7 @@ def test_what_may_have_been_done_is_not_denied(words: tuple[str, ...]) -> None:
     with ends_with_the_call() as port:
         done = fieldagent(port, *words)
     assert (done.returncode, done.stdout) == (69, "")
-    assert f"the agent on 127.0.0.1:{port} gives no answer (" in done.stderr
+    assert f"the agent on 127.0.0.1:{port} does not answer (" in done.stderr
     assert "Whether it has done this is not known: before you call again, look" in done.stderr
 
 
@@ -58,7 +58,7 @@ def test_a_question_without_an_answer_has_done_nothing() -> None:
     with ends_with_the_call() as port:
         done = fieldagent(port, "status")
     assert done.returncode == 69
-    assert "gives no answer (" in done.stderr and "not known" not in done.stderr
+    assert "does not answer (" in done.stderr and "not known" not in done.stderr
 
 
 @pytest.mark.parametrize("words", [("status",), ("send", "message", "hut"), ("sos", "--yes")])
@@ -70,7 +70,7 @@ def test_another_program_at_the_port_is_told_as_that(words: tuple[str, ...], ans
     with ends_with_the_call(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n") as port:
         done = fieldagent(port, *words)
     assert (done.returncode, done.stdout) == (69, "")
-    assert done.stderr.startswith("fieldagent: what answers there is no fieldagent: ")
+    assert done.stderr.startswith("fieldagent: the program there is not fieldagent")
 
 
 def test_where_nothing_listens_nothing_was_done() -> None:
@@ -92,4 +92,4 @@ def test_what_is_no_request_id_is_unknown_to_the_agent(tmp_path: Path, named: st
         for words in (("inbound", "read", named), ("inbound", "replay", named)):
             done = fieldagent(kit.port, *words)
             assert (done.returncode, done.stdout) == (65, "")
-            assert "gives no answer" not in done.stderr and "Traceback" not in done.stderr
+            assert "does not answer" not in done.stderr and "Traceback" not in done.stderr

@@ -71,7 +71,7 @@ def test_what_the_hub_writes_on_a_card_the_kit_takes(
     assert stat.S_IMODE(settings.stat().st_mode) == 0o640
     assert device["hub-token"].encode() not in left_on(card)
     assert {path.name for path in card.iterdir()} == {RESULT}
-    assert "no settings wait" in provision(card, settings)
+    assert "no new settings" in provision(card, settings)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_mistake_on_the_card_is_told_there_and_changes_nothing(
     provision(card, settings)
     assert settings.read_text() == GOOD
     assert settings.with_name("agent.properties.before").read_text().startswith("satellite-port")
-    assert "The kit has taken" in (card / RESULT).read_text()
+    assert "The kit has applied" in (card / RESULT).read_text()
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n"])
@@ -160,14 +160,14 @@ def test_power_may_fail_at_any_step(tmp_path: Path) -> None:
         assert settings.read_text() == GOOD
         assert TOKEN.encode() not in left_on(card)
         assert not (card / NAME).exists()
-        assert "The kit has taken" in (card / RESULT).read_text()
+        assert "The kit has applied" in (card / RESULT).read_text()
         return made
 
     assert cut_everywhere(tmp_path, run) > 10
 
 
 def test_a_card_that_is_not_there_is_no_card_without_settings(card: Path, settings: Path) -> None:
-    assert "is no folder: mount" in provision(card / "not-mounted", settings, status=66)
+    assert "is not a folder: mount" in provision(card / "not-mounted", settings, status=66)
 
 
 def test_a_place_that_cannot_be_written_is_told(card: Path, settings: Path) -> None:

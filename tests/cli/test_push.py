@@ -85,7 +85,7 @@ def test_whoever_says_ok_is_no_hub_for_that() -> None:
     with overloaded(0, location=None) as inn:
         done = push(inn, "--patience", "1")
     assert (done.returncode, done.stdout) == (69, "")
-    assert done.stderr.startswith(f"fieldagent: what answers at {inn} is no hub: ")
+    assert done.stderr.startswith(f"fieldagent: the server at {inn} is not a hub: ")
 
 
 @pytest.mark.full
@@ -95,7 +95,7 @@ def test_a_hub_that_is_down_is_given_up_with_what_to_do() -> None:
     assert (done.returncode, done.stdout) == (69, "")
     first, last = done.stderr.splitlines()
     assert first.startswith(f"fieldagent: no hub answers at {hub} (")
-    assert first.endswith("does one run there, and is --hub its address?); trying again in 5 s")
+    assert first.endswith(": check that it runs, and check --hub; trying again in 5 s")
     assert last.endswith(
         "given up after 3 attempts: push again later, or wait longer with --patience"
     )
@@ -135,7 +135,7 @@ def test_a_message_of_nothing_is_refused(words: tuple[str, ...], typed: str | No
         env={**os.environ, **KNOWN},
     )
     assert done.returncode == 2
-    assert "says nothing: give its text" in done.stderr
+    assert "the message is empty: enter a text" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,9 @@ def test_a_secret_that_was_copied_with_more_is_named(
     monkeypatch.setitem(KNOWN, name, value)
     done = push("http://127.0.0.1:9")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"fieldagent: {name} holds a character that no header can have")
+    assert done.stderr.startswith(
+        f"fieldagent: {name} has a character that is not allowed in a header"
+    )
 
 
 def test_a_password_may_have_any_letter(monkeypatch: pytest.MonkeyPatch) -> None:

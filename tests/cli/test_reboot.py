@@ -45,7 +45,7 @@ def test_an_order_of_another_boot_is_none(
     for left in (b"", b"another-boot", os.urandom(60)):
         (tmp_path / REBOOT).write_bytes(left)
         assert taken(tmp_path) == REFUSED
-        assert "has started anew since" in capsys.readouterr().err
+        assert "has already restarted since" in capsys.readouterr().err
         assert not (tmp_path / REBOOT).exists()
     assert systemd == []
 

@@ -251,7 +251,7 @@ def test_a_kit_without_the_operators_key_says_where_it_belongs(kit: Kit) -> None
     kit.key.unlink()
     kit.bring(("sos-repeat", "900"))
     assert kit.go_on() == 65
-    assert f"{kit.key} is not there: put the operator's minisign key" in kit.outcome()[2]
+    assert f"{kit.key} does not exist: put the operator's minisign key" in kit.outcome()[2]
 
 
 def test_a_kit_that_starts_again_and_again_takes_them_back(

@@ -132,9 +132,9 @@ def telling(*lines: bytes) -> Callable[[socket.socket], None]:
 def test_a_gpsd_that_is_away_is_told_once_and_waited_for() -> None:
     port = free_port()
     with scripted_agent() as agent, tracking(port, agent.server_port) as track:
-        assert "start it; calling again" in track.expect("cannot be reached")
+        assert "start it; trying again" in track.expect("cannot be reached")
         with scripted(telling(TPV + b"\n"), port):
-            track.expect("knows the position")
+            track.expect("has a fix")
             track.expect("Package 7")
         assert sum("cannot be reached" in line for line in track.output()) == 1
 
@@ -300,7 +300,7 @@ def test_what_is_no_agent_is_told_and_does_not_end_it() -> None:
     with scripted_agent() as agent, scripted(telling(TPV + b"\n")) as port:
         agent.answers = {"/api/status": {"status": "fine"}}
         with tracking(port, agent.server_port) as track:
-            assert "name its port with --port" in track.expect("no 'channels'")
+            assert "set the port with --port" in track.expect("no 'channels'")
             assert track.process.poll() is None
 
 

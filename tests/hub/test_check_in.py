@@ -291,7 +291,9 @@ def test_a_kit_asks_and_sees_that_the_hub_has_it(tmp_path: Path) -> None:
             until(lambda: told()["confirmed"])
             assert told()["due"] > told()["since"] + 4 * 3600 - 1
             status = [*MODULE, "status", "--port", str(kit.port)]
-            with Running(status, "hears nothing for 4 h; the hub has it; the next word is due by"):
+            with Running(
+                status, "hears nothing for 4 h; received by the hub; the next check-in is due by"
+            ):
                 pass
             (sent,) = kit.call("GET", "/api/packages?kind=checkIn").body["packages"]
             assert (sent["text"], sent["receipts"][0]["kind"]) == ("a word every 4 h", "hub")

@@ -101,7 +101,7 @@ def test_init_says_where_the_database_is(tmp_path: Path) -> None:
         (["device", "add", "x", "--user", "push", "--imei", "1"], "an IMEI has 15 digits"),
         (["key", "revoke", "99"], "no key 99 is in force"),
         (["key", "rate", "1", "--burst", "0"], "--burst: '0' is not a number from 1 to 1000000"),
-        (["init", "Again"], "there are workspaces already"),
+        (["init", "Again"], "a workspace already exists"),
         (["webhook", "add", "ftp://x"], "must be a URL"),
         (["webhook", "add", "http://127.0.0.1:1/"], "127.0.0.1 is no public address"),
     ],
@@ -196,7 +196,9 @@ def test_a_password_that_nobody_gave_is_none(database: str, secret: str) -> None
     administer(database, "init", "Alps")
     administer(database, "user", "add", "Olga")
     for words in (("user", "password", "Olga"), ("user", "add", "Ben", "--password")):
-        with pytest.raises(AssertionError, match="no password was given, and nothing was changed"):
+        with pytest.raises(
+            AssertionError, match="nothing was changed, because the password is empty"
+        ):
             administer(database, *words, secret=secret)
     passwords = {each["name"]: each["password"] for each in administer(database, "user", "list")}
     assert passwords == {"push": False, "Olga": False}

@@ -39,7 +39,7 @@ def test_probes_and_figures_tell_until_there_is_room(tmp_path: Path) -> None:
             until(lambda: pushed() == 507)
             status, _, text = call(running, "GET", "/healthz")
             assert status == 503
-            assert "the disk is full: make room on it; nothing goes on before" in text
+            assert "the disk is full: the agent waits until you free space" in text
             assert "fieldagent_hub_disk_full 1" in call(running, "GET", "/metrics")[2]
             assert call(running, "GET", "/livez")[0] == 200
             assert call(running, "GET", "/console")[0] == 200, "there is something to read still"

@@ -198,7 +198,7 @@ def test_what_it_costs_is_told_before_and_nothing_is_done_without_a_yes(tmp_path
     message = refused(database, *theft)
     assert "1 kit: 1 over satellite (12 credits at most, with all answers): --yes agrees" in message
     assert [each["revoked"] for each in administer(database, "device", "list")] == [None, None]
-    assert "go with --new-radio-key" in refused(database, *theft[:3], "--by", "ip")
+    assert "need --new-radio-key" in refused(database, *theft[:3], "--by", "ip")
     assert "no radio-key was changed here" in refused(database, "radio-key", "status")
     report = administer(database, *theft, "--key-given", "--by", "ip", secret="0A" * 32 + "\n")
     assert report["cost"] == "1 kit: 1 once linked, or by a neighbour"

@@ -274,7 +274,7 @@ def test_check_tells_apart_what_stands_between(tmp_path: Path) -> None:
         kit_settings = site.kit(port)
         with agent(tmp_path / "kit", kit_settings) as kit:
             kit.expect("linked to the hub")
-            good = f"ok  https://127.0.0.1:{port} takes a WebSocket and knows the token"
+            good = f"ok  https://127.0.0.1:{port} accepts a WebSocket and the token"
             assert checked(tmp_path, kit_settings) == good
             assert "correct hub-token" in checked(tmp_path, {**kit_settings, "hub-token": "wrong"})
             assert "set hub-ca-file" in checked(tmp_path, {**kit_settings, "hub-ca-file": None})

@@ -244,7 +244,7 @@ def test_what_nobody_trusted_has_signed_is_refused(zipapp: Path, tmp_path: Path)
         assert "changed, or cut short" in changed.stderr
         (made.home / "update.pub").unlink()
         nobody = made.update(new)
-        assert "put minisign's public key" in nobody.stderr
+        assert "put the public minisign key" in nobody.stderr
         assert {unsigned.returncode, changed.returncode, nobody.returncode} == {65}
 
 

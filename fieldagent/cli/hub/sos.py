@@ -100,10 +100,8 @@ def _by(arguments: argparse.Namespace, db: Db, workspace: int) -> int:
     people = sos_desk.dispatchers(db, workspace)
     if len(people) != 1:
         raise Refused(
-            
-                "name the user who acknowledges, closes or notes it with --by USER; its kit shows"
-                " the name"
-            
+            "name the user who acknowledges, closes or notes it with --by USER; its kit shows"
+            " the name"
         )
     return people[0]
 

@@ -17,10 +17,8 @@ def provision(arguments: argparse.Namespace) -> int:
     with suppress(OSError):
         if arguments.card and not arguments.card.is_dir():
             complain(
-                
-                    f"{arguments.card} is not a folder: mount the card's boot partition, and use"
-                    " its path"
-                
+                f"{arguments.card} is not a folder: mount the card's boot partition, and use"
+                " its path"
             )
             return MISSING
     folders = [arguments.card] if arguments.card else on_card.BOOT

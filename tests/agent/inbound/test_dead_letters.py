@@ -68,7 +68,7 @@ def test_foreign_messages_are_kept_listed_and_counted_beyond_a_restart(tmp_path:
             assert "Hello from the web page" in listed
             assert "RB0001234Hello" in listed
             assert "it cannot be read: " in listed
-            assert f"{len(FOREIGN)} messages that came could not be used" in command(kit, "status")
+            assert f"{len(FOREIGN)} received messages could not be used" in command(kit, "status")
             metrics = kit.call("GET", "/metrics").body
             assert f"fieldagent_dead_letters_total {len(FOREIGN)}\n" in metrics
 

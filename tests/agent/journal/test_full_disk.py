@@ -67,7 +67,7 @@ def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) 
         assert agent.post("before").body["status"] == "Delivered"
         logs = fill(disk)
         above.type("mt hello")
-        agent.expect("the disk is full: make room on it")
+        agent.expect("the disk is full: the agent waits")
         assert agent.post("ordinary").status == 507
         shown = subprocess.run(
             [*MODULE, "status", "--port", str(agent.port)], capture_output=True, text=True
@@ -90,7 +90,7 @@ def test_an_sos_for_which_there_is_no_room_is_sent_from_memory(disk: Path, tmp_p
         assert agent.post("before").body["status"] == "Delivered"
         logs = fill(disk)
         above.type("mt hello")
-        agent.expect("the disk is full: make room on it")
+        agent.expect("the disk is full: the agent waits")
         answer = agent.post("help", priority=100).body
         assert (answer["status"], answer["notOnDisk"]) == ("Delivered", "the disk is full")
         agent.expect("handed")
@@ -109,7 +109,7 @@ def test_it_stops_in_order_though_the_disk_is_full(disk: Path, tmp_path: Path) -
     with sky(tmp_path) as above, agent_on(disk, tmp_path) as agent:
         logs = fill(disk)
         above.type("mt hello")
-        agent.expect("the disk is full: make room on it")
+        agent.expect("the disk is full: the agent waits")
         assert agent.stop() == 0
         assert not any("Traceback" in line for line in agent.lines)
         logs.unlink()

@@ -149,7 +149,7 @@ async def test_words_go_to_the_kit_in_its_thread(store: Store, text: str, arrive
         code = await ask_for_help(alps)
         assert await answer(alps, text.format(code)) == "to the kit"
         (reply,) = await told(alps)
-        assert reply.startswith("Your words are on their way")
+        assert reply.startswith("Your message is sent to the kit")
         ((number, content),) = said(await collect(alps.mailbox(1)))
         assert content == arrives
         names = await alps.rows("SELECT name, type FROM member WHERE id = ?", number)

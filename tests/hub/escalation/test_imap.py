@@ -142,7 +142,7 @@ def test_who_is_told_by_mail_answers_by_mail(tmp_path: Path) -> None:
             answer = mail_from("bw@example.org", "Stay where you are.\n-- \nOlga")
             answer["In-Reply-To"] = str(mail["Message-ID"])
             box.deliver(answer)
-            assert relay.mail(3).get_content().startswith("Your words are on their way")
+            assert relay.mail(3).get_content().startswith("Your message is sent to the kit")
             until(lambda: box.unseen() <= before)
             assert changed(database, "SELECT words FROM item WHERE source_device IS NULL") == [
                 ("stay where you are.",)

@@ -199,7 +199,7 @@ def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
             assert (shown["state"], shown["seen"]["by"]["name"]) == ("seen", "Bergwacht")
             assert post(running, adapter.came("2", "Is anybody else with you?")) in (200, 204)
             _, _, reply = adapter.read(service.pushed(3))
-            assert reply.startswith("Your words are on their way")
+            assert reply.startswith("Your message is sent to the kit")
             until(lambda: any(each.startswith("answer on the kit") for each in thread(database)))
             assert len(service.got) == 3, "what came twice was taken in once"
 

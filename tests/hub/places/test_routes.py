@@ -149,7 +149,7 @@ def test_a_time_is_that_of_a_clock_or_of_iso_8601(text: str, due: str) -> None:
 
 @pytest.mark.parametrize("text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00+14:00", "24:00"])
 def test_a_time_that_no_calendar_has_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="is no time: write 18:00"):
+    with pytest.raises(Refused, match="is not a time: use 18:00"):
         due_of(text, START)
 
 
@@ -169,7 +169,7 @@ def test_a_hub_that_was_down_raises_it_at_its_start_once(tmp_path: Path) -> None
     store.close()
     wrong = ("--kit", "kit-ada", "--to", "45.9,7.6,300", "--by", "soon", "--database", database)
     done = subprocess.run([*MODULE, "hub", "route", "add", *wrong], capture_output=True, text=True)
-    assert done.returncode and "--by: 'soon' is no time: write 18:00 (UTC)" in done.stderr
+    assert done.returncode and "--by: 'soon' is not a time: use 18:00 (UTC)" in done.stderr
     assert administer(database, "route", "end", "1", "they called", "--by", "Olga")["ended"]
     shown = administer(database, "route", "list")[-1]
     assert (shown["state"], shown["why"], shown["endedBy"]) == ("ended", "they called", "Olga")

@@ -66,7 +66,7 @@ def test_the_air_is_seen(tmp_path: Path) -> None:
     with ExitStack() as stack:
         stack.enter_context(nodes(tmp_path, "--nodes", "4", "--seed", "7"))
         ada = stack.enter_context(kit(tmp_path, 1))
-        assert "nobody was heard" in told(ada, "neighbours")
+        assert "no kit was heard" in told(ada, "neighbours")
         alike = {"radio-station": "1", "radio-name": "Clone"}
         clone = stack.enter_context(kit(tmp_path, 2, {}, **alike))
         ben = stack.enter_context(kit(tmp_path, 3))
