@@ -468,9 +468,12 @@ async def _serve_api(
         task_status.started(port)
         await stopping.wait()
         if agent.parts.journal.not_on_disk:
-            log.warning("stopping: what is in memory alone is lost, unless the disk takes it now")
+            log.warning(
+                "stopping: items that are only in memory are lost unless the disk can store"
+                " them now"
+            )
         else:
-            log.info("stopping: what waits is kept and goes on at the next start")
+            log.info("stopping: waiting items are kept and continue at the next start")
         notify("STOPPING=1")
         agent.parts.journal.leave()
         agent.parts.endings.stop()

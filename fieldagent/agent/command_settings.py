@@ -14,7 +14,7 @@ def read_names(value: str) -> tuple[str, ...]:
         return ()
     names = tuple(dict.fromkeys(value.replace(",", " ").split()))
     if unknown := [name for name in names if name not in BY_NAME]:
-        raise WrongProperty(f"has {unknown[0]!r}: there are {', '.join(BY_NAME)}; or none")
+        raise WrongProperty(f"has {unknown[0]!r}: use {', '.join(BY_NAME)}, or none")
     return names
 
 

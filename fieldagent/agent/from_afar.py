@@ -16,9 +16,9 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.settings_change import SettingsChange, kit_of
 
 _RUNS = "the kit runs it as a command"
-_POWERS = "it switches pins and ports, and what hangs on them is known at the kit alone"
+_POWERS = "it switches pins and ports, and only the kit knows the devices on them"
 _OPENS = "it opens the kit to a network"
-_LINK = "with it the kit would be another hub's, where nobody could take it back"
+_LINK = "it would move the kit to another hub, and this hub could not undo that"
 
 NEVER = {
     "inbound-hook": _RUNS,
@@ -37,8 +37,8 @@ NEVER = {
     "sms-pin": SECRET,
     "radio-key-next": SECRET,
     "hub-token": (
-        "the signed text names the kit by it, and it is a secret, which whoever reads the hub's"
-        " database could read on its way"
+        "it is a secret that identifies the kit in the signed text, and readers of the hub's"
+        " database could read it"
     ),
     "hub-address": _LINK,
     "hub-ca-file": _LINK,
@@ -69,13 +69,15 @@ def changed(text: str, change: SettingsChange, path: Path) -> tuple[str, Setting
         if name in NEVER:
             raise NotForThisKit(f"{name} can only be set on the kit: {NEVER[name]}")
         if value and value not in OURS.get(name, (value,)):
-            raise NotForThisKit(f"{name} of one's own is set on the kit alone: it is a program")
+            raise NotForThisKit(
+                f"a custom {name} can only be set on the kit, because it is a program"
+            )
     wanted = dict(change.pairs)
     unset = {name for name, value in change.pairs if not value}
     left = {name: value for name, value in change.pairs if value}
     after = with_pairs(without(text, unset), left)
     if dict(pairs(after)) != {k: v for k, v in (before | wanted).items() if k not in unset}:
-        raise NotForThisKit(f"{path} ends in a line that goes on: mend it on the kit")
+        raise NotForThisKit(f"the last line of {path} is continued: correct it on the kit")
     try:
         return after, parse(after, path)
     except InvalidSettings as wrong:

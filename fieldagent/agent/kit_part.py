@@ -16,7 +16,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.named_object import named_object
 from fieldagent.system.properties import Key
 
-SECRET = "it is a secret, which whoever reads the hub's database could read on its way"
+SECRET = "it is a secret, and readers of the hub's database could read it"
 """The reason why a remote command cannot change a key that holds a secret."""
 
 

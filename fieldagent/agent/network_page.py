@@ -87,7 +87,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
         known_by,
     )
     if not there.pass_phrase.exists():
-        log.warning("nobody can sign in to it yet: `fieldagent page --set` sets a pass phrase")
+        log.warning("no one can sign in to it yet: set a passphrase with `fieldagent page --set`")
     async with trio.open_nursery() as nursery:
         if telling:
             portal = Portal(partial(_page_at, settings), known_by, trio.current_time)

@@ -26,7 +26,7 @@ UPDATE = "result.json"
 SETTINGS = "settings-result.json"
 PROGRAM = "offer-result.json"
 SOS_IN_MEMORY = (
-    "an SOS is open that memory alone has ({}), and to stop the agent would lose it: see to the"
+    "an open SOS is only in memory ({}), and a stop of the agent would lose it: repair the"
     " disk, or wait until the SOS has ended"
 )
 """Reason why neither a unit of root's nor a command of the hub stops the agent."""

@@ -405,7 +405,7 @@ async def _drain(hub: Hub) -> None:
     """Drain the hub after `stopping` is set, then set `closing`."""
     await hub.stopping.wait()
     notify("STOPPING=1")
-    log.info("stopping: what waits is kept and goes on at the next start")
+    log.info("stopping: waiting items are kept and continue at the next start")
     with waits.move_on_after(hub.settings.drain_seconds):
         await hub.closing.wait()
     hub.closing.set()

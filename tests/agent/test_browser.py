@@ -541,7 +541,7 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
         keep(shown, "away")
         assert not faults(shown)
         shown.locator("#submit").click()
-        shown.locator("#fault", has_text="What you wrote is still here").wait_for()
+        shown.locator("#fault", has_text="Your text is still here").wait_for()
         with agent(tmp_path, {**settings, "api-port": str(kit.port)}) as again:
             shown.locator("#away").wait_for(state="hidden")
             shown.locator("#submit").click()

@@ -78,8 +78,8 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
         "0.2.0 fell back to 0.1.0: Satellite was ready, and is waiting (no signal)": (
             "0.2.0 fiel auf 0.1.0 zurück: Satellit war bereit und ist wartet (kein Signal)"
         ),
-        "hub-token is set on the kit alone: the signed text names the kit by it, and it is a"
-        " secret, which whoever reads the hub's database could read on its way": (
+        "hub-token can only be set on the kit: it is a secret that identifies the kit in the signed"
+        " text, and readers of the hub's database could read it": (
             "hub-token wird nur am Kit gesetzt: der unterschriebene Text nennt das Kit danach, und"
             " es ist ein Geheimnis, das unterwegs lesen könnte, wer die Datenbank des Hubs liest"
         ),

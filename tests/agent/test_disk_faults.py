@@ -222,8 +222,8 @@ def test_who_waits_for_an_sos_that_memory_alone_has_is_told_as_the_agent_stops(
         assert waits.result().status == 503
         assert "is lost if it is only in memory; post it again" in waits.result().body["detail"]
         output = "\n".join(kit.output())
-        assert "what is in memory alone is lost" in output
-        assert "is kept and goes on" not in output
+        assert "items that are only in memory are lost" in output
+        assert "is kept, and continues" not in output
 
 
 @pytest.mark.full
@@ -240,7 +240,7 @@ def test_after_a_commit_that_failed_it_begins_anew_with_what_is_on_the_disk(
                 while (answer := kit.post("ordinary")).status == 200:
                     accepted.append(answer.body["id"])
             assert any("the disk cannot store data" in each for each in kit.output())
-            kit.expect("the disk can be used again, and the agent starts anew")
+            kit.expect("the disk works again; the agent restarts")
             assert kit.wait() == 74
         with agent(tmp_path) as kit:
             until(lambda: all(is_delivered(kit, number) for number in accepted))

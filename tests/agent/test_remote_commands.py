@@ -152,7 +152,7 @@ async def test_a_stale_number_is_refused_with_the_reason_and_once(tmp_path: Path
         await kit.hears(NOW - 5, "status")
         stale = next(each for each in await kit.answered(2) if each.number < NOW)
         assert (stale.number, stale.outcome) == (NOW - 5, CommandOutcome.REFUSED)
-        assert told(stale) == f"command {NOW} came before it, give it anew"
+        assert told(stale) == f"command {NOW} arrived before it, send it again"
 
 
 async def test_a_recording_is_refused_where_a_restored_card_has_forgotten_its_number(
@@ -218,7 +218,7 @@ async def test_an_sos_that_memory_alone_has_is_not_lost_by_a_command(
             while not (listing := commands.listing(kit.journal, 1)) or listing[0].answer is None:
                 await trio.sleep(0.01)
         assert listing[0].answer.outcome is CommandOutcome.REFUSED
-        assert "an SOS is open that memory alone has" in told(listing[0].answer)
+        assert "an open SOS is only in memory" in told(listing[0].answer)
         assert not (tmp_path / outcomes.REBOOT).exists()
 
 

@@ -207,7 +207,11 @@ def test_another_agent_on_the_port_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "group", "remedy"),
     [
-        (0o600, 0, "its mode is 0600, for root alone. Is it a console? `sudo systemctl disable"),
+        (
+            0o600,
+            0,
+            "its mode is 0600, only for root. If it is a console, run `sudo systemctl disable",
+        ),
         (0o660, 64_243, "`sudo usermod --append --groups 64243 $USER`, and log in again"),
     ],
 )

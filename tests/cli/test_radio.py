@@ -90,7 +90,7 @@ def test_what_is_wrong_with_a_companion(tmp_path: Path) -> None:
     with nodes(tmp_path, "--kind", "meshcore", "--nodes", "2", "--crowd", "120"):
         code, text = shown(tmp_path / "air" / "node-1")
         assert code == SETTINGS
-        assert "BAD the radio knows 100 contacts and has room for no more" in text
+        assert "BAD the radio's list of 100 contacts is full" in text
 
 
 def test_a_node_of_small_packets_says_what_to_set(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_a_tnc_says_nothing_and_neither_does_a_dead_line() -> None:
         code, text = shown(device.port)
         assert code == MISSING
         assert (
-            "something takes bytes here and says nothing: a KISS TNC does so, and so does a dead"
-            " line" in text
+            "the device accepts bytes and does not answer, as a KISS TNC or a dead line does"
+            in text
         )
         check_harmless(bytes(device.sent))
 

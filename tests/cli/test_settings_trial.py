@@ -201,7 +201,9 @@ def test_no_program_of_ones_own_is_named_from_afar() -> None:
     assert named == OURS.keys()
     for name in named:
         change = SettingsChange("kit", kit_of(TOKEN), 1, ((name, "json:loads"),))
-        with pytest.raises(NotForThisKit, match="own is set on the kit alone: it is a program"):
+        with pytest.raises(
+            NotForThisKit, match="can only be set on the kit, because it is a program"
+        ):
             changed(f"hub-token={TOKEN}\n", change, Path("agent.properties"))
 
 
@@ -211,7 +213,7 @@ def test_what_is_set_on_the_kit_alone_is_refused_from_afar(kit: Kit, name: str) 
     assert f"`{name}`" in OPERATING and NEVER[name] in OPERATING
     kit.bring((name, "1"))
     assert kit.go_on() == 65
-    assert f"{name} is set on the kit alone" in kit.outcome()[2]
+    assert f"{name} can only be set on the kit" in kit.outcome()[2]
     assert kit.settings.read_text() == kit.was
 
 

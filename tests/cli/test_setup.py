@@ -246,12 +246,12 @@ def test_devices_that_are_no_device_of_ours(tmp_path: Path) -> None:
         survey = looked(tmp_path, *ports, position.port, used, tmp_path / "nothing")
         assert survey["settings"] == {}
         findings = {each["port"]: each for each in survey["ports"]}
-        assert "takes bytes here and says nothing: a KISS TNC" in findings[silent.port]["why"]
+        assert "accepts bytes and does not answer, as a KISS TNC" in findings[silent.port]["why"]
         check_harmless(bytes(silent.sent))
         assert "gives back what it is sent" in findings[echo.port]["why"]
         assert "went away" in findings[gone.port]["why"]
         for each in garbage:
-            assert "talks there that is none of the known ones" in findings[each.port]["why"]
+            assert "an unknown device answers" in findings[each.port]["why"]
         assert findings[position.port]["kind"] == "gnss"
         assert not position.sent, "it is listened to, and asked nothing"
         assert "in use by the agent" in findings[used]["why"]

@@ -296,7 +296,7 @@ def test_a_kit_asks_and_sees_that_the_hub_has_it(tmp_path: Path) -> None:
             ):
                 pass
             (sent,) = kit.call("GET", "/api/packages?kind=checkIn").body["packages"]
-            assert (sent["text"], sent["receipts"][0]["kind"]) == ("a word every 4 h", "hub")
+            assert (sent["text"], sent["receipts"][0]["kind"]) == ("check-in every 4 h", "hub")
             checkin(kit.port, "--done")
             until(lambda: told() is None)
             wrong = kit.call("POST", "/api/check-in", {"within": 10, "extra": 1})

@@ -168,7 +168,7 @@ def test_a_command_goes_by_a_neighbour_and_its_answer_comes_back(tmp_path: Path)
             assert "version" in row(number)["answer"]
             ben.kill()
             later = given("log")
-            ada.expect("goes down by radio")
+            ada.expect("items for station")
             ada.kill()
         with kits.on("Ada") as ada, kits.on("Ben") as ben:
             until(lambda: row(later)["state"] == "answered")

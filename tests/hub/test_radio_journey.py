@@ -267,7 +267,7 @@ def test_a_push_comes_down_by_a_neighbours_link_and_radio(tmp_path: Path) -> Non
                 ben.kill()
             # It is not heard on the air, but Ada's kit has it on disk.
             push_to_ben("the pass is shut")
-            ada.expect("goes down by radio")
+            ada.expect("items for station")
             ada.kill()
         assert over()["the pass is shut"] is None
         with agent(tmp_path / "ada", brings), ExitStack() as later:

@@ -71,7 +71,7 @@ def test_settings_go_to_a_kit_and_come_back_where_the_link_does_not(afar: Afar) 
 
     number = afar.set("cellular-interface=nosuch0", "sos-repeat=")["number"]
     afar.kit.take_settings(within="0.1")
-    afar.ends(number, "back: Cellular was ready, and is absent (there is no interface nosuch0")
+    afar.ends(number, "back: Cellular was ready, and is absent (interface nosuch0 not found")
     assert (afar.setting("cellular-interface"), afar.setting("sos-repeat")) == ("", "900")
     until(lambda: afar.kit.state_of("Cellular") == "ready")
 
@@ -97,7 +97,7 @@ def test_what_an_operator_mistypes_is_told_at_once(tmp_path: Path) -> None:
     for words, fault in (
         (["sos-repaet=5"], "'sos-repaet' is not a setting; the nearest is sos-repeat"),
         (["sos-repeat=soon"], "sos-repeat must be a whole number"),
-        (["inbound-hook=rm"], "inbound-hook is set on the kit alone: the kit runs it"),
+        (["inbound-hook=rm"], "inbound-hook can only be set on the kit: the kit runs it"),
     ):
         assert fault in refused(database, "kit-ada", *words, "--file", file)
         assert not file.exists()

@@ -62,7 +62,7 @@ def _text(item: Item | ToHub) -> str | None:
     if isinstance(item, Parcel):
         return f"from the hub for station {item.station}" if item.station else "for the hub"
     if isinstance(item, CheckIn):
-        return "done" if item.within is None else f"a word every {minutes_in_words(item.within)}"
+        return "done" if item.within is None else f"check-in every {minutes_in_words(item.within)}"
     if isinstance(item, CommandAnswer):
         return f"to command {item.number}: {item.outcome.name.lower()}"
     return None

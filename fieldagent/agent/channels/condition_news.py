@@ -57,7 +57,7 @@ class ConditionNews:
             current = self.look()
             note = current.encode()
         except Exception:
-            log.exception("how this kit is cannot be told, it is tried again in an hour")
+            log.exception("the state of this kit cannot be sent, trying again in an hour")
             return None
         is_old = self.told is None or now >= self.told_at + AT_LATEST
         if self.told is not None and not is_old and not differs(self.told, current):

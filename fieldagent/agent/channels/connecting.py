@@ -103,7 +103,7 @@ async def _look_up(
     try:
         addresses = await trio.socket.getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no host name"
+        why = error.strerror if isinstance(error, OSError) else "it is not a host name"
         text = f"{server.host} is not found: {why}"
         raise Unreachable(LinkState.NO_SERVICE, text) from error
     return list(addresses)  # type: ignore[arg-type]
@@ -139,7 +139,7 @@ def _bind(sock: trio.socket.SocketType, interface: str) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode() + b"\0")
     except OSError as error:
         if error.errno == errno.ENODEV:
-            text = f"there is no interface {interface}: is the modem plugged in and set up?"
+            text = f"interface {interface} not found: check that the modem is connected and set up"
             raise Unreachable(LinkState.ABSENT, text) from error
         text = f"nothing may be bound to {interface}: {error.strerror}"
         if error.errno == errno.EPERM:

@@ -89,7 +89,7 @@ class FlightRecorder:
         try:
             await trio.to_thread.run_sync(_append, self.ring, trace.write(new), self.kind)
         except OSError as error:
-            log.warning("what went over the line is not kept: %s", error)
+            log.warning("cannot record the serial line: %s", error)
 
     async def kept(self) -> str:
         """Return the text of the ring on disk; empty if there is none."""

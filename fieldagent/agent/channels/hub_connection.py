@@ -22,7 +22,9 @@ CHECK_MAX = 10.0
 
 _PORTS = {"http": 80, "https": 443}
 GONE = 410
-REVOKED_WORDS = "the hub has revoked this kit: whoever runs the hub can restore it (device restore)"
+REVOKED_WORDS = (
+    "the hub has revoked this kit: the operator of the hub can restore it (device restore)"
+)
 _BUSY = {408, 429, 500, 502, 503, 504}
 
 
@@ -100,5 +102,5 @@ def _refusal(refused: HandshakeRefused) -> Unreachable:
         text = f"the hub cannot take the link now: {refused}"
         return Unreachable(LinkState.NO_SERVICE, text, refused.retry_after)
     else:
-        what = f"there is no hub at hub-address, or something between: {refused}"
+        what = f"no hub answers at hub-address, or a proxy blocks it: {refused}"
     return Unreachable(LinkState.FAULT, what)

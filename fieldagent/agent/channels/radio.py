@@ -203,7 +203,7 @@ class RadioDriver:
         if self.pace.mute < MUTE_MAX:
             return TransmitResult.UNKNOWN
         self.pace.mute = 0
-        raise RadioLost(f"the radio does not say what became of {MUTE_MAX} packets, one by one")
+        raise RadioLost(f"the radio did not report the result of {MUTE_MAX} packets in a row")
 
     async def _pass_urgent(self, transmission: Transmission, limit: trio.CancelScope) -> None:
         """After URGENT_MAX seconds, end the wait for the radio's report if an SOS waits or is being
@@ -237,7 +237,7 @@ class RadioDriver:
             if not missed:
                 tries, share = transmission.tries, self.random.random()
                 wait = pace.again(tries, now, share, urgent=transmission.urgent, part=part)
-            await self._settle(transmission, answered, "nobody answered", wait)
+            await self._settle(transmission, answered, "no answer", wait)
 
     async def _settle(
         self, transmission: Transmission, sent: bool, reason: str, retry_after: float

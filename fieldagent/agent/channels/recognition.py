@@ -93,18 +93,15 @@ class Unrecognised(NamedTuple):
         if self.said:
             shown = self.said.decode("ascii", "backslashreplace")[:SHOWN]
             return (
-                f"something talks there that is none of the known ones ({shown!r} …): is it another"
-                " speed, another firmware, or no radio at all?"
+                f"an unknown device answers ({shown!r} …): check its speed and firmware, and"
+                " that it is a radio"
             )
         if self.echoes:
             return (
                 "what is there gives back what it is sent: a TNC does so that is not in KISS mode,"
                 " and so does a cable whose two wires touch"
             )
-        return (
-            "something takes bytes here and says nothing: a KISS TNC does so, and so does a dead"
-            " line"
-        )
+        return "the device accepts bytes and does not answer, as a KISS TNC or a dead line does"
 
 
 class _Hearing:

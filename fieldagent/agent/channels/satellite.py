@@ -359,7 +359,7 @@ class SatelliteDriver:
             if moved:
                 return SessionVerdict.SENT
             if told_sent and after.momsn == momsn:
-                log.warning("the modem said sent, and its number did not move: it was not")
+                log.warning("the modem reported sent, but its number did not change: not sent")
                 return SessionVerdict.NOT_SENT
             return SessionVerdict.DOUBTFUL if told_sent else status.verdict
         if moved or told_sent:
@@ -391,7 +391,7 @@ class SatelliteDriver:
             await self.outbox.note_doubtful_cost(transmission)
         await self.outbox.settle(transmission, _OUTCOMES[verdict], reason=status.means)
         if verdict is SessionVerdict.DOUBTFUL:
-            await self.link.recorder.fault(f"nobody knows whether it left: {status.means}")
+            await self.link.recorder.fault(f"unknown whether it was sent: {status.means}")
         if verdict is SessionVerdict.SENT:
             # The modem keeps its sent message: another session would send and bill it again.
             await self.modem.clear(sbd.CLEAR_MO)
@@ -442,8 +442,8 @@ class SatelliteDriver:
             return
         if not (same and status.momsn == intent.at_modem):
             log.warning(
-                "nobody can tell whether message %d was sent by modem %s: it goes again, and the"
-                " number inside it makes a second copy harmless",
+                "unknown whether message %d was sent by modem %s: sending again; a second"
+                " copy does no harm because of its number",
                 intent.at_modem,
                 intent.modem,
             )

@@ -20,7 +20,7 @@ def check_serial_port(port: Path) -> Finding:
             return Finding(False, f"{port}: {error.strerror}")
         return Finding(False, f"{port} is not there: is the modem plugged in? {_present()}")
     if not stat.S_ISCHR(mode.st_mode):
-        return Finding(False, f"{port} is no serial port")
+        return Finding(False, f"{port} is not a serial port")
     if not os.access(port, os.R_OK | os.W_OK):
         return Finding(False, f"{port} may not be opened: {_right_to(port, mode)}")
     return Finding(True, f"{port} can be opened")
@@ -33,7 +33,7 @@ def _right_to(port: Path, mode: os.stat_result) -> str:
     # Linux has a console on such a line: its getty gives it back to root only.
     getty = f"sudo systemctl disable --now serial-getty@{port.name}"
     shown = f"{stat.S_IMODE(mode.st_mode):04o}"
-    return f"its mode is {shown}, for root alone. Is it a console? `{getty}`, and restart"
+    return f"its mode is {shown}, only for root. If it is a console, run `{getty}` and restart"
 
 
 def _named(group: int) -> str:

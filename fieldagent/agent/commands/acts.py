@@ -100,7 +100,7 @@ async def heal(hands: Hands, known: KnownCommand) -> str:
 def may_restart(hands: Hands) -> None:
     """Raise CannotBeDone if systemd would not start the agent again."""
     if not os.environ.get("INVOCATION_ID"):
-        raise CannotBeDone("systemd has not started this agent: nobody would start it again")
+        raise CannotBeDone("systemd has not started this agent, so it would not start again")
 
 
 def _keep_sos(hands: Hands) -> None:
@@ -162,7 +162,7 @@ def may_update(hands: Hands) -> None:
     from fieldagent.agent.channels.kit_notes import installed
 
     if installed(Path(__file__)) != ZIPAPP:
-        raise CannotBeDone("this is no zipapp, which alone takes a delta: packages come by apt")
+        raise CannotBeDone("only a zipapp accepts a delta: update the packages with apt")
 
 
 def delta_is_here(hands: Hands, known: KnownCommand) -> bool:

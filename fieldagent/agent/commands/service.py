@@ -38,9 +38,9 @@ ROOM_AGAIN = 60.0
 """Seconds until an answer is tried again after a full disk."""
 LOOK_AGAIN = 3_600.0
 """Seconds until the age of waiting commands is checked."""
-NOT_HERE = "what it is about has not come within 5 days"
+NOT_HERE = "its subject did not arrive within 5 days"
 UNREADABLE = "it cannot be read on the kit's disk any more, and was not done: give it again"
-CUT_OFF = "the agent stopped while it was done: nobody knows how far it came"
+CUT_OFF = "the agent stopped during the command: its progress is unknown"
 
 
 async def run(hands: Hands, gate: CommandGate) -> None:
@@ -132,7 +132,7 @@ def _mistake(known: KnownCommand, error: Exception) -> CommandAnswer:
     """
     if isinstance(error, StoreFailed | StoreFull):
         raise error
-    log.exception("command %d failed by a mistake of ours", known.number)
+    log.exception("command %d failed because of a bug", known.number)
     return _told(known, CommandOutcome.FAILED, f"the agent failed: {brief(error)}")
 
 
@@ -142,9 +142,9 @@ async def _after_start(hands: Hands, known: KnownCommand) -> CommandAnswer:
         return _told(known, CommandOutcome.FAILED, CUT_OFF)
     name = verb_of(known.command).name
     if name == "restart":
-        return _told(known, CommandOutcome.DONE, "the agent has started anew")
+        return _told(known, CommandOutcome.DONE, "the agent has restarted")
     if name == "reboot" and known.boot != hands.parts.journal.clock.base().boot:
-        return _told(known, CommandOutcome.DONE, "the machine has started anew")
+        return _told(known, CommandOutcome.DONE, "the machine has restarted")
     if name in AGAIN:
         return await _done(hands, known, name)
     return _told(known, CommandOutcome.FAILED, CUT_OFF)

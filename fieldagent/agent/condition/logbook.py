@@ -94,7 +94,7 @@ class Logbook:
                 known = json.dumps(asdict(self._known), separators=(",", ":"))
                 put_in_slots(self._path, known.encode())
         except OSError as error:
-            log.warning("what this kit remembers of itself cannot be kept: %s", error)
+            log.warning("the kit's logbook cannot be stored: %s", error)
 
     def leave(self) -> None:
         """Record that the agent stops properly."""

@@ -19,8 +19,8 @@ OLD = 5 * 86_400
 """Seconds after which a command is too old to be carried out; the satellite operator keeps one for
 that long."""
 NOT_PROVED = (
-    "a command whose proof is wrong: somebody else than the hub gave it, or satellite-key and"
-    " hub-token here are not what the hub has (`fieldagent hub device key`, `token`)"
+    "a command with a wrong proof: the hub did not send it, or satellite-key or hub-token"
+    " differs from the hub's (`fieldagent hub device key`, `token`)"
 )
 
 
@@ -86,9 +86,9 @@ class CommandGate:
         now: float,
     ) -> str:
         if number < (last := commands.last(db)):
-            return f"command {last} came before it, give it anew"
+            return f"command {last} arrived before it, send it again"
         if clock.source() and clock.date(now) - number > OLD:
-            return "it is more than 5 days old, give it anew"
+            return "it is more than 5 days old, send it again"
         try:
             verb = verb_of(command)
         except NotACommand as wrong:

@@ -98,7 +98,7 @@ async def run_hook(
             return await hook.call(delivery)
         except Exception as error:
             note_fault(error, delivery.request_id)
-            reason = f"the call failed in the agent, whose log tells more: {brief(error)}"
+            reason = f"the call failed in the agent; see its log: {brief(error)}"
             return HandoverResult(HandoverOutcome.FAILED, reason)
 
     spool = JournalSpool(hook.name, journal, lambda: inbox.news, inbox.report_stages)
@@ -107,7 +107,7 @@ async def run_hook(
         hook.gone = await dispatch(spool, call, name=name, clock=clock, probes=hook.probes)
         log.error("the %s is not used any more: %s", hook.name, hook.gone)
     except* StoreFailed:
-        log.error("the %s stops: what it is handed could not be written down", hook.name)
+        log.error("the %s stops, because its progress cannot be stored", hook.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,5 +150,5 @@ class HubReception:
                 self._inbox.note_mismatch(sequence)
                 continue
             missing = frozenset(range(report.count)) - report.arrived
-            log.info("the peer lacks %d fragments of %d", len(missing), sequence)
+            log.info("the peer is missing %d fragments of %d", len(missing), sequence)
             await repeat(self._journal, self._queue, sequence, missing)

@@ -110,16 +110,16 @@ class Taken:
 
 
 UNTAGGED_PEER = (
-    "satellite-key is set here, and the hub does not tag what it sends: give it the same key"
-    " (`fieldagent hub device key`), or remove satellite-key"
+    "satellite-key is set here, but the hub does not tag its messages: set the same key on"
+    " the hub (`fieldagent hub device key`), or remove satellite-key"
 )
 OTHER_KEY = (
-    "the hub tags with another key than satellite-key has: set here what"
-    " `fieldagent hub device key` showed"
+    "the hub tags with another key than satellite-key: set the key here that `fieldagent hub"
+    " device key` showed"
 )
 UNCHECKED = (
-    "the hub tags what it sends, and satellite-key is not set here: anybody may send in its name;"
-    " set the key that the hub showed"
+    "the hub tags its messages, but satellite-key is not set here, so anyone can send in its"
+    " name: set the key that the hub showed"
 )
 
 
@@ -340,7 +340,7 @@ class Inbox:
             self.store_all(db, origin, whole or (), taken)
         elif isinstance(content, _NOT_FOR_A_KIT):
             taken.troubles.append(
-                "a word of the air, or to the hub, which nobody says over this channel"
+                "a note for the air or the hub, which is not valid on this channel"
             )
         elif isinstance(content, Parcel):
             taken.down.append(GoesDown(content, entry.time))

@@ -196,7 +196,7 @@ def _print(emit: Callable[[str], None], line: str) -> None:
 
 
 def _log_line(line: str) -> None:
-    log.warning("inbound-hook says: %s", line)
+    log.warning("inbound-hook printed: %s", line)
 
 
 async def _feed(stdin: trio.abc.SendStream, body: str) -> None:

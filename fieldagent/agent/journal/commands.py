@@ -26,7 +26,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 KEPT = 200
 """Number of commands that are kept. A number below theirs counts as old."""
-ANSWER_DAMAGED = "its answer is damaged on the kit's disk: nobody knows how far it came"
+ANSWER_DAMAGED = "its answer is damaged on the kit's disk: its progress is unknown"
 _ROW = "number, verb, arguments, channel, came, state, boot, outcome, answer, answered"
 
 

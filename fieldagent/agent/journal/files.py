@@ -144,7 +144,7 @@ class JournalFiles:
         self.reader.backup(self._others[0])
         self._others, (self.writer, self.reader) = [self.writer, self.reader], self._others
         self.path, self.not_on_disk = self._home, ""
-        log.info("the journal is on the disk again, with all that happened meanwhile")
+        log.info("the journal is on the disk again, with all events since then")
 
     def forget(self, copy: Path) -> None:
         """Delete an unused copy in memory, and close its connections."""

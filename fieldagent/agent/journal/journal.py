@@ -64,7 +64,7 @@ def _give_reserve(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA secure_delete={secure}")
 
 
-USABLE_AGAIN = "the disk can be used again, and the agent starts anew with what is on it"
+USABLE_AGAIN = "the disk works again; the agent restarts with the data on it"
 
 
 class Journal(GroupCommit[sqlite3.Connection]):

@@ -138,7 +138,7 @@ def _look(path: Path, file: HighWaterFile, *, as_left: bool) -> None:
         if not as_left:
             _look_through(looker)
         if _is_behind(looker, mark) and _has_content(_beside(path, "-wal")):
-            raise DamageFound("what was written last is gone: its log was cut or damaged")
+            raise DamageFound("the last entries are lost, because its log was cut or damaged")
 
 
 def _take_back(path: Path) -> None:
@@ -199,9 +199,9 @@ def _see_that_all_is_there(connection: sqlite3.Connection) -> None:
 def _see_that_all_is_sound(connection: sqlite3.Connection) -> None:
     for table, unsound in UNSOUND.items():
         if connection.execute(f"SELECT 1 FROM {table} WHERE {unsound} LIMIT 1").fetchall():
-            raise DamageFound(f"the table {table} holds what nobody has written")
+            raise DamageFound(f"the table {table} has entries that the agent did not write")
     if alone := connection.execute("PRAGMA foreign_key_check").fetchone():
-        raise DamageFound(f"the table {alone[0]} holds what belongs to nothing")
+        raise DamageFound(f"the table {alone[0]} has entries that belong to nothing")
 
 
 def _mend(path: Path, mark: HighWater, why: str) -> None:

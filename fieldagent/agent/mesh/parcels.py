@@ -47,8 +47,8 @@ class Parcels:
             envelope = unwrap(parcel.body, self._secrets, DOWN)
         except RemoteProtocolError as error:
             log.error(
-                "what the hub sent by a neighbour cannot be used: %s; hub-token or satellite-key"
-                " must be the ones that the hub has for this kit",
+                "an item from the hub through a neighbour cannot be used: %s; set hub-token"
+                " and satellite-key to the hub's values for this kit",
                 error,
             )
             return taken, []

@@ -55,7 +55,7 @@ class RelayDown:
         for each in accepted:
             if isinstance(each.package.item, Parcel):
                 station = each.package.item.station
-                log.info("what the hub has for station %d goes down by radio", station)
+                log.info("sending the hub's items for station %d by radio", station)
             self._intake.queue_relayed(each)
 
     def _enter(self, db: sqlite3.Connection, down: GoesDown, now: float) -> Accepted | None:

@@ -127,7 +127,7 @@ def words_of(
     spare = settings.packet_bytes - _introduction_bytes(settings, me)
     if spare < 0:
         short = me.name.encode()[:spare].decode(errors="ignore").rstrip()
-        log.warning("radio-name is too long for one packet: neighbours are told %r", short)
+        log.warning("radio-name is too long for one packet: neighbours see %r", short)
         me = replace(me, name=short)
 
     def brings() -> int | None:

@@ -38,8 +38,8 @@ class Trouble(Enum):
     )
     NO_KEY = (
         "uncheckedPackets",
-        "tagged or sealed, and radio-key is not set here: that group hears nothing of what this kit"
-        " says; set its radio-key",
+        "tagged or sealed, but radio-key is not set here, so that group cannot read this kit:"
+        " set its radio-key",
     )
     NOT_SEALED = (
         "notSealedPackets",
@@ -47,8 +47,8 @@ class Trouble(Enum):
     )
     SEALED = (
         "sealedPackets",
-        "sealed by this group, and radio-seal is off here: anybody can read what this kit sends;"
-        " set radio-seal=on here too",
+        "sealed by this group, but radio-seal is off here, so anyone can read this kit's"
+        " packets: set radio-seal=on here too",
     )
     UNREADABLE = (
         "unreadablePackets",

@@ -157,7 +157,7 @@ class Budget:
         if clock.source():
             return "it is renewed at 00:00 UTC"
         moment = datetime.fromtimestamp(clock.date(self.today().since + DAY), UTC)
-        return f"it is renewed at {moment:%H:%M} UTC, by a clock that nobody is known to have set"
+        return f"it is renewed at {moment:%H:%M} UTC by an unconfirmed clock"
 
     def book(self, spent: Spent, day: BudgetDay | None = None) -> Operation[None]:
         """Return the operation that books a cost under today, or an earlier `day`, in the commit of

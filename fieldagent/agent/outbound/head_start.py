@@ -77,7 +77,7 @@ def _begin(
         after, why = usual if by is None else min(usual, by), CHEAPER
     else:
         after = _soonest(cheaper, usual)
-        why = "what cheaper channels deliver, they nearly always deliver within that"
+        why = "cheaper channels nearly always deliver within that time"
     return Begin(after, why) if cheaper and after else Begin(0.0)
 
 

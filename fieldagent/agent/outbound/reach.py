@@ -57,7 +57,7 @@ def reached(journal: Journal, known: Known) -> list[Step]:
     for receipt in outbound.receipts(journal, known.sequence):
         steps.append(_of_receipt(receipt.by, receipt.at, is_station=receipt.kind == "agent"))
     if (relayed := on_air.relayed_at(journal, known.sequence)) is not None:
-        steps.append(Step(date(relayed), "hub", "", f"at {HUB}, by a neighbour's word"))
+        steps.append(Step(date(relayed), "hub", "", f"at {HUB}, reported by a neighbour"))
     for at, text in on_air.left_nearby(journal, known.sequence):
         steps.append(Step(date(at), "left", "", with_names(journal, text)))
     steps += beyond(journal, [known])[known.sequence]

@@ -158,7 +158,7 @@ def note_doubt(channel: Channel, pieces: list[Piece], reason: str, now: float) -
 def note_copy(channel: Channel, pieces: list[Piece], spent: Spent, now: float) -> Operation[None]:
     """Record that they are sent again, and the possible cost of the earlier copy."""
     sequences = [piece.sequence for piece in pieces]
-    detail = "nobody can tell whether the copy before left"
+    detail = "unknown whether the earlier copy was sent"
     if spent.doubtful:
         detail += f"; it may have cost {counted(spent.doubtful, 'credit')}"
     elif spent.bytes:

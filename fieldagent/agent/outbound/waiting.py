@@ -89,7 +89,7 @@ class WaitReasons:
     def _why(self, channel: Channel, sequence: int) -> tuple[str, float | None]:
         queue, hindrance = self._queues[channel], self._hindrances[channel]
         if sequence not in queue:
-            return "the agent has just started, and takes up what waits", None
+            return "the agent has just started, and resumes waiting items", None
         # The intent was begun and not ended: it is unknown if it left.
         rests = hindrance.is_away or hindrance.reason == _RESTS
         if sequence in queue.taken() and not rests:
@@ -98,7 +98,7 @@ class WaitReasons:
         if hindrance.is_away:
             return hindrance.reason, look
         if sequence in queue.held:
-            return "the hub has told this kit to hold its kind", None
+            return "the hub has ordered this kit to hold its kind", None
         moment = due(queue, sequence)
         if moment > self._steady:
             failed = history.last_failure(self._journal, sequence, channel)

@@ -144,7 +144,7 @@ class AprsPeople:
                     if frame is not None and frame.source != self._call:
                         self._judge(frame, wire.read(frame))
                 except RemoteProtocolError as error:
-                    log.debug("the TNC hears what cannot be read: %s", error)
+                    log.debug("the TNC received unreadable data: %s", error)
                     self._note("unreadable")
 
     def _judge(self, frame: ax25.Frame, heard: AprsHeard) -> None:
@@ -310,7 +310,7 @@ class AprsPeople:
         if self._call is None:
             return TextOutcome(False, f"this kit's APRS {LISTENS_ONLY}")
         if not is_handle(handle):
-            return TextOutcome(False, "it is no APRS station, and this kit's radio hears those")
+            return TextOutcome(False, "it is not an APRS station, as this kit's radio needs")
         return await self._say(handle, text, _id(number))
 
     async def refuse(self, heard: FromHandheld, why: str) -> None:
@@ -333,7 +333,7 @@ class AprsPeople:
         finally:
             del self._asked[handle, number]
         if not answers:
-            return TextOutcome(False, "nobody acknowledged it")
+            return TextOutcome(False, "no acknowledgement")
         return TextOutcome(answers[0], "" if answers[0] else "its station rejects it")
 
     async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:

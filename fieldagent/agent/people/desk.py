@@ -96,20 +96,23 @@ WITHHELD = (
 )
 AGAIN = "This is added to the SOS that is open here. `SOS CANCEL` takes yours back."
 NO_SOS = "No SOS of yours is open on this kit."
-CALLED_OFF = "Your SOS is called off. Whoever may have got it is told that too."
-STAYS = "Yours is taken back. The SOS stays open: it is not yours alone."
+CALLED_OFF = "Your SOS is called off. Everyone who may have received it is notified."
+STAYS = "Your part is called off. The SOS stays open, because it also has others."
 UNPROVED = "This does not bear the key of the radio that raised the SOS: it stays open."
 GUEST = (
-    "This kit does not know you, and sends nothing of yours but an SOS: write `SOS` and what is"
-    " wrong. Ask its operator to add your radio {handle}."
+    "This kit does not know you, and sends only an SOS from you: write `SOS` and the problem."
+    " Ask its operator to add your radio {handle}."
 )
 STRANGER = (
-    "This kit does not know you, and takes nothing of yours. Ask its operator to add your radio"
-    " {handle}."
+    "This kit does not know you, and accepts nothing from you. Ask its operator to add your"
+    " radio {handle}."
 )
-IS_EMERGENCY = "Is this an emergency? Write SOS, in capital letters, and what is wrong."
-RINGS_NOBODY = "By this way an SOS rings nobody: anybody could send it. It went as a message."
-JOINED = "You are known to this kit now, {name}: what you write here goes to the hub."
+IS_EMERGENCY = "Is this an emergency? Write SOS, in capital letters, and the problem."
+RINGS_NOBODY = (
+    "An SOS over this route raises no alarm, because anyone could send it. It was sent as a"
+    " message."
+)
+JOINED = "This kit knows you now, {name}: your texts here go to the hub."
 WRONG_CODE = "That is not the code of this kit."
 SPENT = "Your {limit} satellite credits of today are spent: it was not taken. An SOS goes always."
 FULL = "This kit's disk is full: it was not taken."
@@ -374,7 +377,7 @@ class Desk:
         await self.journal.persist(joined)
         log.warning("an SOS of %s has come by radio: %s", who_and_where, text)
         if withheld:
-            log.warning("the SOS of %s goes by other channels alone: %s", who_and_where, withheld)
+            log.warning("the SOS of %s uses only other channels: %s", who_and_where, withheld)
         await self._reply(heard, WITHHELD if withheld else RAISED if is_first else AGAIN)
         await self._know(heard, standing.sequence if said.direct else None)
 

@@ -16,13 +16,13 @@ from fieldagent.agent.people.contract import in_short
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 ANOTHER_KEY = (
-    "the radio {handle} ({name}) has another key than before: it was set up anew, or somebody else"
-    " uses its number; it is a guest's until it joins again"
+    "the radio {handle} ({name}) has a new key: it was set up again, or another person uses"
+    " its number; it counts as a guest until it joins again"
 )
 NAMESAKE = (
-    "the radio {handle} calls itself {name}, as {other} does, which is known: it is that person's"
-    " new radio, or somebody else's. Ask them: it is a guest's until they write the join code, or"
-    " you add it"
+    "the radio {handle} uses the name {name} of {other}, which is known: it is that person's"
+    " new radio, or another person's. Ask them: it counts as a guest until they write the"
+    " join code, or you add it"
 )
 
 

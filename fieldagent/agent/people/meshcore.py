@@ -184,7 +184,7 @@ class MeshcorePeople:
 
     async def _look_after(self) -> None:
         if await self._host.set_clock(self._clock):
-            log.warning("the people's radio has started anew, or its clock was wrong: it is set")
+            log.warning("the people's radio has restarted, or its clock was wrong: clock set")
         if self._is_full:
             await self._learn_contacts()
             self._note_room(full=False)
@@ -269,7 +269,7 @@ class MeshcorePeople:
             elif content[0] == CompanionSaid.CONTACTS_FULL:
                 self._note_room(full=True)
         except RemoteProtocolError as error:
-            log.debug("the people's radio says what cannot be read: %s", error)
+            log.debug("the people's radio sent unreadable data: %s", error)
 
     async def _take_advert(self, key: bytes) -> None:
         contact = await self._host.contact(key)
@@ -335,7 +335,7 @@ class MeshcorePeople:
 
     async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
         if not is_handle(handle):
-            return TextOutcome(False, "it is no MeshCore radio, and this kit's is one")
+            return TextOutcome(False, "it is not a MeshCore radio, as this kit's radio needs")
         if handle.startswith(ON_CHANNEL):
             return await self._say_on_channel(handle, text)
         async with self._turns:
@@ -376,7 +376,7 @@ class MeshcorePeople:
         if self._host.was_acknowledged(codes):
             return TextOutcome(True, "")
         self._own_texts.remember(handle, text, _Unanswered(time, attempt, codes))
-        return TextOutcome(False, "nobody acknowledged it")
+        return TextOutcome(False, "no acknowledgement")
 
     async def _say_on_channel(self, handle: str, text: str) -> TextOutcome:
         """Send once on the channel, where all members read it, because the person cannot be reached
@@ -387,7 +387,7 @@ class MeshcorePeople:
             place = int(handle[1:].partition("/")[0])
             command = wire.send_channel_text(place, text, self._own_texts.new_time())
             await self._host.ask(command, CompanionSaid.OK, CompanionSaid.SENT)
-        return TextOutcome(False, "it was said on a channel, where nobody acknowledges anything")
+        return TextOutcome(False, "sent on a channel, where texts are not acknowledged")
 
 
 def _tidy(name: str) -> str:

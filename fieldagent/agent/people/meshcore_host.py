@@ -45,13 +45,13 @@ LULL = 2.0
 PUSHES_MAX = 256
 ACKS_KEPT = 64
 SILENT = (
-    "the radio does not answer: does it run MeshCore's companion firmware (USB or Wi-Fi), and is no"
-    " app connected to it?"
+    "the radio does not answer: check that it runs MeshCore's companion firmware (USB or"
+    " Wi-Fi), and that no app is connected to it"
 )
 HOST_NAME = "fieldagent"
 FULL = (
-    "the radio knows {count} contacts and has room for no more: whoever is new cannot write to this"
-    " kit. Remove some with its app, or let it overwrite the oldest"
+    "the radio's list of {count} contacts is full, so new people cannot write to this kit:"
+    " remove some with its app, or let it overwrite the oldest"
 )
 
 
@@ -102,7 +102,7 @@ class CompanionHost:
             self._mouth.send_nowait(content)
         except trio.WouldBlock:
             if count := self._lost.note():
-                log.warning("the radio says more than can be stored: %d were lost", count)
+                log.warning("the radio sent more than the kit can store: %d lost", count)
 
     async def push(self) -> bytes:
         """Wait for the next unsolicited report and return it; acknowledgements are not included."""
@@ -160,7 +160,7 @@ class CompanionHost:
             self.own = wire.read_self(answer)
             self.device = wire.read_device(device)
         except RemoteProtocolError as error:
-            raise RadioLost(f"the radio does not say who it is: {error}") from None
+            raise RadioLost(f"the radio does not report its identity: {error}") from None
         await self._learn_channels()
 
     async def _learn_channels(self) -> None:
@@ -218,7 +218,7 @@ def _add_if_whole(known: list[CompanionContact], answer: bytes) -> None:
         try:
             known.append(wire.read_contact(answer))
         except RemoteProtocolError as error:
-            log.debug("the radio tells of a contact what cannot be read: %s", error)
+            log.debug("the radio reported an unreadable contact: %s", error)
 
 
 @asynccontextmanager

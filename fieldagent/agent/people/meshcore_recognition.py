@@ -47,7 +47,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
             report = _report(host, battery, len(await host.contacts()))
         nursery.cancel_scope.cancel()
     if report is None:
-        raise RadioLost("the radio began to tell how it is set, and stopped: start it anew")
+        raise RadioLost("the radio stopped while it reported its settings: restart it")
     return report
 
 

@@ -83,7 +83,7 @@ class MeshtasticPeople:
 
     async def _send(self, handle: str, data: MeshData, number: int) -> TextOutcome:
         if not is_handle(handle):
-            return TextOutcome(False, "it is no Meshtastic radio, and this kit's is one")
+            return TextOutcome(False, "it is not a Meshtastic radio, as this kit's radio needs")
         hops = self._host.facts.lora.hop_limit or 3
         packet = MeshPacket(
             to=int(handle[1:], 16), decoded=data, id=number, hop_limit=hops, want_ack=True

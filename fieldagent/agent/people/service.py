@@ -71,7 +71,7 @@ class PeopleService:
                 if not await self._desk.take(heard):
                     await radio.refuse(heard, "")
             except (NotOnDisk, StoreFull):
-                log.error("what %s wrote is not taken: the disk is full", heard.handle)
+                log.error("the text of %s is not accepted, because the disk is full", heard.handle)
                 await radio.refuse(heard, FULL)
 
     def _tell_lost(self, error: BaseException) -> None:

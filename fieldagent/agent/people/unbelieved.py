@@ -12,13 +12,12 @@ SHOWN_FOR = 3600.0
 """Seconds for which a call is shown."""
 MOST = 100
 IN_DISTRESS = (
-    "{who} ({handle}) says that it is in distress, {caveat}: that rings nobody, as mesh-sos does"
-    " not name it. Find out whether it is so"
+    "{who} ({handle}) reports distress, {caveat}: no alarm, because mesh-sos does not name"
+    " it. Check whether it is true"
 )
 
 FROM_AFAR = (
-    "{who} ({handle}) says over the Internet that it is in distress: that rings nobody. Find out"
-    " whether it is so"
+    "{who} ({handle}) reports distress over the Internet: no alarm. Check whether it is true"
 )
 
 

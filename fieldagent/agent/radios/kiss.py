@@ -121,14 +121,14 @@ class TncModem:
             raise RadioLost("the TNC does not answer any more")
         # Do not ask again: to some TNCs the command means something else.
         self._knows_the_question = False
-        log.info("the TNC does not tell what waits: packets are paced by time")
+        log.info("the TNC does not report its queue: packets are paced by time")
         return None
 
     async def _give(self, data: bytes) -> None:
         with trio.move_on_after(WRITE_MAX):
             await self._write(data)
             return
-        raise RadioLost(f"the TNC takes nothing any more: not {len(data)} bytes in {WRITE_MAX:g} s")
+        raise RadioLost(f"the TNC accepts no more data: not {len(data)} bytes in {WRITE_MAX:g} s")
 
     async def receive(self) -> HeardPacket:
         return await self._ear.receive()

@@ -102,7 +102,7 @@ class MeshcoreModem:
                 wire.read_number(answer.content) if answer.code != MeshcoreSaid.ERROR else None
             )
             if milliseconds is None:
-                raise RadioLost("the radio does not say how long a packet takes")
+                raise RadioLost("the radio does not report the airtime of a packet")
             self._air_times[size] = milliseconds / 1000
         return self._air_times[size]
 
@@ -142,7 +142,7 @@ class MeshcoreModem:
         settings = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
         if settings != self._wanted:
             had = "nothing" if settings is None else settings.in_words()
-            log.warning("the radio has lost its settings (it says %s): they are set again", had)
+            log.warning("the radio has lost its settings (it reports %s): set again", had)
             await self._set_up()
 
     async def _set_up(self) -> None:
@@ -151,7 +151,7 @@ class MeshcoreModem:
         settings = wire.read_settings((await self._ask(MeshcoreCommand.GET_RADIO)).content)
         if settings != wanted:
             had = "nothing" if settings is None else settings.in_words()
-            raise RadioLost(f"the radio was set to {wanted.in_words()}, and says {had}")
+            raise RadioLost(f"the radio was set to {wanted.in_words()}, but reports {had}")
         await self._set(MeshcoreCommand.SET_POWER, bytes([self._power]), f"{self._power} dBm")
         await self._port.write(kiss.encode(TX_DELAY, kiss.TX_DELAY))
         # Without this, no signal is reported; earlier firmware always reports it.
@@ -245,7 +245,7 @@ RADIO = Radio(
     needs=lora.needs(NAME),
     counts_air=True,
     facts={
-        "lora": "what the radio is set to",
+        "lora": "the radio's settings",
         "firmware": "version of the radio's",
         "batteryMillivolts": "of the radio's own battery",
         "damagedFrames": "frames that could not be read",

@@ -61,7 +61,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
         "power": power if is_set else None,
         "batteryMillivolts": millivolts or None,
     }
-    lines = ["nobody has set it since it started: the agent does"]
+    lines = ["not set since its start: the agent sets it"]
     if lora is not None and is_set:
         lines = [f"set to {lora.in_words()}, {power} dBm"]
     trouble = []

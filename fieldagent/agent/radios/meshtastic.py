@@ -143,8 +143,8 @@ def _channel(host: MeshtasticHost, name: str) -> int:
         )
     if not wire.is_private(channel.settings):
         raise RadioLost(
-            f"the radio's channel {name!r} has no key, or one that everybody has: give it a key of"
-            " 32 random bytes, the same on each radio of the team"
+            f"the radio's channel {name!r} has no key, or a public key: set the same key of 32"
+            " random bytes on each radio of the team"
         )
     if channel.settings.uplink:
         raise RadioLost(
@@ -209,7 +209,7 @@ RADIO = Radio(
     ),
     counts_air=True,
     facts={
-        "lora": "what the radio is set to",
+        "lora": "the radio's settings",
         "node": "the radio's own number in its mesh",
         "firmware": "version of the radio's",
     },

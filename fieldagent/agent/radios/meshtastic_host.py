@@ -91,12 +91,12 @@ QUEUED_WORDS: dict[int, str] = {
 }
 """Texts for people; for other results the RoutingError's text is used."""
 ROUTING_WORDS: dict[int | None, str] = {
-    None: "the radio said nothing of it",
+    None: "the radio did not report it",
     RoutingError.NONE: "a radio has it",
     RoutingError.NO_ROUTE: "no way leads there",
-    RoutingError.TIMEOUT: "nobody answered",
-    RoutingError.MAX_RETRANSMIT: "nobody acknowledged it",
-    RoutingError.NO_CHANNEL: "the receiver lacks the channel",
+    RoutingError.TIMEOUT: "no answer",
+    RoutingError.MAX_RETRANSMIT: "no acknowledgement",
+    RoutingError.NO_CHANNEL: "the receiver does not have the channel",
     RoutingError.TOO_LARGE: "it is too large for the radio",
     RoutingError.DUTY_CYCLE_LIMIT: "the radio's air-time of this hour is spent",
     RoutingError.RATE_LIMIT_EXCEEDED: "the radio takes one text in two seconds",
@@ -107,7 +107,7 @@ ROUTING_WORDS: dict[int | None, str] = {
 
 
 def _in_words(error: int | None) -> str:
-    return ROUTING_WORDS.get(error, f"the radio says error {error}")
+    return ROUTING_WORDS.get(error, f"the radio reports error {error}")
 
 
 class Fate(NamedTuple):
@@ -272,7 +272,7 @@ class MeshtasticHost:
                 try:
                     self._take(wire.read_from_radio(message))
                 except RemoteProtocolError as error:
-                    log.debug("the radio says what cannot be read: %s", error)
+                    log.debug("the radio sent unreadable data: %s", error)
 
     def _take(self, message: FromRadio) -> None:
         self.facts.take(message)
@@ -282,7 +282,7 @@ class MeshtasticHost:
         elif message.rebooted:
             self._rebooted.set()
         elif message.notification is not None:
-            log.warning("the radio says: %s", message.notification.message)
+            log.warning("the radio reports: %s", message.notification.message)
         elif message.queue_status is not None:
             status = message.queue_status
             if status.packet_id in self._answers.awaited:
@@ -315,8 +315,8 @@ class MeshtasticHost:
                 if self.facts.number:
                     return
         raise RadioLost(
-            "the radio does not answer: does it run Meshtastic, is its serial interface on, and is"
-            " no app connected to it?"
+            "the radio does not answer: check that it runs Meshtastic, that its serial"
+            " interface is on, and that no app is connected to it"
         )
 
     async def look_after(self) -> NoReturn:
@@ -325,7 +325,7 @@ class MeshtasticHost:
             with waits.move_on_after(HEARTBEAT_EVERY):
                 await self._rebooted.wait()
             if self._rebooted.is_set():
-                log.warning("the radio has started anew: it is greeted again")
+                log.warning("the radio has restarted: connecting again")
                 await self.greet()
             await self.beat()
 

@@ -47,7 +47,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
             await host.greet()
         nursery.cancel_scope.cancel()
     if limit.cancelled_caught:
-        raise RadioLost("the radio began to tell how it is set, and stopped: start it anew")
+        raise RadioLost("the radio stopped while it reported its settings: restart it")
     return _report(host.facts)
 
 
@@ -100,7 +100,7 @@ def _lines(details: dict[str, Any]) -> list[str]:
     if (share := wire.DUTY_CYCLES.get(details["region"])) is not None:
         lines.append(f"its firmware keeps to {share:g} per cent of any hour, as that region has it")
     for each in details["channels"]:
-        key = "a key of its own" if each["private"] else "no key that others lack"
+        key = "a key of its own" if each["private"] else "no private key"
         passed_on = ", passed on by MQTT" if each["mqtt"] else ""
         name = each["name"] or "(without a name)"
         lines.append(f"channel {each['index']} {name}: {each['role']}, {key}{passed_on}")

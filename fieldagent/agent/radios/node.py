@@ -130,7 +130,7 @@ class NodeModem:
             case node.NodeStatus():
                 self._show(event)
             case node.Log():
-                log.log(_LEVELS[event.level], "the node says: %s", event.text)
+                log.log(_LEVELS[event.level], "the node reports: %s", event.text)
             case node.Damaged():
                 log.info("on the node's line: %s", event.reason)
 
@@ -197,7 +197,7 @@ RADIO = Radio(
     open_node,
     check_node,
     facts={
-        "node": "what the node calls itself",
+        "node": "the node's name",
         "firmware": "the node's",
         "battery": "per cent of its charge",
         "millivolts": "of its battery",

@@ -56,7 +56,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
     await answer_to(line, _hello(), both)
     hello, status = _told(bytes(heard))
     if hello is None:
-        return DeviceReport("a node of the node link, which said hello once and no more")
+        return DeviceReport("a node of the node link that sent one Hello and no more")
     lines = [f"it takes packets of {hello.packet_bytes} bytes"]
     battery = None if status is None else status.battery
     if battery is not None:

@@ -62,7 +62,7 @@ def limit_of(region: str, frequency: int | None, bandwidth: int | None) -> AirLi
     if not bands:
         return AirLimit()
     if frequency is None:
-        raise WrongProperty(f"{region} has another limit in each band: radio-frequency says which")
+        raise WrongProperty(f"{region} has a different limit in each band: set radio-frequency")
     for band in bands:
         if band.low <= frequency / 1e6 <= band.high:
             narrow = bandwidth is None or bandwidth < WIDE

@@ -153,7 +153,7 @@ class RnodeModem:
         """
         is_on = await self._ask(RnodeCommand.STATE, wire.ASK) == wire.ON
         if self._has_forgotten or not is_on:
-            log.warning("the radio has started anew and lost its settings: they are set again")
+            log.warning("the radio has restarted and lost its settings: set again")
             await self._set_up()
 
     async def _set_up(self) -> None:
@@ -165,7 +165,8 @@ class RnodeModem:
             if not wire.agrees(word, answer):
                 wanted, reply = (wire.in_words(command, each) for each in (word.content, answer))
                 raise RadioLost(
-                    f"the radio was set to {wanted}, and says {reply}; see {NAME}-… in the settings"
+                    f"the radio was set to {wanted}, but reports {reply}; see {NAME}-… in the"
+                    " settings"
                 )
         most = wire.write_share(self._link.air_time.limit.percent * URGENT_SHARE)
         await self._port.write(wire.say(RnodeCommand.SHARE_OF_HOUR, most))
@@ -262,7 +263,7 @@ RADIO = Radio(
     needs=lora.needs(NAME),
     counts_air=True,
     facts={
-        "lora": "what the radio is set to",
+        "lora": "the radio's settings",
         "firmware": "version of the radio's",
         "battery": "per cent of the radio's own battery",
         "damagedFrames": "frames that could not be read",

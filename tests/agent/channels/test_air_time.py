@@ -127,7 +127,7 @@ def test_bands_do_not_lie_on_each_other() -> None:
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
-        ("radio-region=EU868", "radio-region EU868 has another limit in each band"),
+        ("radio-region=EU868", "radio-region EU868 has a different limit in each band"),
         ("radio-region=EU868 radio-frequency=866", "needs radio-bit-rate"),
         ("radio-region=EU868 radio-frequency=900 radio-bit-rate=9600", "nothing at 900 MHz"),
         ("radio-region=US915 radio-protocol=rnode rnode-frequency=868.1", "902 to 928 MHz"),

@@ -571,8 +571,8 @@ async def test_a_ca_file_that_is_none(
 @pytest.mark.parametrize(
     ("status", "state", "said"),
     [
-        (200, LinkState.FAULT, "no hub at hub-address"),
-        (302, LinkState.FAULT, "no hub at hub-address"),
+        (200, LinkState.FAULT, "no hub answers at hub-address"),
+        (302, LinkState.FAULT, "no hub answers at hub-address"),
         (403, LinkState.FAULT, "HTTP 403"),
         (404, LinkState.FAULT, "HTTP 404"),
         (426, LinkState.FAULT, "proxy must pass WebSockets at /link"),
@@ -676,7 +676,7 @@ async def test_a_missing_interface_is_never_replaced_by_another(
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca, interface="nosuch0")) as k:
         await k.post()
         await until(lambda: k.outbox.link.state is LinkState.ABSENT)
-        assert "there is no interface nosuch0" in k.outbox.link.reason
+        assert "interface nosuch0 not found" in k.outbox.link.reason
         await trio.sleep(600)
         assert wire.connections == 0
 

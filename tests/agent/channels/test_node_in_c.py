@@ -92,7 +92,7 @@ def data(size: int) -> dict[str, object]:
 @pytest.mark.full
 def test_two_agents_reach_each_other(firmware: Path, tmp_path: Path) -> None:
     with nodes(firmware, tmp_path), kit(tmp_path, 1) as ada, kit(tmp_path, 2) as ben:
-        ada.expect("the node says: ready")
+        ada.expect("the node reports: ready")
         assert ada.post("Camp reached").body["status"] == "Delivered"
         assert "Camp reached" in ben.expect("hook: ")
         assert ben.call("POST", "/api/package", data(1500)).body["status"] == "Delivered"

@@ -82,7 +82,7 @@ async def test_a_radio_that_says_nothing_of_a_packet_holds_up_no_sos(
             text = f"SOS {number}"
             await until(lambda text=text: text in ben.messages(), URGENT_MAX + 5)  # type: ignore[misc]
             assert await ada.outcome(sequence) is Status.DELIVERED
-        await until(lambda: "does not say what became of 3 packets" in caplog.text, 60)
+        await until(lambda: "did not report the result of 3 packets" in caplog.text, 60)
         sky.node(0).mute = False
         assert await ada.outcome(await ada.post()) is Status.DELIVERED
 
@@ -549,7 +549,7 @@ async def test_a_neighbour_s_satellite_is_not_the_hub(
         ((carried,),) = ben.journal.read("SELECT sequence FROM carried")
         await ben.journal.persist(lambda db: outbound.note_receipt(db, carried, 0, 1.0))
         await ben.endings.note_at_hub(carried, proved=True)
-        await until(lambda: "at the hub, by a neighbour's word" in ladder())
+        await until(lambda: "at the hub, reported by a neighbour" in ladder())
 
 
 async def test_who_has_a_link_of_its_own_is_not_carried(tmp_path: Path, clock: Any) -> None:

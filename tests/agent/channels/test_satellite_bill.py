@@ -89,7 +89,7 @@ def test_a_power_cut_in_a_session_is_in_the_bill(emptied: bool, tmp_path: Path) 
             assert known == 1 <= counted(gateway) == most == 1 + emptied
             story = kit.call("GET", f"/api/package/{id_}").body["history"]
             again = [line["detail"] for line in story if line["event"] == "goes again"]
-            detail = "nobody can tell whether the copy before left; it may have cost 1 credit"
+            detail = "unknown whether the earlier copy was sent; it may have cost 1 credit"
             assert again == [detail] * emptied
 
 

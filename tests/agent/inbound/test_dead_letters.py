@@ -106,7 +106,7 @@ def test_a_setting_hands_them_to_the_hook_as_data_with_their_source(tmp_path: Pa
 @pytest.mark.parametrize(
     ("ours", "theirs", "reason"),
     [
-        (MASTER, None, "the hub does not tag what it sends"),
+        (MASTER, None, "the hub does not tag its messages"),
         (MASTER, OTHER, "the hub tags with another key"),
     ],
     ids=["only the kit has a key", "both have another"],

@@ -73,7 +73,7 @@ async def test_what_nobody_has_proved_is_neither_taken_in_nor_confirmed(
     async with kit(tmp_path) as (journal, inbox):
         taken, answers = await take_in(journal, Parcels(inbox, secrets), body)
         assert (taken.payloads, answers) == ([], [])
-        assert "what the hub sent by a neighbour cannot be used" in caplog.text
+        assert "an item from the hub through a neighbour cannot be used" in caplog.text
 
 
 async def test_a_parcel_in_a_parcel_is_not_opened(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ async def test_a_closed_terminal_ends_neither_the_agent_nor_the_hook(
 
 async def test_standard_error_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert await run("echo to the operator >&2") == (HandoverResult(HandoverOutcome.HANDED), [])
-    assert "inbound-hook says: to the operator" in caplog.text
+    assert "inbound-hook printed: to the operator" in caplog.text
 
 
 @pytest.mark.parametrize("body", [BODY, LARGE])

@@ -202,7 +202,7 @@ def test_it_goes_back_to_the_disk_by_itself(tmp_path: Path, hindrance: Hindrance
             if hindrance not in GOES_BACK:
                 kit.call("DELETE", "/api/sos")
                 hindered.close()
-                kit.expect("the disk can be used again, and the agent starts anew")
+                kit.expect("the disk works again; the agent restarts")
                 assert kit.wait() == 74
                 return
             subprocess.run(["mount", "-o", "remount,rw", state], check=True)

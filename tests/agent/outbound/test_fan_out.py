@@ -150,7 +150,7 @@ async def test_it_has_the_head_start_that_it_has_shown_to_need_also_after_a_rest
             await k.send(channel=CELLULAR)
         id_ = await k.post()
         lines = [(line.channel, line.event, line.detail) for line in k.history(id_)]
-        why = "2 s: what cheaper channels deliver, they nearly always deliver within that"
+        why = "2 s: cheaper channels nearly always deliver within that time"
         assert (SATELLITE, "waits", why) in lines
         began = trio.current_time()
         await trio.sleep(0.5)

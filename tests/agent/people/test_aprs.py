@@ -243,7 +243,7 @@ def test_what_is_not_for_the_kit() -> None:
     [
         ("ack", TextOutcome(True, ""), 1),
         ("rej", TextOutcome(False, "its station rejects it"), 1),
-        ("", TextOutcome(False, "nobody acknowledged it"), 2),
+        ("", TextOutcome(False, "no acknowledgement"), 2),
     ],
 )
 def test_a_text_to_a_station(answer: str, outcome: TextOutcome, times: int) -> None:

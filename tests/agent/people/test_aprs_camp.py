@@ -105,7 +105,7 @@ def test_a_station_is_a_tracker_and_who_is_not_listed_is_not_there(tmp_path: Pat
         ada.type(f"from {ROVER} {EMERGENCY[0]} {EMERGENCY[1]}")
         until(lambda: there.kit.kit.call("GET", "/api/status").body["notices"])
         (notice,) = there.kit.kit.call("GET", "/api/status").body["notices"]
-        assert notice.startswith(f"Rover ({ROVER.lower()}) says that it is in distress, {CAVEAT}")
+        assert notice.startswith(f"Rover ({ROVER.lower()}) reports distress, {CAVEAT}")
         assert there.kit.kit.call("GET", "/api/sos").body["incident"] is None
         # A guest's message is rejected, and a known person's is acknowledged when it is on disk.
         there.kit.write(0, "hello")

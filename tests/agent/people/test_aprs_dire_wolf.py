@@ -63,5 +63,5 @@ def test_a_beacon_of_dire_wolfs_is_heard_and_a_message_through_it_answered(tmp_p
             assert place["altitude"] == pytest.approx(1640, abs=1)
             ben.type("text N0CALL-1 join edelweiss")
             assert learn(ben, "ack") == {"ack": 1, "there": True}
-            hears(ben, "You are known to this kit now, N0CALL-3")
+            hears(ben, "This kit knows you now, N0CALL-3")
             until(lambda: get(air.inside, "/api/status")["mesh"]["texts"] == {"on radio": 1})

@@ -256,7 +256,7 @@ def test_a_text_waits_for_who_is_out_of_range(tmp_path: Path, firmware: Firmware
         kit.air.type("away 2")
         kit.air.expect("nobody's earshot")
         above.type("mt @Ada come down by noon")
-        kit.kit.expect("Ada has not got a text: nobody acknowledged it")
+        kit.kit.expect("Ada has not got a text: no acknowledgement")
         assert kit.mesh()["texts"] == {"waiting": 1}
         kit.air.type("near 2")
         ada.type("position 46.5475 7.985 3454")
@@ -309,13 +309,13 @@ def test_one_of_two_who_call_theirs_off_ends_it_for_nobody_else(tmp_path: Path) 
     settings = by_satellite(tmp_path, **{"mesh-join-code": "edelweiss"})
     with sky(tmp_path), camp(tmp_path, settings, people=2) as kit:
         ada, ben = kit.people
-        insists(ben, f"text {kit.number} join edelweiss", "You are known to this kit now")
+        insists(ben, f"text {kit.number} join edelweiss", "This kit knows you now")
         ben.type("alert avalanche")
         assert learn(ben, "heard")["text"].startswith("Your SOS is on this kit's disk")
         ada.type(f"text {kit.number} mayday buried to the waist")
         until(lambda: "This is added to the SOS" in "\n".join(ada.output()))
         ben.type(f"text {kit.number} SOS CANCEL")
-        until(lambda: "it is not yours alone" in "\n".join(ben.output()))
+        until(lambda: "it also has others" in "\n".join(ben.output()))
         assert kit.kit.call("GET", "/api/sos").body["incident"]["state"] == "open"
         ada.type(f"text {kit.number} SOS CANCEL")
         until(lambda: "Your SOS is called off" in "\n".join(ada.output()))
@@ -331,7 +331,7 @@ def test_a_guest_is_told_once_and_known_by_the_code(tmp_path: Path, firmware: Fi
         hears(ben, "This kit does not know you")
         insists(ben, f"text {kit.number} join enzian", "That is not the code of this kit.")
         ben.type(f"text {kit.number} hello again")
-        known = f"You are known to this kit now, {firmware.person_name(3)}"
+        known = f"This kit knows you now, {firmware.person_name(3)}"
         insists(ben, f"text {kit.number} Join edelweiss", known)
         assert kit.packages() == []
         message = kit.write(1, "hello at last")

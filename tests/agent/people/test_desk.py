@@ -172,7 +172,7 @@ async def test_another_key_makes_a_guest_and_is_told(
         await there.say("two", key=OTHER)
         assert there.items() == [Message("Ada: one")]
         (notice,) = PeopleService(SETTINGS, there.desk, ChannelLink()).notices()
-        assert notice.startswith(f"the radio {ADA} (Ada of the hut) has another key")
+        assert notice.startswith(f"the radio {ADA} (Ada of the hut) has a new key")
         await there.say("join edelweiss", key=OTHER)
         await there.say("three", key=OTHER)
         assert there.items() == [Message("Ada: one"), Message("Ada: three")]
@@ -254,7 +254,7 @@ async def test_a_kits_own_sos_is_ended_by_nobody_who_joined_it(tmp_path: Path) -
         await there.say("SOS me too")
         await there.say("SOS CANCEL")
         assert incident.open_one(there.kit.journal) is not None
-        assert "it is not yours alone" in there.answers()[-1]
+        assert "it also has others" in there.answers()[-1]
 
 
 async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_without_who_raised_it(
@@ -272,7 +272,7 @@ async def test_an_sos_to_which_the_kits_own_people_added_words_stays_open_withou
         await there.kit.post(message={"content": "avalanche"}, priority=100)
         await there.say("SOS CANCEL")
         assert incident.open_one(there.kit.journal) is not None
-        assert "it is not yours alone" in there.answers()[-1]
+        assert "it also has others" in there.answers()[-1]
 
 
 async def test_an_sos_is_taken_while_the_session_of_one_that_is_over_goes_on(
@@ -492,10 +492,10 @@ async def test_nobody_is_rung_by_whom_nothing_proves(
         (answer,) = there.answers()
         assert (
             answer
-            == "By this way an SOS rings nobody: anybody could send it. It went as a message."
+            == "An SOS over this route raises no alarm, because anyone could send it. It was sent as a message."
         )
         ada, other = service.notices()
-        assert ada.startswith(f"Ada ({STATION}) says that it is in distress, {CAVEAT}")
+        assert ada.startswith(f"Ada ({STATION}) reports distress, {CAVEAT}")
         assert other.startswith("n0call-8 (n0call-8)")
         assert ada in caplog.text and other in caplog.text
 

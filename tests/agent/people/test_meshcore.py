@@ -283,7 +283,7 @@ async def test_a_reply_that_is_lost_is_tried_with_the_same_time(
         ada = there.radio(ADA).key.hex()
         there.nodes.air.losses = {(KIT, ADA): 0.0}
         outcome = await people.say(ada, "come down", 1)
-        assert (outcome.there, outcome.why) == (False, "nobody acknowledged it")
+        assert (outcome.there, outcome.why) == (False, "no acknowledgement")
         there.nodes.air.losses = None
         assert (await people.say(ada, "come down", 2)).there
         assert {each.time for each in there.radio(ADA)._stored} == {NOW}
@@ -304,7 +304,7 @@ async def test_what_the_radio_refuses_is_said(tmp_path: Path) -> None:
         stranger = await people.say("ab" * 32, "hello", 1)
         assert stranger == TextOutcome(False, "the radio refuses it: it does not know them")
         meshtastic = await people.say("!fa9e0002", "hello", 2)
-        assert not meshtastic.there and "no MeshCore radio" in meshtastic.why
+        assert not meshtastic.there and "not a MeshCore radio" in meshtastic.why
         radio = there.radio(KIT)
         radio.busy = True
         for _ in range(QUEUE):
@@ -392,7 +392,7 @@ async def test_a_first_answer_that_cannot_be_read_is_asked_for_again(
 
         radio.spoil = spoil_once  # type: ignore[method-assign]
         if how == "shorter than it is":
-            assert "does not say who it is" in str(await lost(there))
+            assert "does not report its identity" in str(await lost(there))
         async with opened(there) as people:
             there.write("hello")
             await next_of(people, Spoken)
@@ -495,5 +495,5 @@ async def test_what_is_no_radios_handle_is_not_reached(tmp_path: Path, handle: s
     """
     async with bench(tmp_path) as there, opened(there) as people:
         outcome = await people.say(handle, "hello", 1)
-        assert not outcome.there and "no MeshCore radio" in outcome.why
+        assert not outcome.there and "not a MeshCore radio" in outcome.why
     assert not meshcore.is_handle(handle)

@@ -49,7 +49,7 @@ class Radio:
     ("outcome", "is_absent"),
     [
         (TextOutcome(False, "the radio takes one text in two seconds", too_early=True), False),
-        (TextOutcome(False, "nobody acknowledged it"), True),
+        (TextOutcome(False, "no acknowledgement"), True),
     ],
 )
 async def test_who_is_absent_is_left_alone_for_a_while(

@@ -105,7 +105,7 @@ async def test_a_stranger_whose_credits_are_spent_goes_by_what_costs_nothing_and
         last = there.packages()[-1]
         assert last.sos and last.channels == frozenset([Channel.RADIO])
         assert there.answers()[-1].startswith("Your SOS is on this kit's disk and rings here.")
-        assert "goes by other channels alone" in caplog.text
+        assert "uses only other channels" in caplog.text
         assert len(heard_json(there.kit.journal)) == 9, "each rings"
 
 

@@ -78,9 +78,9 @@ async def refusal(place: RadioPlace) -> str:
 CHANNELS = {
     "none": ([], "the radio has no channel 'Kits' (none with a name)"),
     "other": ([ChannelSettings(GROUP.key, "Team")], "no channel 'Kits' (Team)"),
-    "open": ([ChannelSettings(b"", "Kits")], "'Kits' has no key, or one that everybody has"),
-    "public": ([ChannelSettings(b"\1", "Kits")], "'Kits' has no key, or one that everybody has"),
-    "zero": ([ChannelSettings(bytes(32), "Kits")], "'Kits' has no key, or one that everybody has"),
+    "open": ([ChannelSettings(b"", "Kits")], "'Kits' has no key, or a public key"),
+    "public": ([ChannelSettings(b"\1", "Kits")], "'Kits' has no key, or a public key"),
+    "zero": ([ChannelSettings(bytes(32), "Kits")], "'Kits' has no key, or a public key"),
     "uplink": ([GROUP._replace(uplink=True)], "passes its channel 'Kits' on by MQTT"),
 }
 

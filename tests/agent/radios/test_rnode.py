@@ -87,7 +87,7 @@ async def test_one_that_started_anew_sends_nothing_with_other_settings(
         with caplog.at_level(logging.WARNING):
             assert await one.transmit(b"hello", urgent=False) is TransmitResult.TRANSMITTED
         assert (await other.receive()).body == b"hello"
-        assert "started anew and lost its settings" in caplog.text
+        assert "restarted and lost its settings" in caplog.text
         assert boards.type("told 1") == f"on {SET}"
 
 

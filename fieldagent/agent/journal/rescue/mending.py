@@ -29,7 +29,7 @@ def mend(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
     `mark` contains the highest numbers of the damaged journal at `path`, `why` the damage, and
     `bad` the name under which it will be kept. Raises sqlite3.Error, OSError.
     """
-    log.error("the journal %s is damaged (%s): what is whole in it is being saved", path, why)
+    log.error("the journal %s is damaged (%s): saving its intact entries", path, why)
     pages = Pages(_content(path), _content(path.with_name(f"{path.name}-wal")))
     connection = connect(new, JOURNAL, checked=True)
     try:

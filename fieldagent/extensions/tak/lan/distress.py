@@ -82,7 +82,7 @@ class LanDistress:
         key = None if joins is None else f"{handle} cancels {joins}"
         await self._intake.accept(plan.package, key, joins=joins, unproved=handle)
         if plan.why:
-            log.warning("the SOS of %s goes by other channels alone: %s", handle, plan.why)
+            log.warning("the SOS of %s uses only other channels: %s", handle, plan.why)
 
     def _handle(self, alert: PhoneAlert) -> str:
         """Return the name under which the journal keeps the phone's incident."""

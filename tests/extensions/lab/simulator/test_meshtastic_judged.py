@@ -92,7 +92,7 @@ def test_a_radio_is_shown_as_it_is_set(tmp_path: Path) -> None:
             f"Meshtastic 2.7.11.simulated, node {ADA}",
             "set to 500 kHz, SF7, 4/5, EU_868, 3 hops",
             "its firmware keeps to 10 per cent of any hour, as that region has it",
-            "channel 0 (without a name): primary, no key that others lack",
+            "channel 0 (without a name): primary, no private key",
             "channel 1 Kits: secondary, a key of its own",
         ]
         air.type("region 2 off")
