@@ -40,7 +40,7 @@ def test_an_sos_that_nothing_takes_says_so(tmp_path: Path) -> None:
         assert command(kit, "sos", "--yes").returncode != 0
         sos = kit.call("GET", "/api/status").body["sos"]["incident"]
         assert sos["nextTry"] is None
-        assert "no channel sends it" in command(kit, "status").stdout.splitlines()[0]
+        assert "no channel can send it" in command(kit, "status").stdout.splitlines()[0]
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
         kit.call("POST", "/api/package/async", {"message": {"content": "x"}, "priority": 100})
         until(lambda: kit.call("GET", "/api/status").body["sos"]["incident"]["nextTry"])

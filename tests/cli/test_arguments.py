@@ -87,7 +87,7 @@ def test_every_command_is_carried_out_by_what_is_there(module: str, function: st
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ("xyzzy", "there is no 'xyzzy'; it is one of run, send, sos,"),
+        ("xyzzy", "unknown value 'xyzzy'; it is one of run, send, sos,"),
         ("status --xyzzy", "'--xyzzy' is unknown; see `fieldagent status --help`"),
         ("status now", "'now' is unknown; see `fieldagent status --help`"),
     ],

@@ -97,7 +97,7 @@ def test_a_wi_fi_to_join_bears_no_password_that_is_used_elsewhere(
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("hostname=Kit Ada", "hostname is no host name"),
+        ("hostname=Kit Ada", "hostname is not a host name"),
         ("address=10.0.0.1", "address is an address with its network"),
         ("gateway=10.0.0.1", "gateway needs address"),
         ("wifi=HUT", "wifi needs country"),

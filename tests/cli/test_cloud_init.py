@@ -93,13 +93,13 @@ def test_cloud_init_itself_takes_them(card: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: user_data("Kit Ada", "kit", []), "is no host name"),
-        (lambda: user_data("kit-", "kit", []), "is no host name"),
+        (lambda: user_data("Kit Ada", "kit", []), "is not a host name"),
+        (lambda: user_data("kit-", "kit", []), "is not a host name"),
         (lambda: user_data("kit", "root", [KEY]), "is not a login name"),
         (lambda: network_config("Hut", "short", "CH"), "8 to 63 characters"),
         (lambda: network_config("Hut", "long enough", ""), "--country CH"),
         (lambda: network_config("x" * 33, "long enough", "CH"), "1 to 32 bytes"),
-        (lambda: public_keys(Path(__file__)), "is no public key of ssh's"),
+        (lambda: public_keys(Path(__file__)), "is not an SSH public key"),
     ],
 )
 def test_what_no_system_would_take_is_told(make: Callable[[], object], message: str) -> None:

@@ -91,7 +91,7 @@ def test_what_was_broken_off_is_gone_on_with(tmp_path: Path, marks: dict[str, st
         assert fetched(server.address, part, notices.append) == FetchedFile(WHOLE, went_on=True)
         assert server.asked == ["", f"bytes={HALF}-", f"bytes={HALF + 50_000}-"]
     assert not part.exists()
-    assert "250,000 bytes are here" in notices[-1]
+    assert "250,000 bytes are present" in notices[-1]
 
 
 def change_file(server: Server) -> None:
@@ -148,7 +148,7 @@ def test_a_disk_that_keeps_nothing_is_no_hindrance(tmp_path: Path) -> None:
     part = tmp_path / "not there" / "part"
     with serving(Server(WHOLE, TAG)) as server:
         server.breaks = [HALF]
-        with pytest.raises(ServerAway, match="broken off"):
+        with pytest.raises(ServerAway, match="interrupted"):
             fetched(server.address, part)
         assert fetched(server.address, part) == FetchedFile(WHOLE)
 

@@ -95,7 +95,7 @@ def carried_out(words: Sequence[str], database: str) -> tuple[object, str, str]:
             ("group", "add", "M\udcfcller", "Ada"),
             "nothing was changed, because an argument is not UTF-8",
         ),
-        (("backup", "."), ". is there already"),
+        (("backup", "."), ". already exists"),
         (("export", "x" * 300), "the export stopped"),
     ],
     ids=lambda words: " ".join(words)[:20],

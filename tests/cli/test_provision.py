@@ -79,7 +79,7 @@ def test_what_the_hub_writes_on_a_card_the_kit_takes(
     [
         (["--address", "nowhere"], "https://"),
         ([], "--address is missing"),
-        (["--address", "https://hub.example.org"], "is there already"),
+        (["--address", "https://hub.example.org"], "already exists"),
     ],
 )
 def test_a_card_that_cannot_be_written_adds_no_device(
@@ -174,5 +174,5 @@ def test_a_place_that_cannot_be_written_is_told(card: Path, settings: Path) -> N
     (card / NAME).write_text(GOOD)
     settings.parent.parent.mkdir(parents=True)
     settings.parent.write_text("no folder")
-    assert "the settings on the card were not taken" in provision(card, settings, status=74)
+    assert "the settings on the card were not applied" in provision(card, settings, status=74)
     assert (card / NAME).read_text() == GOOD

@@ -63,7 +63,7 @@ def test_the_table_has_every_step_of_the_api() -> None:
     assert states == {*SCHEMAS["IncidentStep"]["properties"]["state"]["enum"]}
 
 
-NONE = "no channel sends it"
+NONE = "no channel can send it"
 AGAIN = f"next try {WHEN}"
 ENDS: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "the answer to the raising": ({}, ("raised",), ""),

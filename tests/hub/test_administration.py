@@ -166,7 +166,7 @@ async def test_a_device_from_its_first_day_to_its_last(store: Store) -> None:
         kit = await store.read(lambda db: directory.device_of_token(db, made["hubToken"]))
         assert (kit.id, kit.workspace, kit.member, kit.imei) == (device, 1, 1, IMEI)
         for body, why in {
-            ("name", "kit eve"): "there is a device 'kit eve' already",
+            ("name", "kit eve"): "a device 'kit eve' is already in",
             ("imei", IMEI): f"another device already has the IMEI {IMEI}",
         }.items():
             status, detail = await hub.refused(
@@ -308,7 +308,7 @@ async def test_users_are_added_and_changed_but_never_by_themselves(store: Store)
         status, detail = await hub.refused(
             "PATCH", f"/api/users/{program['id']}", {"role": "dispatcher"}
         )
-        assert (status, "is no User" in detail) == (409, True)
+        assert (status, "is not a User" in detail) == (409, True)
         again = await hub.done("POST", f"{path}/password")
         assert again["password"] != made["password"]
         await hub.done("PATCH", path, {"disabled": True})
@@ -416,7 +416,7 @@ async def test_nobody_reaches_into_another_workspace(store: Store) -> None:
         ):
             off = {"disabled": True} if method == "PATCH" else None
             status, detail = await hub.refused(method, path, off)
-            assert (status, "in another workspace too" in detail) == (409, True)
+            assert (status, "also in another workspace" in detail) == (409, True)
         assert (await hub.done("PATCH", "/api/users/3", {"role": "member"}))["role"] == "member"
 
 
@@ -440,7 +440,7 @@ async def test_keys_and_tokens_are_made_once_and_revoked(store: Store) -> None:
         assert (await hub.refused("PATCH", path, {"burst": 1}))[0] == 409
         mine = listed["office"]["id"]
         status, detail = await hub.refused("DELETE", f"/api/keys/{mine}")
-        assert (status, "made with that key" in detail) == (409, True)
+        assert (status, "uses that key" in detail) == (409, True)
         bot = await hub.done("POST", "/api/users", {"name": "bot", "type": "Integration"})
         token = await hub.done("POST", "/api/tokens", {"name": "bot", "userId": bot["id"]})
         assert token["token"].startswith("token_")
@@ -701,8 +701,8 @@ async def test_a_kit_is_told_what_to_do_for_a_price_that_is_agreed_to(store: Sto
             ({"command": "explode"}, 409, "use status, log"),
             ({"command": "set sos-repeat=900"}, 409, "the key that signs set"),
             ({"command": "status", "by": "radio"}, 422, "ip, satellite"),
-            ({"command": "status"}, 409, "take 3 credits over satellite"),
-            ({"command": "status", "by": "satellite", "credits": 2}, 409, "take 3 credits"),
+            ({"command": "status"}, 409, "cost 3 credits over satellite"),
+            ({"command": "status", "by": "satellite", "credits": 2}, 409, "cost 3 credits"),
         ]
         for body, status, why in refusals:
             assert (refusal := await hub.refused("POST", path, body))[0] == status

@@ -86,7 +86,7 @@ def test_each_verb_is_answered_over_ip_and_is_in_history_and_audit(tmp_path: Pat
         left.unlink()
         _in_another_boot(home)
         with agent(home, {**settings, "remote-commands": "none"}) as kit:
-            until(lambda: _answered(database, "reboot") == ("done", "the machine has started anew"))
+            until(lambda: _answered(database, "reboot") == ("done", "the machine has restarted"))
             assert not left.exists()
             # A command that is no longer allowed is refused and has no effect.
             row = asked(database, "status", "--by", "ip")
@@ -123,7 +123,7 @@ def test_a_restart_is_answered_by_the_agent_that_begins_anew(tmp_path: Path) -> 
             administer(database, "command", "kit", "restart")
             assert kit.wait() == 0
         with agent(home, settings, INVOCATION_ID="systemd's"):
-            until(lambda: _answered(database, "restart") == ("done", "the agent has started anew"))
+            until(lambda: _answered(database, "restart") == ("done", "the agent has restarted"))
             assert "2 starts of the agent" in asked(database, "status")["answer"]
 
 

@@ -98,7 +98,7 @@ def test_a_user_gets_what_they_sent_and_were_sent(lived: str, tmp_path: Path) ->
     assert not (target / "keys.jsonl").exists()
     assert not (target / "groups.jsonl").exists()
     again = export(lived, "user", "export", "Ada", target)
-    assert (again.returncode, "is there already" in again.stderr) == (65, True)
+    assert (again.returncode, "already exists" in again.stderr) == (65, True)
     nobody = export(lived, "user", "export", "Eve", tmp_path / "eve")
     assert (nobody.returncode, "no user 'Eve'" in nobody.stderr) == (65, True)
     assert not (tmp_path / "eve").exists()

@@ -273,7 +273,7 @@ def test_a_copy_is_put_back_as_the_words_say(
                 assert made.returncode == 0, made.stderr
                 assert copy.stat().st_mode & 0o777 == 0o600
                 again = fieldagent("backup", str(copy), "--database", database)
-                assert (again.returncode, "is there already" in again.stderr) == (65, True)
+                assert (again.returncode, "already exists" in again.stderr) == (65, True)
             else:
                 assert made.returncode == 65
                 lines = [x.strip() for x in made.stderr.splitlines() if x.startswith("  ")]

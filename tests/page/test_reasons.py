@@ -31,7 +31,7 @@ def test_reasons_are_found_wherever_they_are_made() -> None:
     wordings = reasons()
     assert len(wordings) > 350
     for form in (
-        *("no signal", "nobody answered", "replaced by Package {1}", "{1}; next try {2}"),
+        *("no signal", "no answer", "replaced by Package {1}", "{1}; next try {2}"),
         *("the budget of today is spent: {1}; {2}", "{1} bytes, {2} {3}", "may have left"),
         *(
             "the network does not answer",

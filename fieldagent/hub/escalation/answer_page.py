@@ -194,7 +194,7 @@ def _place(position: Mapping[str, Any] | None, language: str) -> str:
     time = clock_time(position["at"])
     words = say(language, "Position: {where}, {time}", where=where, time=time)
     by_web = f'<a href="{escape(position["map"])}" rel="noreferrer">{say(language, "map")}</a>'
-    by_app = f'<a href="{escape(position["geo"])}">{say(language, "in your map program")}</a>'
+    by_app = f'<a href="{escape(position["geo"])}">{say(language, "in your map app")}</a>'
     return f"{_with_local(words, time, language)} ({by_web}, {by_app})"
 
 

@@ -246,7 +246,7 @@ def _proved(db: Db, contact: AlarmContact, link: AlarmLink, said: Wording, now: 
     why = say(language, text, what=what)
     if not sos_desk.is_kit_told(db, incident):
         nothing = say(language, "Nothing is sent to its kit, and no other contact is alerted.")
-        why = f"{say(language, 'You have {what}', what=what)}. {nothing}"
+        why = f"{say(language, 'You have taken over {what}', what=what)}. {nothing}"
     return _reply(db, contact, link.sos, "acknowledged", why, now)
 
 

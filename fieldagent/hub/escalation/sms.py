@@ -69,7 +69,7 @@ def text_of(notice: Notice, *, answers: bool) -> str:
         return "\n".join([head, *lines])
 
     if answers and notice.code:
-        full = f"{whole(notice.said)}. {say(language, 'Other words go to the kit.')}"
+        full = f"{whole(notice.said)}. {say(language, 'Other text goes to the kit.')}"
         if _fits(full):
             return full
     return _cut(notice.said, whole)

@@ -492,7 +492,8 @@ async def test_nobody_is_rung_by_whom_nothing_proves(
         (answer,) = there.answers()
         assert (
             answer
-            == "An SOS over this route raises no alarm, because anyone could send it. It was sent as a message."
+            == "An SOS over this route raises no alarm, because anyone could send it. It was sent as"
+            " a message."
         )
         ada, other = service.notices()
         assert ada.startswith(f"Ada ({STATION}) reports distress, {CAVEAT}")

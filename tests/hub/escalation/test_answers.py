@@ -102,8 +102,8 @@ async def test_of_a_kit_that_is_revoked_nobody_says_that_it_is_told(store: Store
         assert await answer(alps, f"OK {code}") == "acknowledged"
         (text,) = await told(alps)
         assert (
-            text
-            == "You have taken over SOS 1. Nothing is sent to its kit, and no other contact is alerted."
+            text == "You have taken over SOS 1. Nothing is sent to its kit, and no other contact is"
+            " alerted."
         )
 
 
@@ -191,7 +191,7 @@ async def test_words_wait_for_no_credits_that_are_spent(store: Store) -> None:
         )
         assert await answer(alps, f"{code} {'x' * 150}") == "not sent"
         (reply,) = await told(alps)
-        assert reply.startswith("Nothing sent: it takes ")
+        assert reply.startswith("Nothing sent: it costs ")
         assert reply.endswith(" satellite credits, but only 1 are left today.")
 
 

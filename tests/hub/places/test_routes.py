@@ -123,7 +123,7 @@ async def test_a_person_ends_it_and_says_why(store: Store) -> None:
         await store.commit(lambda db: routes.end(db, 1, 1, ben, "they called", alps.now))
         route = await standing(alps)
         assert (route["state"], route["endedBy"], route["why"]) == ("ended", "Ben", "they called")
-        with pytest.raises(Refused, match="no route 1 is under way"):
+        with pytest.raises(Refused, match="no route 1 is active"):
             await store.commit(lambda db: routes.end(db, 1, 1, ben, "again", alps.now))
         assert await store.commit(lambda db: routes.forget(db, alps.now + 1)) == 1
 
