@@ -490,11 +490,8 @@ async def test_nobody_is_rung_by_whom_nothing_proves(
         assert there.items() == [Message(f"Ada {CAVEAT}: SOS leg broken")]
         assert not any(package.sos for package in there.packages())
         (answer,) = there.answers()
-        assert (
-            answer
-            == "An SOS over this route raises no alarm, because anyone could send it. It was sent as"
-            " a message."
-        )
+        said = "An SOS over this route raises no alarm, because anyone could send it."
+        assert answer == f"{said} It was sent as a message."
         ada, other = service.notices()
         assert ada.startswith(f"Ada ({STATION}) reports distress, {CAVEAT}")
         assert other.startswith("n0call-8 (n0call-8)")
