@@ -30,7 +30,7 @@ NEVER = {
     "cellular-heal": _POWERS,
     "sms-heal": _POWERS,
     "radio-heal": _POWERS,
-    "webhook-address": "all that comes in would go there",
+    "webhook-address": "all received items would go there",
     "webhook-secret": SECRET,
     "satellite-key": SECRET,
     "radio-key": SECRET,

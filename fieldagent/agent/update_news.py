@@ -66,7 +66,7 @@ class News(NamedTuple):
             last = f"was last signed on {datetime.fromtimestamp(self.signed, UTC).date()}"
         if self.offered > self.signed:
             last = f"was offered by the hub on {datetime.fromtimestamp(self.offered, UTC).date()}"
-        why = why or "is it served, and signed anew each month (build/sign)?"
+        why = why or "check that it is served, and signed again each month (build/sign)"
         return f"no news of updates for {days} days: {self.source} {last}: {why}"
 
 
@@ -199,7 +199,7 @@ def _keep(path: Path, news: News) -> None:
     try:
         put_file(path, json.dumps(news._asdict()).encode())
     except OSError as error:
-        log.warning("what was heard of updates cannot be kept: %s", error)
+        log.warning("the news of updates cannot be stored: %s", error)
 
 
 def _kept(path: Path) -> News | None:

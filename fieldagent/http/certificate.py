@@ -46,7 +46,7 @@ class Certificate:
         except OSError as error:
             names = " and ".join(map(str, self._files))
             why = error.strerror or error
-            log.error("%s cannot be used: %s; the certificate as it was goes on", names, why)
+            log.error("%s cannot be used: %s; keeping the previous certificate", names, why)
         else:
             log.info("%s was read again", self._files[0])
 

@@ -386,7 +386,7 @@ class _Connection:
             return problem.to_response()
         except Exception as error:
             self._server.note_fault(error, place)
-            return Problem(500, "the fault is the server's; its log tells more").to_response()
+            return Problem(500, "the server failed; see its log").to_response()
 
     async def _whole_request(self) -> Request:
         request = self._protocol.next_body()

@@ -35,7 +35,7 @@ def fault(error: BaseException | None, ca_setting: str = "") -> str | None:
     if not isinstance(error, ssl.SSLError) or isinstance(error, _ENDED):
         return None
     why = error.reason.replace("_", " ").lower() if error.reason else str(error)
-    return f"what answers does not speak TLS, or not as it should: {why}"
+    return f"the server does not use TLS, or not correctly: {why}"
 
 
 def _distrust(error: ssl.SSLCertVerificationError, ca_setting: str) -> str:

@@ -398,7 +398,7 @@ async def _obey(asks: Asks, hub: Hub, certificate: Certificate | None) -> None:
         elif certificate is not None:
             certificate.read_again()
         else:
-            log.info("there is no certificate to read again; settings are read at the start")
+            log.info("no certificate to read again; settings are read only at the start")
 
 
 async def _drain(hub: Hub) -> None:
@@ -446,7 +446,7 @@ async def _serve(
         if listeners.by_proxy:
             by_proxy = partial(serving, listeners.by_proxy, tls=tls, introduce=introduce)
             await nursery.start(by_proxy)
-            log.info("proxies may come to port %d, and say for whom", port_of(listeners.by_proxy))
+            log.info("port %d accepts proxies, which name the client", port_of(listeners.by_proxy))
         if hub.settings.admin_listen is not None:
             await nursery.start(_serve_admin, hub, *hub.settings.admin_listen)
         scheme = "http" if certificate is None else "https"

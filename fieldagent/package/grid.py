@@ -77,8 +77,7 @@ class NotInGrid(ValueError):
 
     def __init__(self, text: str) -> None:
         super().__init__(
-            f"{text!r} is no place of UTM or MGRS: write it as 32T 465000 5247000 or"
-            " 32T MT 65000 47000"
+            f"{text!r} is not a UTM or MGRS position: use 32T 465000 5247000 or 32T MT 65000 47000"
         )
 
 

@@ -30,7 +30,7 @@ def _is_pmtiles(path: Path) -> bool:
         # Do not block on a pipe.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UnusableMap(f"map-file {path} is no file: name one")
+                raise UnusableMap(f"map-file {path} is not a file: name a file")
             return file.read(len(MAGIC)) == MAGIC
     except FileNotFoundError:
         why = f"map-file {path} is not there: copy it there, or remove map-file"

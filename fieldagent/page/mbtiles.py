@@ -30,7 +30,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             _bound(db)
             yield db
     except (sqlite3.Error, OSError) as error:
-        raise UnusableMap(f"map-file {path} is no PMTiles or MBTiles file: {error}") from error
+        raise UnusableMap(f"map-file {path} is not a PMTiles or MBTiles file: {error}") from error
 
 
 def _bound(db: sqlite3.Connection) -> None:

@@ -25,7 +25,7 @@ PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
 """Maximum unpacked bytes of a directory or the metadata, and maximum entries in a directory."""
 FURTHEST = (1 << 63) - 1
 """Maximum offset in a file."""
-WRONG_DIRECTORY = "is damaged: a directory in it says what cannot be"
+WRONG_DIRECTORY = "is damaged: its directory has an impossible value"
 WRONG_PART = "is damaged: a part of it is not what its header says"
 ZOOM_MAX = 22
 _GZIP_WINDOW = 31
@@ -63,7 +63,7 @@ class Header(NamedTuple):
 def read_header(content: bytes) -> Header:
     """Parse the header. Raises WrongArchive."""
     if not content.startswith(MAGIC):
-        raise WrongArchive("is no PMTiles file")
+        raise WrongArchive("is not a PMTiles file")
     version = content[7] if len(content) > 7 else 0
     if version != VERSION:
         raise WrongArchive(f"is of PMTiles version {version}, and not {VERSION}")
@@ -77,7 +77,7 @@ def read_header(content: bytes) -> Header:
             raise WrongArchive(f"is compressed by {name}, and not by gzip")
     root, metadata, leaves, tiles = spans = [Span(*fields[at : at + 2]) for at in range(2, 10, 2)]
     if any(sum(span) > FURTHEST for span in spans) or not lowest <= highest <= ZOOM_MAX:
-        raise WrongArchive("is damaged: its header says what cannot be")
+        raise WrongArchive("is damaged: its header has an impossible value")
     west, south, east, north = (each / E7 for each in fields[19:23])
     bounds = (west, south, east, north)
     return Header(root, metadata, leaves, tiles, inner, outer, tile_type, lowest, highest, bounds)

@@ -191,8 +191,8 @@ def _bring_up_marked(connection: sqlite3.Connection, schema: Schema, path: Path)
         raise
     if head.contradicts:
         log.warning(
-            "the head of %s was damaged and is mended: it said version %d, its tables are of"
-            " version %d",
+            "the head of %s was damaged and is repaired: version %d in the head, version %d"
+            " in its tables",
             *(path, head.told, head.version),
         )
 
@@ -209,7 +209,7 @@ def _take_steps(connection: sqlite3.Connection, schema: Schema, head: Head) -> N
 
 def _contradiction(head: Head) -> sqlite3.DatabaseError:
     return sqlite3.DatabaseError(
-        f"its head says version {head.told}, and its tables are not those of version {head.version}"
+        f"its head has version {head.told}, but its tables are not of version {head.version}"
     )
 
 

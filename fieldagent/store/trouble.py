@@ -57,7 +57,7 @@ def is_full(folder: Path) -> bool:
 _FULL = ("the disk is full", "Make room on it, then start again")
 _DISK = (
     "the disk does not read or write it",
-    "Look into the system's log for what the disk says, and copy the file away before all else",
+    "First copy the file to another disk, then check the system's log for disk errors",
 )
 _LOCKED = ("another program holds it", "End that program, then start again")
 

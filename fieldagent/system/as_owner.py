@@ -88,7 +88,7 @@ def _read(pipe: int, until: float) -> bytes:
     while len(answer) <= MOST_BYTES:
         ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
         if not ready:
-            raise OSError("what was to be done as the owner of a folder has not ended in time")
+            raise OSError("an action as the owner of a folder has not ended in time")
         if not (piece := os.read(pipe, 65_536)):
             break
         answer += piece
@@ -102,7 +102,7 @@ def _result(answer: bytes, folder: Path) -> Any:
             raise OSError(*outcome["error"])
         return outcome["result"]
     except (ValueError, TypeError, KeyError):
-        raise OSError(f"{folder}: what was to be done there as its owner has failed") from None
+        raise OSError(f"{folder}: an action as its owner has failed") from None
 
 
 def _work_and_exit(owner: Owner, work: Callable[[], Any], pipe: int, within: float) -> NoReturn:
@@ -180,7 +180,7 @@ def owner_of(folder: Path) -> Owner:
             os.close(here)
             here, place, status = there, place / name, entry
             if not stat.S_ISDIR(status.st_mode):
-                raise NotADirectoryError(f"{place} is no folder")
+                raise NotADirectoryError(f"{place} is not a folder")
         _require_ours(status, place, last=True)
     finally:
         os.close(here)

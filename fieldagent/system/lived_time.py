@@ -225,6 +225,6 @@ class LivedTime:
             log.warning(
                 "dates move by %+.0f s, as %s; nothing expires by that",
                 offset - self._offset,
-                f"the {source} tells the time" if source in self._told else "the clock was set",
+                f"clock source: {source}" if source in self._told else "the clock was set",
             )
             self._offset = offset

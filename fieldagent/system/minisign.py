@@ -65,10 +65,10 @@ def read_signature(text: str) -> Signature:
     """Read a signature. Raises NotSigned."""
     lines = text.splitlines()
     if len(lines) < 4 or not lines[2].startswith(COMMENT):
-        raise NotSigned("it is no signature of minisign's")
+        raise NotSigned("it is not a minisign signature")
     raw, of_comment = _decoded(lines[1]), _decoded(lines[3])
     if len(raw) != 74 or raw[:2] not in (PLAIN, HASHED) or len(of_comment) != 64:
-        raise NotSigned("it is no signature of minisign's")
+        raise NotSigned("it is not a minisign signature")
     return Signature(raw[:2], raw[2:10], raw[10:], lines[2].removeprefix(COMMENT), of_comment)
 
 

@@ -25,7 +25,7 @@ def own_certificate(path: Path) -> Path:
     NoCertificate.
     """
     if path.exists() and not path.is_file():
-        raise NoCertificate(f"{path} is no file: remove it, and another one is made")
+        raise NoCertificate(f"{path} is not a file: remove it, and the program creates a new one")
     with suppress(OSError, ValueError):
         fingerprint(path)
         return path

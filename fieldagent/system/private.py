@@ -23,7 +23,7 @@ def make_private_folder(path: Path) -> None:
                 each.chmod(_FOLDER)
                 sync_folder(each.parent)
     if not path.is_dir():
-        raise NotADirectoryError(f"{path} is no folder")
+        raise NotADirectoryError(f"{path} is not a folder")
 
 
 def make_private_file(path: Path) -> None:

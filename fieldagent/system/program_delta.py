@@ -46,7 +46,7 @@ def contents(program: bytes) -> bytes:
                 content = archive.read(name)
                 made += b"%s\0%d\n%s" % (name.encode(), len(content), content)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as wrong:
-        raise NoDelta(f"the program is no zip file that can be read: {wrong}") from None
+        raise NoDelta(f"the program is not a readable zip file: {wrong}") from None
     return bytes(made)
 
 
@@ -61,7 +61,7 @@ def program_of_contents(plain: bytes) -> bytes:
             files[plain[at:named].decode()] = plain[begin : begin + size]
             at = begin + size
     except ValueError as wrong:
-        raise NoDelta(f"what it makes is no contents of a program: {wrong}") from None
+        raise NoDelta(f"its result is not a program: {wrong}") from None
     return packed(files)
 
 
@@ -98,7 +98,7 @@ def read_delta(body: bytes) -> Delta:
     """Parse a delta. Raises NoDelta."""
     rest = body.removeprefix(MAGIC)
     if rest == body or len(rest) <= 2 * DIGEST:
-        raise NoDelta("it is no delta, or one of a later version")
+        raise NoDelta("it is not a delta, or from a later version")
     return Delta(rest[:DIGEST], rest[DIGEST : 2 * DIGEST], rest[2 * DIGEST :])
 
 
@@ -108,11 +108,11 @@ def apply_delta(body: bytes, before: bytes) -> bytes:
     """
     delta = read_delta(body)
     if hashlib.sha256(before).digest() != delta.before:
-        raise NoDelta("it is for another program than the one that is here")
+        raise NoDelta("it is for a different program")
     try:
         after = unpack(delta.frame, before)
     except ZstdFailed as why:
         raise NoDelta(str(why)) from None
     if hashlib.sha256(after).digest() != delta.after:
-        raise NoDelta("what it makes is not what it says")
+        raise NoDelta("its result differs from its description")
     return after

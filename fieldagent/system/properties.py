@@ -121,7 +121,7 @@ def _check_host(host: str) -> None:
     except UnicodeError:
         is_host = False
     if not is_host:
-        raise WrongProperty(f"must name a host, and {host[:80]!r} is none")
+        raise WrongProperty(f"must name a host, but {host[:80]!r} is not a host")
 
 
 def networks(value: str) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
@@ -167,7 +167,7 @@ def read_file(path: Path, *, required: bool) -> str:
     except FileNotFoundError:
         if required:
             raise FileNotFoundError(
-                f"there is no settings file {path}: correct --config, or make the file"
+                f"settings file {path} not found: correct --config, or create the file"
             ) from None
         return ""
     except UnicodeDecodeError as error:

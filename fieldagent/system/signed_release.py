@@ -36,9 +36,7 @@ def read_release(comment: str) -> Release:
     """Parse the kind, version, day of signing and expiry of a release. Raises NotSigned."""
     match = _FORM.fullmatch(comment)
     if match is None:
-        raise NotSigned(
-            "its signed text does not say kind, version and expiry: build/sign writes it"
-        )
+        raise NotSigned("its signed text has no kind, version and expiry: sign it with build/sign")
     kind, version, *days = match.groups()
     try:
         signed, expires = map(date.fromisoformat, days)
@@ -61,7 +59,7 @@ def taken_as(kind: str, comment: str, now: float) -> Release:
         raise NotSigned(f"it signs a {release.kind} of fieldagent's, and no {kind}")
     if now >= EARLIEST and datetime.fromtimestamp(now, UTC).date() > release.expires:
         raise NotSigned(
-            f"it expired on {release.expires}: ask for a newer one where it is from; whoever builds"
-            " it signs it again by build/sign (or is this machine's date wrong?)"
+            f"it expired on {release.expires}: check this machine's date, or ask the builder"
+            " to sign it again with build/sign"
         )
     return release

@@ -91,7 +91,7 @@ class Supervisor:
                 failures.append(errors)
                 self._count_in_a_row(fault)
                 pause = PAUSES[min(fault.in_a_row, len(PAUSES)) - 1]
-                self._tell(fault, errors, f"it starts again in {pause:g} s; the rest goes on")
+                self._tell(fault, errors, f"it restarts in {pause:g} s; other parts continue")
             if not failures:
                 return
             failed = True
@@ -102,7 +102,7 @@ class Supervisor:
         fault = self._faults.setdefault(name, PartFault(name))
 
         def note(error: BaseException, doing: str) -> None:
-            self._tell(fault, error, "the rest goes on", doing)
+            self._tell(fault, error, "other parts continue", doing)
 
         return note
 
@@ -118,7 +118,7 @@ class Supervisor:
         """Return the parts that do not recover, in a sentence; None if there are none."""
         now = trio.current_time()
         down = [fault.part for fault in self.faults() if fault.is_down(now)]
-        return f"failing again and again: {', '.join(down)}; the log says why" if down else None
+        return f"failing repeatedly: {', '.join(down)}; see the log" if down else None
 
     def _count_in_a_row(self, fault: PartFault) -> None:
         now = trio.current_time()

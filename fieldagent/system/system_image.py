@@ -74,7 +74,7 @@ def read_name(text: bytes) -> SystemName:
         document = json.loads(text)
         return SystemName(*(str(document[name]) for name in SystemName._fields))
     except (ValueError, KeyError, TypeError):
-        raise UnreadableImage("it does not say board, version and id") from None
+        raise UnreadableImage("it has no board, version and id") from None
 
 
 def read_image(text: bytes) -> SystemImage:
@@ -91,11 +91,13 @@ def read_image(text: bytes) -> SystemImage:
         size, before = int(document["size"]), str(document["before"])
         before_size = int(document["before_size"])
     except (ValueError, KeyError, TypeError, IndexError):
-        raise UnreadableImage("it is no list of a system's pieces: build/image makes one") from None
+        raise UnreadableImage(
+            "it is not a list of a system's pieces: create one with build/image"
+        ) from None
     if not 0 < size <= MOST_BYTES or len(pieces) != -(-size // PIECE):
         raise UnreadableImage(f"{len(pieces)} pieces do not make {size} bytes")
     if not all(_is_digest(each.content) and _is_digest(each.file) for each in pieces):
-        raise UnreadableImage("a piece of it is named by no SHA-256")
+        raise UnreadableImage("a piece of it has no SHA-256")
     return SystemImage(read_name(text), size, pieces, before, before_size)
 
 

@@ -23,7 +23,7 @@ def notify(state: str, environ: MutableMapping[str, str] = os.environ) -> bool:
         try:
             peer.sendto(state.encode(), address.replace("@", "\0", 1))
         except OSError as error:
-            log.error("systemd cannot be told %s: %s", state, error.strerror)
+            log.error("cannot notify systemd of %s: %s", state, error.strerror)
             return False
     return True
 

@@ -52,7 +52,7 @@ def read_line(line: bytes) -> GpsReport:
     if not isinstance(text, dict):
         raise RemoteProtocolError(f"no object: {line[:60]!r}")
     if text.get("class") == "ERROR":
-        raise RemoteProtocolError(f"gpsd says: {text.get('message')}")
+        raise RemoteProtocolError(f"gpsd reports: {text.get('message')}")
     return _position(text) if text.get("class") == "TPV" else None
 
 

@@ -345,7 +345,7 @@ FINAL: Mapping[str, MoStatus] = {
 
 def mo_final(word: str) -> MoStatus:
     """Return the meaning of a status. An unknown status is in doubt."""
-    return FINAL.get(word) or MoStatus(_S.DOUBTFUL, f"the modem says {word[:60]!r}")
+    return FINAL.get(word) or MoStatus(_S.DOUBTFUL, f"the modem reports {word[:60]!r}")
 
 
 def mo_refused(word: str) -> MoStatus:

@@ -476,7 +476,7 @@ def read_error(content: bytes) -> str:
     """Return the reason of a refusal, as the end of a sentence about a radio."""
     code = content[1] if len(content) > 1 else 0
     known = code in set(CompanionError)
-    return ERRORS[CompanionError(code)] if known else f"it says error {code}"
+    return ERRORS[CompanionError(code)] if known else f"it reports error {code}"
 
 
 LPP_SIZES = {0x65: 2, 0x66: 1, 0x67: 2, 0x68: 1, 0x73: 2, 0x74: 2, 0x75: 2, 0x78: 1, 0x88: 9}

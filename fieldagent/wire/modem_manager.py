@@ -170,16 +170,16 @@ def _json(output: str) -> dict[str, Any]:
         document = json.loads(output, strict=False)
     except (ValueError, NotJson):
         shown = output.strip()[:60]
-        raise RemoteProtocolError(f"mmcli answers what is no JSON: {shown!r}") from None
+        raise RemoteProtocolError(f"mmcli's answer is not JSON: {shown!r}") from None
     if not isinstance(document, dict):
-        raise RemoteProtocolError("mmcli answers JSON that is no object")
+        raise RemoteProtocolError("mmcli's answer is not a JSON object")
     return document
 
 
 def _object(document: dict[str, Any], name: str) -> dict[str, Any]:
     value = document.get(name)
     if not isinstance(value, dict):
-        raise RemoteProtocolError(f"mmcli says nothing of {name!r}")
+        raise RemoteProtocolError(f"mmcli does not report {name!r}")
     return value
 
 
@@ -268,4 +268,4 @@ def judge(errors: str) -> Sent:
     number = _NUMBERS.get(match[1]) if match is not None else None
     if number is not None:
         return sms_modem.judge(GsmReply(False, (), number))
-    return Sent(Outcome.DOUBTFUL, reason=f"mmcli says: {complaint(errors)}")
+    return Sent(Outcome.DOUBTFUL, reason=f"mmcli reports: {complaint(errors)}")

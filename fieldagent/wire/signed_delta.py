@@ -52,7 +52,7 @@ def read_payload(payload: bytes) -> SignedDelta:
     body = payload.removeprefix(MAGIC)
     here = FIRST_BYTES + SECOND_BYTES
     if body == payload or len(body) <= here:
-        raise ValueError("it is no delta of a program with its signature")
+        raise ValueError("it is not a program delta with a signature")
     first, second, size = body[:FIRST_BYTES], body[FIRST_BYTES:here], body[here]
     text, delta = body[here + 1 : here + 1 + size], body[here + 1 + size :]
     parts = SignatureParts(first, text.decode(), second)

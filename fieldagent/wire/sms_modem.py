@@ -180,7 +180,7 @@ class Sent(NamedTuple):
 
 
 _REFUSED_FOR_GOOD = {
-    1: "the number is assigned to nobody",
+    1: "the number is not assigned",
     8: "the operator bars SMS",
     10: "the SIM may not send SMS",
     21: "the network refuses the SMS",
@@ -232,7 +232,7 @@ def judge(reply: GsmReply | None) -> Sent:
     if code is not None and (known := _SIM.get(code) or _NOT_NOW.get(code)):
         return Sent(Outcome.NOT_SENT, None, f"{known} ({code})")
     shown = "ERROR" if code is None else f"error {code}"
-    return Sent(Outcome.DOUBTFUL, reason=f"the modem says {shown}, which may be after it left")
+    return Sent(Outcome.DOUBTFUL, reason=f"the modem reports {shown}, possibly after it was sent")
 
 
 class Stored(NamedTuple):
@@ -284,7 +284,7 @@ def locked(reply: GsmReply) -> str:
             return "" if match[1] == "READY" else match[1]
     known = _ME_SIM.get(reply.error or 0)
     if known is None:
-        raise RemoteProtocolError("the modem does not say whether its SIM wants a PIN")
+        raise RemoteProtocolError("the modem does not report whether its SIM needs a PIN")
     return known
 
 

@@ -231,7 +231,7 @@ def test_a_place_is_typed_as_a_grid_names_it(tmp_path: Path) -> None:
         assert send("location", "33S", "151E").returncode == 0
         done = send("location", "32T", "MI", "65356", "47001")
         assert (done.returncode, done.stdout) == (2, "")
-        assert "'32T MI 65356 47001' is no place of UTM or MGRS: write it as 32T 465" in done.stderr
+        assert "'32T MI 65356 47001' is not a UTM or MGRS position: use 32T 465" in done.stderr
         assert "'47.3' is only a latitude: add the longitude" in send("location", "47.3").stderr
         assert "'500' is not part of a position" in send("location", "1", "2", "500").stderr
         sos = ("sos", "--yes", "--no-wait", *local, "--position")

@@ -89,7 +89,7 @@ def modem(answers: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
     [
         ({}, [f"modem {IMEI} answers, TA16005", "signal 3 of 5", "not locked"], []),
         ({"AT+CSQF": "+CSQF:0"}, ["signal 0 of 5; under the open sky"], []),
-        ({"AT+CSQF": "ERROR", "AT+CULK?": "ERROR"}, ["does not tell its signal"], []),
+        ({"AT+CSQF": "ERROR", "AT+CULK?": "ERROR"}, ["does not report its signal"], []),
         ({"AT+CULK?": "+CULK:1"}, [], ["is locked and makes no sessions: have its seller"]),
         ({"AT+CULK?": "+CULK:2"}, [], ["is locked and makes no sessions: return it"]),
         ({"AT+CGSN": "no", "AT+GSN": "no"}, [], ["which is no IMEI"]),

@@ -168,7 +168,7 @@ def test_a_radio_that_stops_in_the_middle() -> None:
     with serial_device(lambda data: answered if asked in data else b"") as device:
         code, text = shown(device.port)
         assert code == SETTINGS
-        assert "BAD it says that it is an RNode, and nothing more" in text
+        assert "BAD it reports an RNode and then stops" in text
 
 
 @pytest.mark.full

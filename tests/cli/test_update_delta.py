@@ -93,8 +93,8 @@ SPOILED: list[tuple[Callable[[Served], object], str]] = [
     (foreign, "trusted here"),
     (expired, "it expired on 2026-01-02"),
     (as_program, "it signs a program of fieldagent's, and no delta"),
-    (of_another, "for another program than the one that is here"),
-    (of_no_program, "no contents of a program"),
+    (of_another, "for a different program"),
+    (of_no_program, "its result is not a program"),
     (lambda served: served.signed_delta(b"fieldagent delta 2\n" + bytes(99)), "a later version"),
     (without_zstd, "apt install zstd"),
 ]

@@ -291,7 +291,7 @@ async def test_without_a_thing_nothing_is_called(tmp_path: Path) -> None:
     async with service(tmp_path) as (played, caller, _):
         verdict = await caller.send(IMEI, b"down", number=1, priority=False)
         assert verdict.outcome is Outcome.NOT_SENT
-        assert "the hub learns with its first message" in verdict.reason
+        assert "the hub learns from its first message" in verdict.reason
         assert played.asked == []
 
 

@@ -99,11 +99,11 @@ def test_init_says_where_the_database_is(tmp_path: Path) -> None:
         (["user", "add", "x", "--workspace", "Andes"], "there is no workspace 'Andes'"),
         (["device", "add", "x", "--user", "Nobody"], "no user 'Nobody' is in that workspace"),
         (["device", "add", "x", "--user", "push", "--imei", "1"], "an IMEI has 15 digits"),
-        (["key", "revoke", "99"], "no key 99 is in force"),
+        (["key", "revoke", "99"], "no key 99 is active"),
         (["key", "rate", "1", "--burst", "0"], "--burst: '0' is not a number from 1 to 1000000"),
         (["init", "Again"], "a workspace already exists"),
         (["webhook", "add", "ftp://x"], "must be a URL"),
-        (["webhook", "add", "http://127.0.0.1:1/"], "127.0.0.1 is no public address"),
+        (["webhook", "add", "http://127.0.0.1:1/"], "127.0.0.1 is not a public address"),
     ],
 )
 def test_what_cannot_be_says_why(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -184,7 +184,7 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
                 "Duty (by apprise): handed over to the service",
                 "webhook 1",
             }
-            assert ("nobody reached", "", "2 who would be told later are told now") in steps
+            assert ("nobody reached", "", "2 contacts of later steps are notified now") in steps
             log = "\n".join(running.output())
             assert "path=/answer/…" in log
             assert not any(link in log for link in (own, webhooks_, services_))

@@ -82,7 +82,7 @@ def test_a_flipped_bit_of_the_version_is_mended_and_costs_nothing(
         open_store(str(file)).close()
     assert head_of(file) == (VERSION, mark_of(VERSION))
     assert content(file) == before
-    said = f"it said version {version}, its tables are of version {VERSION}"
+    said = f"version {version} in the head, version {VERSION} in its tables"
     assert (said in caplog.text) == (at == VERSION_AT)
 
 
@@ -90,7 +90,7 @@ def test_a_hub_starts_on_a_file_that_says_a_later_version(filled: Path, tmp_path
     file = copied(filled, tmp_path)
     flip(file, VERSION_AT, 21)
     with hub(tmp_path, {"database": str(file)}) as running:
-        assert any(f"said version {VERSION + 1024}," in line for line in running.output())
+        assert any(f"version {VERSION + 1024} in the head," in line for line in running.output())
         assert "Ada" in [each["name"] for each in administer(str(file), "user", "list")]
 
 
@@ -105,7 +105,7 @@ def test_tables_that_do_not_prove_it_are_told_as_damage(
     before = content(file)
     with pytest.raises(StoreFailed) as refused:
         open_store(str(file))
-    assert f"is damaged: its head says version {VERSION + 1024}, and its tables" in str(
+    assert f"is damaged: its head has version {VERSION + 1024}, but its tables" in str(
         refused.value
     )
     assert "restore it from a backup" in str(refused.value)
@@ -139,7 +139,7 @@ def test_an_earlier_version_that_the_tables_disprove_changes_nothing(
         connection.execute("CREATE TABLE later (y)")
     write_head(file, VERSION | 1024, mark_of(VERSION))
     before = content(file)
-    with pytest.raises(StoreFailed, match=f"is damaged: its head says version {VERSION | 1024}"):
+    with pytest.raises(StoreFailed, match=f"is damaged: its head has version {VERSION | 1024}"):
         open_store(str(file))
     assert content(file) == before
 

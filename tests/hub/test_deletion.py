@@ -59,7 +59,7 @@ def test_a_user_is_deleted_with_all_that_is_theirs(database: str, tmp_path: Path
         result = subprocess.run(asked, capture_output=True, text=True, timeout=PATIENCE)
         assert result.returncode == 65
         assert "kit of Ada" in result.stdout
-        assert "what kits and webhooks were given" in result.stdout
+        assert "items that kits and webhooks have received" in result.stdout
         assert "--yes" in result.stderr
         assert len(administer(database, "user", "list")) == 3
 

@@ -154,7 +154,7 @@ def test_what_does_not_recover_is_told_and_takes_nothing_else_down(tmp_path: Pat
     )
     with hub(tmp_path, {"database": database}, MODULE, **change) as running:
         until(lambda: get(running, "/healthz")[0] == 503)
-        reason = "failing again and again: webhooks; the log says why"
+        reason = "failing repeatedly: webhooks; see the log"
         assert json.loads(get(running, "/healthz")[1])["reason"] == reason
         push_data(running, first)
         assert running.stop() == 0

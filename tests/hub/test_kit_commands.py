@@ -101,7 +101,7 @@ async def test_the_link_brings_it_once_and_its_answer_is_history_and_audit(store
         await alps.sends(KIT, answer(number + 1, 70_000_002))
         assert len(await store.read(lambda db: audit.latest(db, 10, 1))) == 2
         ((reason,),) = await alps.rows("SELECT reason FROM dead_letter")
-        assert "waits for none here" in reason
+        assert "for which the hub does not wait" in reason
 
 
 async def test_over_either_it_goes_by_satellite_after_the_grace_and_by_the_link_too(

@@ -57,7 +57,7 @@ def test_a_mail_is_handed_over_and_nobody_says_that_it_was_read(
             assert "mlat=46.5&mlon=7.25" in relay.mail(2).get_content()
             raw = {"data": {"payload": "AAEC"}, "to": DORA}
             lost = kit.call("POST", "/api/package", raw).body["id"]
-            until(lambda: "no text that could be told there" in stages(kit, lost)[-1])
+            until(lambda: "bytes cannot be sent there as text" in stages(kit, lost)[-1])
 
 
 @pytest.mark.parametrize(

@@ -330,7 +330,7 @@ async def test_where_no_word_follows_the_hub_tells_webhooks_of_it_itself(store: 
         assert await store.read(wordless.next_due) == hub.alps.now
         await store.commit(lambda db: wordless.look(db, hub.alps.now))
         assert await store.commit(lambda db: wordless.look(db, hub.alps.now)) == [], "once"
-        said = "kit 1 names its SOS as open, and nothing that it said is here: ask it"
+        said = "kit 1 reports an open SOS, but its text has not arrived: ask it"
         assert await posted(0) == [said]
         await hub.alps.sends(1, later(9, Message("still here")))
         assert await posted(0) == ["still here"]

@@ -94,7 +94,7 @@ def pushed(running: Hub, alps: Alps, text: str) -> int:
 TROUBLES = {
     "a table is locked": (locked, "it waits for item, which is locked by session "),
     "a row is locked": (row_locked, "it waits for device, which is locked by session "),
-    "it is frozen": (frozen, "does not answer; see what it does"),
+    "it is frozen": (frozen, "does not answer; check its activity"),
     "its disk is full": (full, "has no room"),
 }
 

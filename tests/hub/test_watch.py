@@ -126,18 +126,18 @@ async def test_nobody_on_watch_is_an_alarm_once_for_each_gap(store: Store) -> No
         # His time is over: five minutes remain for a late dispatcher.
         alps.now += HOUR
         (warning,) = await look(alps)
-        assert warning == "nobody is on watch in Alps; the alarm is raised in 5 min"
+        assert warning == "no one is on watch in Alps; the alarm is raised in 5 min"
         alps.now += PATIENCE - 1
         assert await look(alps) == [] and await alarms(alps) == []
         alps.now += 1
         (alarm,) = await look(alps)
-        assert alarm.startswith("Nobody is on watch in Alps since 2026-") and "alarm 1" in alarm
+        assert alarm.startswith("No one is on watch in Alps since 2026-") and "alarm 1" in alarm
         alps.now += HOUR
         assert await look(alps) == [] and await alarms(alps) == [("watch", "open")]
         # A dispatcher comes: the alarm shows it, and a person closes it. Then they go again.
         await act(alps, watch_desk.take, 3, HOUR)
         assert await look(alps) == []
-        assert ("heard", "somebody is on watch again") in [
+        assert ("heard", "a dispatcher is on watch again") in [
             tuple(row) for row in await alps.rows("SELECT event, detail FROM sos_event")
         ]
         await act(alps, watch_desk.end, 3, "")
@@ -177,7 +177,7 @@ async def test_who_may_answer_no_more_is_not_on_watch(store: Store, gone: Any) -
         assert await on_watch(alps) == [("Cleo", None, "")]
         await act(alps, watch_desk.end, 3, "")
         (warning,) = await look(alps)
-        assert warning.startswith("nobody is on watch in Alps")
+        assert warning.startswith("no one is on watch in Alps")
         standing = await store.read(lambda db: shifts.standing(db, 1, alps.now))
         assert [each["ended"] for each in standing["before"]] == [NOON, NOON]
 
@@ -203,7 +203,7 @@ def test_at_the_desk_and_at_the_hubs_machine(tmp_path: Path, database: str) -> N
             status, _, text = call(running, method, path, body, **mine)
             return status, json.loads(text)
 
-        running.expect("nobody is on watch in Alps")
+        running.expect("no one is on watch in Alps")
         status, answer = said("GET", "/api/watch")
         assert status == 200 and answer["onWatch"] == [] and answer["nobodySince"]
         status, answer = said("POST", "/api/watch/take", {"seconds": 28_800})

@@ -83,5 +83,5 @@ def test_what_is_published_is_read(text: str, latitude: float, longitude: float)
     ],
 )
 def test_what_names_no_place_is_refused(text: str) -> None:
-    with pytest.raises(NotInGrid, match="write it as 32T 465000 5247000"):
+    with pytest.raises(NotInGrid, match="use 32T 465000 5247000"):
         read_grid(text)

@@ -112,7 +112,7 @@ def nothing(path: Path) -> None:
     [
         (vector, "holds no pictures (format png)"),
         (cut_short, "is cut short ("),
-        (no_database, "is no PMTiles or MBTiles file"),
+        (no_database, "is not a PMTiles or MBTiles file"),
         (nothing, "is not there"),
     ],
 )

@@ -91,7 +91,7 @@ def test_each_wave_waits_for_the_one_before_and_a_kit_that_falls_back_stops_them
     # Before any kit gets an offer, the hub reports a program that each kit would refuse.
     assert "9.0.0.pyz.minisig cannot be read" in refused(database, "9.0.0", url, *named)
     signer.sign(new)
-    assert "does not say kind, version and expiry" in refused(database, "9.0.0", url, *named)
+    assert "has no kind, version and expiry" in refused(database, "9.0.0", url, *named)
     signer.release(new, "--days", "-1")
     assert "it expired on" in refused(database, "9.0.0", url, *named)
     signer.release(new)

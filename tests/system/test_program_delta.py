@@ -74,15 +74,15 @@ def delta() -> bytes:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (lambda body: b"", "no delta"),
+        (lambda body: b"", "not a delta"),
         (lambda body: body.replace(b"delta 1", b"delta 2"), "a later version"),
-        (lambda body: body[: len(MAGIC) + 64], "no delta"),
+        (lambda body: body[: len(MAGIC) + 64], "not a delta"),
         (lambda body: body[:-3], "zstd fails: "),
         (lambda body: body[:90] + b"?" + body[91:], "zstd fails: "),
         (lambda body: MAGIC + bytes(32) + body[len(MAGIC) + 32 :], "for another program"),
         (
             lambda body: body[: len(MAGIC) + 32] + bytes(32) + body[len(MAGIC) + 64 :],
-            "not what it says",
+            "differs from its description",
         ),
     ],
     ids=["empty", "later", "head alone", "cut short", "flipped", "other base", "other result"],
@@ -113,5 +113,5 @@ def test_without_zstd_it_says_how_to_get_it(
 
 
 def test_what_is_no_zip_file_has_no_contents() -> None:
-    with pytest.raises(NoDelta, match="no zip file"):
+    with pytest.raises(NoDelta, match="not a readable zip file"):
         program_delta.contents(b"#!/bin/sh\n")

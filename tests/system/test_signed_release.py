@@ -10,7 +10,7 @@ from fieldagent.system.minisign import NotSigned
 from fieldagent.system.signed_release import Release, program_of, read_release
 
 TEXT = "fieldagent program 0.2.0, signed 2026-11-23, expires 2027-02-21"
-NOTHING = "does not say kind, version and expiry"
+NOTHING = "has no kind, version and expiry"
 
 
 def at(*moment: int) -> float:

@@ -55,7 +55,7 @@ async def test_it_is_down_while_it_does_not_recover(clock: Any) -> None:
         await trio.sleep(DOWN_AFTER / 2)
         assert kept.trouble() is None
         await trio.sleep(DOWN_AFTER)
-        assert kept.trouble() == "failing again and again: part; the log says why"
+        assert kept.trouble() == "failing repeatedly: part; see the log"
         await trio.sleep(20 * PAUSES[-1] + STEADY)
         assert kept.trouble() is None
         nursery.cancel_scope.cancel()

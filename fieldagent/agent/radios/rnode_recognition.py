@@ -78,7 +78,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
 
 def _trouble(version: bytes, firmware: str, *, provisioned: bool | None) -> list[str]:
     if not version:
-        return ["it says that it is an RNode, and nothing more: unplug it, and plug it in again"]
+        return ["it reports an RNode and then stops: unplug it, and plug it in again"]
     troubles = []
     if tuple(version) < wire.OLDEST:
         troubles.append(

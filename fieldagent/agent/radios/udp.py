@@ -46,7 +46,7 @@ class UdpModem:
         try:
             await self._mouth.sendto(packet, self._group)
         except OSError as error:
-            raise RadioLost(f"the network takes nothing: {reason_of(error)}") from None
+            raise RadioLost(f"the network accepts nothing: {reason_of(error)}") from None
         await waits.sleep(len(packet) * self._seconds_a_byte)
         # A sent datagram does not show who heard it; other kits confirm that.
         return TransmitResult.TRANSMITTED

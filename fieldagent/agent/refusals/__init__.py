@@ -27,7 +27,7 @@ def unread_member(faults: Sequence[Fault]) -> dict[str, Any]:
         return {}
     listed = [{"detail": str(fault.detail), "pointer": fault.pointer} for fault in faults]
     named = "; ".join(f"{each['pointer']} {each['detail']}" for each in listed)
-    log.warning("an SOS is taken without what cannot be read of it: %s", named[:500])
+    log.warning("an SOS is accepted without its unreadable part: %s", named[:500])
     return {"unread": listed}
 
 

@@ -75,7 +75,7 @@ def check(port: str, baud: int | None) -> list[Finding]:
 
 def _signal(port: str, bars: int | None) -> Finding:
     if bars is None:
-        return Finding(True, f"{port}: the modem does not tell its signal")
+        return Finding(True, f"{port}: the modem does not report its signal")
     hint = "; under the open sky it should see more" if bars == 0 else ""
     return Finding(True, f"{port}: signal {bars} of 5{hint}")
 
@@ -85,7 +85,7 @@ def _lock(port: str, state: int | None) -> Finding:
     9603 has no SIM.
     """
     if state is None:
-        return Finding(True, f"{port}: the modem does not tell whether it is locked")
+        return Finding(True, f"{port}: the modem does not report its lock")
     if state == 0:
         return Finding(True, f"{port}: the modem is not locked (it has no SIM)")
     mend = "return it to its seller" if state == 2 else "have its seller give the key for AT+CULK"

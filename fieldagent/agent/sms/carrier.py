@@ -176,7 +176,7 @@ class SmsCarrier:
         self._outbox.fit(CARRIAGE)
         left = self._seat.turn.left
         while left:
-            reason = "the link ended before the hub said that it has it"
+            reason = "the link ended before the hub acknowledged it"
             await self._outbox.release(left.popleft(), reason=reason)
 
     async def _release(self, tag: bytes, reason: str, retry_after: float) -> None:

@@ -113,7 +113,7 @@ class GsmModem:
                 nursery.cancel_scope.cancel()
             return event
         self.conversation.give_up()
-        raise GsmSilent("the modem did not say whether the message left")
+        raise GsmSilent("the modem did not report whether it sent the message")
 
     async def _hasten(self, limit: trio.CancelScope) -> None:
         await self.news.wait()
@@ -169,7 +169,7 @@ class GsmModem:
         else:
             raise GsmSilent("the modem offers no store for SMS: is its SIM still busy?")
         if not (await self.ask(sms_modem.TELLS)).ok:
-            log.info("the GSM modem does not tell what arrives: it is asked now and then")
+            log.info("the GSM modem does not report new SMS: the agent polls it")
 
     async def _wake(self) -> None:
         for _ in range(WAKE_TRIES):

@@ -66,7 +66,7 @@ class ManagedModem:
             return ended.output
         if modem_manager.is_not_allowed(ended.errors):
             raise GsmRefuses(modem_manager.NOT_ALLOWED)
-        raise GsmSilent(f"mmcli says: {modem_manager.complaint(ended.errors)}")
+        raise GsmSilent(f"mmcli reports: {modem_manager.complaint(ended.errors)}")
 
     async def send(self, message: Submit) -> Sent:
         try:
@@ -178,7 +178,9 @@ def _what_to_do(modem: modem_manager.ManagedState) -> str:
             " PIN, by `nmcli connection modify NAME gsm.pin PIN`, or switch it off"
         )
     if modem.state == "failed":
-        return f"ModemManager says that the modem failed: {modem.failure or 'it does not say why'}"
+        return (
+            f"ModemManager reports that the modem failed: {modem.failure or 'it does not say why'}"
+        )
     return "ModemManager has the modem disabled: `mmcli -m any --enable` as root enables it"
 
 

@@ -94,7 +94,7 @@ def note_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
         if copy is None:
             continue
         if report.state is ReportState.DELIVERED:
-            log.info("the hub's telephone has an SMS; the hub has yet to say so")
+            log.info("the hub's telephone has an SMS; the hub has not confirmed it yet")
         elif report.state is ReportState.FAILED and copy < each.copies:
             log.info("an SMS that went again was not delivered (status %02X)", report.status)
         elif report.state is ReportState.FAILED:

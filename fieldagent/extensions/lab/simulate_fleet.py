@@ -85,7 +85,7 @@ def _tokens(arguments: argparse.Namespace) -> list[str]:
     except (NoTokens, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError):
             raise _NotBegun(f"--tokens {reason_of(error)}", USAGE) from None
-        why = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
+        why = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
         raise _NotBegun(f"--tokens {arguments.tokens}: {why}", USAGE) from None
     wanted = len(tokens) - arguments.first + 1 if arguments.kits is None else arguments.kits
     chosen = tokens[arguments.first - 1 :][: max(0, wanted)]

@@ -276,7 +276,7 @@ def _read_publish(flags: int, beginning: bytes, size: int) -> Published:
     """Parse a PUBLISH. `beginning` is the beginning of its rest, which has `size` bytes."""
     quality = flags >> 1 & 3
     if quality > 1:
-        raise RemoteProtocolError(f"a message came with QoS {quality}, which nobody asked for")
+        raise RemoteProtocolError(f"a message has QoS {quality}, which was not requested")
     length = int.from_bytes(beginning[:2])
     end = 2 + length + (2 if quality else 0)
     if length > TOPIC_MAX or end > len(beginning):
@@ -295,7 +295,7 @@ def _read_topic(data: bytes) -> str:
     except UnicodeDecodeError as error:
         raise RemoteProtocolError(f"a topic is not UTF-8: byte {error.start}") from None
     if not topic or any(each in topic for each in "\0#+"):
-        raise RemoteProtocolError(f"{topic!r} is no topic")
+        raise RemoteProtocolError(f"{topic!r} is not a topic")
     return topic
 
 

@@ -44,10 +44,10 @@ STEADY = 60.0
 REFUSALS: dict[int, str] = {
     ConnectCode.VERSION: "the broker does not speak MQTT 3.1.1",
     ConnectCode.IDENTIFIER: "the broker does not take the client id {client}: correct mqtt-name",
-    ConnectCode.UNAVAILABLE: "the broker says that it cannot serve now",
+    ConnectCode.UNAVAILABLE: "the broker reports that it is unavailable",
     ConnectCode.CREDENTIALS: "the broker refuses the password: correct mqtt-user and {password}",
     ConnectCode.NOT_AUTHORIZED: (
-        "the broker lets nobody in who is not known to it: correct mqtt-user and {password}"
+        "the broker refuses the account: correct mqtt-user and {password}"
     ),
 }
 
@@ -93,8 +93,8 @@ class ShortSessions:
         if not self.often:
             return lost
         return BrokerLost(
-            f"the broker ends each session soon: another may be there as {self._client}, and needs"
-            " an mqtt-name of its own; or its access rules refuse something: its log says which",
+            f"the broker soon ends each session: give another client {self._client} a"
+            " different mqtt-name, or check the access rules in the broker's log",
             fault=True,
         )
 
@@ -176,7 +176,7 @@ class MqttSession:
             await self._send(hello)
             answer, *self._early = await self._receive()
             if not isinstance(answer, mqtt.Connack):
-                raise BrokerLost("what answers there is no MQTT broker", fault=True)
+                raise BrokerLost("the server there is not an MQTT broker", fault=True)
             if answer.code != ConnectCode.ACCEPTED:
                 raise _refusal(answer.code, self._client)
             self._accepted = True
@@ -292,7 +292,7 @@ class MqttSession:
         async with self._sending:
             if self._lost is not None:
                 raise self._lost
-            lost = BrokerLost("the broker takes nothing any more")
+            lost = BrokerLost("the broker accepts nothing more")
             try:
                 with trio.move_on_after(ANSWER_MAX):
                     await self._stream.send_all(packet)
@@ -320,7 +320,7 @@ class MqttSession:
             try:
                 packets += self._reader.receive_data(data)
             except RemoteProtocolError as error:
-                text = f"what the broker says makes no sense: {error}"
+                text = f"the broker sent invalid data: {error}"
                 raise BrokerLost(text, fault=True) from error
         return packets
 

@@ -70,7 +70,7 @@ def _check(arguments: argparse.Namespace) -> None:
         if value is not None
     ]
     if len(chosen) > 1:
-        raise Refused(f"{' and '.join(chosen)}: say the one or the other")
+        raise Refused(f"{' and '.join(chosen)}: use only one of them")
     if arguments.user is None and (arguments.itak or chosen not in ([], ["--trust"])):
         raise Refused("name the user whose phone it is; `fieldagent hub user list`")
     if arguments.user is not None and arguments.trust is not None:
@@ -91,7 +91,7 @@ def _revoke(
     holder = certificates.name_of(db, workspace, arguments.user)
     many = certificates.revoke(db, workspace, holder.member, now)
     if not many:
-        raise Refused(f"{holder.name} has none in force; `fieldagent hub user tak` lists them")
+        raise Refused(f"{holder.name} has no active one; see `fieldagent hub user tak`")
     return {"id": holder.member, "revoked": many}
 
 
@@ -99,7 +99,7 @@ def _address(settings: HubSettings) -> tuple[str, int]:
     address: tuple[str, int] | None = settings.bridge_own["tak-address"]
     if address is None:
         raise Refused(
-            "phones do not know where to come: set tak-listen and tak-address, or name the hub's"
+            "phones need an address: set tak-listen and tak-address, or name the hub's"
             " settings with --config"
         )
     return address
@@ -114,7 +114,7 @@ def _holder(
         raise Refused("the TAK server is for another workspace: tak-workspace names it")
     holder = certificates.name_of(db, workspace, arguments.user)
     if not directory.is_person(db, holder.member):
-        raise Refused(f"{holder.name} is no User: a phone is a person's")
+        raise Refused(f"{holder.name} is not a User: a phone must belong to a person")
     return workspace, holder
 
 
@@ -149,8 +149,10 @@ def _make(
         "id": holder.member,
         "file": str(file),
         "certificate": issued.serial,
-        "next": "whoever has the file is that user: give it to their phone, and import it in"
-        f" {app}",
+        "next": (
+            "anyone with the file acts as that user: copy it to their phone, and import it in"
+            f" {app}"
+        ),
     }
 
 

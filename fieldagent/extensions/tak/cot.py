@@ -147,7 +147,7 @@ def decode(raw: bytes) -> CotEvent:
     """
     begin = _BEGIN.search(raw)
     if begin is None:
-        raise RemoteProtocolError("what came is no event")
+        raise RemoteProtocolError("it is not an event")
     root = _tree(raw[begin.start() :])
     uid, type_ = root.get("uid"), root.get("type")
     is_alarm = type_.startswith(_ALARMS)
@@ -234,7 +234,7 @@ def _tree(xml: bytes) -> CotElement:
     try:
         parser.Parse(xml, True)
     except expat.ExpatError as error:
-        raise RemoteProtocolError(f"an event that is no XML: {error}") from None
+        raise RemoteProtocolError(f"an event that is not XML: {error}") from None
     assert tree.root is not None, "expat refuses what has no element"
     return tree.root
 

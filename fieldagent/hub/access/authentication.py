@@ -111,7 +111,7 @@ class Authentication:
 
     async def wrong_tracker_address(self, head: Request) -> Problem:
         """Like `wrong_link_token`, for an address to which trackers report."""
-        why = "no tracker may report here: `fieldagent hub source list` shows what is in force"
+        why = "trackers cannot report here: see `fieldagent hub source list`"
         return await self._counted(head, "sources", Problem(404, why))
 
     async def _counted(self, head: Request, what: str, refusal: Problem) -> Problem:

@@ -683,7 +683,7 @@ def _by_number_or(db: Db, table: str, column: str, named: str) -> int:
     if not rows:
         raise Refused(
             sentence(
-                "there is no {table} {named}; `fieldagent hub {table} list` shows them",
+                "no {table} {named} exists; see `fieldagent hub {table} list`",
                 table=table,
                 named=repr(named),
             )

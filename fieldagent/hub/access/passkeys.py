@@ -190,7 +190,7 @@ class Passkeys:
         made = int.from_bytes(nonce[16:], "big")
         in_time = 0 <= self._clock() - made < CHALLENGE_LASTS
         if not in_time or not hmac.compare_digest(signature, await self._signature(nonce, member)):
-            raise ValueError("the challenge is none of ours, or old")
+            raise ValueError("the challenge is unknown or old")
         return challenge
 
     async def _signature(self, nonce: bytes, member: int) -> bytes:

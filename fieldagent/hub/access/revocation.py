@@ -71,7 +71,7 @@ def doubt_of(db: Db, carrier: Device | None, device: Device) -> tuple[float | No
     for each in (carrier, device):
         if each is not None and (at := since(db, each.id)) is not None:
             return at, (
-                f"{each.name} is revoked since {clock_time(at)}: this may be a thief's, and is"
-                f" nobody else's word; `fieldagent hub device restore {each.id}` takes it in"
+                f"{each.name} is revoked since {clock_time(at)}: this may be from a thief;"
+                f" accept it with `fieldagent hub device restore {each.id}`"
             )
     return None, ""

@@ -30,7 +30,7 @@ AT_ONCE = 500
 """Rows of a table per transaction."""
 
 COPIES = "copies of the database, exports and logs: they are yours to find"
-GIVEN = "what kits and webhooks were given: it is theirs"
+GIVEN = "items that kits and webhooks have received"
 
 
 def plan(db: Db, subject: Subject) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class HubApi:
                 507, sentence("nothing was accepted: {full}; push it again later", full=full)
             ) from None
         except (StoreFailed, StoreUnavailable):
-            unknown = "nobody knows whether it was accepted: push it with the same Idempotency-Key"
+            unknown = "it may not have been accepted: push it again with the same Idempotency-Key"
             raise not_now(unknown) from None
         if isinstance(decided, Problem):
             raise decided

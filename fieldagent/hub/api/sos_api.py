@@ -248,7 +248,7 @@ def _text(request: Request, member: str, *, required: bool) -> str:
         raise Problem(400, str(error)) from None
     if not isinstance(body, dict) or not body.keys() <= {member}:
         raise Problem(
-            422, sentence("the body is an object with {member} alone", member=repr(member))
+            422, sentence("the body must be an object with only {member}", member=repr(member))
         )
     text = body.get(member, "")
     if not isinstance(text, str) or len(text) > sos_desk.TEXT_MAX or (required and not text):

@@ -40,8 +40,8 @@ def made(store: Store, settings: HubSettings, clock: Callable[[], float]) -> Pas
         from fieldagent.hub.access.passkeys import Passkeys
     except ImportError as error:
         log.warning(
-            "nobody can sign in with a passkey: %s; see docs/how-to/passkeys.md, or remove"
-            " console-address. %s brings it",
+            "sign-in with a passkey is off: %s; see docs/how-to/passkeys.md, or remove"
+            " console-address. %s installs it",
             error,
             BROUGHT_BY,
         )

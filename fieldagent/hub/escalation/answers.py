@@ -339,12 +339,12 @@ def report(db: Db, *, message_id: str, reached: bool, reason: str, now: float) -
     )
     for sos_id, contact_id, why in rows:
         ((name,),) = db.execute("SELECT name FROM alarm_contact WHERE id = ?", contact_id)
-        why_not = "" if reached else f"the service says it failed: {reason}"
+        why_not = "" if reached else f"the service reports a failure: {reason}"
         contacts.note_end(db, contact_id, why_not, now)
         if why == alarm.REPLY:
             continue
         if reached:
-            detail = f"{name}: the service says delivered to the handset"
+            detail = f"{name}: the service reports delivery to the handset"
             sos.note_event(db, sos_id, "notified", now, detail=detail)
         else:
             sos.note_event(db, sos_id, "not notified", now, detail=f"{name}: {why_not}")

@@ -142,7 +142,7 @@ async def _read(mail: Fetched, inward: Inward) -> ContactAnswer | None:
     try:
         return await read_apart(mail.raw, inward.host.own["mail-from"]) if mail.raw else None
     except MailUnreadable as error:
-        inward.note_fault(error, f"a mail that answers nothing now: uid {mail.uid.decode()}")
+        inward.note_fault(error, f"a mail that answers no current message: uid {mail.uid.decode()}")
         return None
 
 

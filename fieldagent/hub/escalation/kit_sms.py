@@ -52,7 +52,7 @@ class KitSmsInbox:
             frame = sms_frame.read(answer.text)
             device = await self._store.read(lambda db: sms_mail.device_of(db, frame))
         except RemoteProtocolError as error:
-            log.warning("an SMS of %s, meant for us, is no use: %s", answer.sender, error)
+            log.warning("an SMS of %s for this hub cannot be used: %s", answer.sender, error)
             return
         except Unknown:
             log.warning(
@@ -106,10 +106,10 @@ async def _hand_over(
     try:
         result = await reach.tell(due.kind, due.number, notice)
         taken = result.outcome is HandoverOutcome.HANDED
-        reason = "" if taken else result.reason or "the service did not take it"
+        reason = "" if taken else result.reason or "the service did not accept it"
         untaken = result.untaken
     except Exception as error:
         note_fault(error, f"an SMS to device {due.device}")
-        reason = f"it failed in the hub, whose log tells more: {brief(error)}"
+        reason = f"it failed in the hub; see its log: {brief(error)}"
         untaken = False
     await persist(store, lambda db: sms_mail.settle(db, due, reason, clock(), untaken=untaken))

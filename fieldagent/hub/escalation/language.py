@@ -63,6 +63,6 @@ def _loaded(package: str, language: str) -> dict[str, Any]:
     try:
         loaded: dict[str, Any] = json.loads(read_data(package, f"{language}.json"))
     except (OSError, ValueError) as error:
-        log.error("the texts in %s cannot be read, English is said: %s", language, error)
+        log.error("the texts in %s cannot be read, English is used: %s", language, error)
         return {}
     return loaded

@@ -25,7 +25,7 @@ DEADLINE = 30.0
 """Seconds for one mail."""
 MAIL = re.compile(r"[!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+")
 """RFC 5321 4.1.2, without quotes."""
-NO_RELAY = "set smtp-host in the hub's settings: mail has no relay to go by"
+NO_RELAY = "no mail relay: set smtp-host in the hub's settings"
 
 
 async def send(own: Own, address: str, notice: Notice) -> HandoverResult:
@@ -37,7 +37,7 @@ async def send(own: Own, address: str, notice: Notice) -> HandoverResult:
         return await trio.to_thread.run_sync(
             partial(_send, own, address, notice), abandon_on_cancel=True
         )
-    reason = f"the mail relay {own['smtp-host']} did not take it within {DEADLINE:g} s"
+    reason = f"the mail relay {own['smtp-host']} did not accept it within {DEADLINE:g} s"
     return HandoverResult(HandoverOutcome.FAILED, reason)
 
 

@@ -30,7 +30,7 @@ AT_ONCE = 1
 """Items claimed at once. With several, the last could wait for the other services until its claim
 expires, and another process would send it too."""
 NO_ANSWER = "Answers do not reach the sender."
-DATA = "bytes are no text that could be told there"
+DATA = "bytes cannot be sent there as text"
 
 
 async def run(store: Store, reach: Reach, *, clock: Callable[[], float], note_fault: Note) -> None:
@@ -68,7 +68,7 @@ async def _hand_over(
         result = await reach.tell(kind.name, each.address, notice)
     except Exception as error:
         note_fault(error, f"a message to an address, item {each.item}")
-        reason = f"it failed in the hub, whose log tells more: {brief(error)}"
+        reason = f"it failed in the hub; see its log: {brief(error)}"
         result = HandoverResult(HandoverOutcome.FAILED, reason)
     await persist(store, lambda db: _settle(db, each, kind.service, result, clock()))
 

@@ -132,9 +132,9 @@ def json_object(request: Request) -> dict[str, Any]:
     try:
         document = load_document(required_body(request))
     except NotJson as error:
-        raise Problem(400, f"the body is no JSON: {error}") from None
+        raise Problem(400, f"the body is not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise Problem(400, "the body is no JSON object")
+        raise Problem(400, "the body is not a JSON object")
     return document
 
 
@@ -144,7 +144,7 @@ def needed(document: Mapping[str, Any], *names: str, most: int = 2_000) -> str:
         value = document.get(name)
         if isinstance(value, str) and value:
             return value[:most]
-    raise Problem(422, f"{' or '.join(names)} is missing, or is no text")
+    raise Problem(422, f"{' or '.join(names)} is missing or not text")
 
 
 def unsigned(detail: str) -> Problem:

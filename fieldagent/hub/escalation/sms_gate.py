@@ -81,7 +81,7 @@ def _routes(inward: Inward) -> list[Route]:
         """Reject unknown callers by the head, before the body is read."""
         moment, signature = (head.headers.get(name, "") for name in ("x-timestamp", "x-signature"))
         if not moment.isascii() or not moment.isdigit() or len(signature) != 64:
-            raise sms.unsigned("X-Timestamp and X-Signature are missing, or are none")
+            raise sms.unsigned("X-Timestamp and X-Signature are missing or invalid")
         if abs(inward.host.clock() - int(moment[:12])) > LATE:
             raise sms.unsigned(f"X-Timestamp is more than {LATE:.0f} s off")
 

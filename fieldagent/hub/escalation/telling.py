@@ -317,5 +317,5 @@ class _Tellings:
         except Exception as error:
             # A bug in the hub counts as a failure, so that the message is sent again.
             self.note_fault(error, f"a message to contact {contact.id}")
-            reason = f"it failed in the hub, whose log tells more: {brief(error)}"
+            reason = f"it failed in the hub; see its log: {brief(error)}"
             return HandoverResult(HandoverOutcome.FAILED, reason)

@@ -88,7 +88,7 @@ def _routes(inward: Inward) -> list[Route]:
     async def look(head: Request) -> None:
         """Reject unknown callers by the head, before the body is read."""
         if len(head.headers.get("x-twilio-signature", "")) != 28:
-            raise sms.unsigned("X-Twilio-Signature is missing, or is none")
+            raise sms.unsigned("X-Twilio-Signature is missing or invalid")
 
     async def take(asked: Request, caller: None) -> Response:
         form = _form(asked)
@@ -125,7 +125,7 @@ def _form(asked: Request) -> dict[str, str]:
     try:
         return dict(parse_qsl(required_body(asked).decode(), keep_blank_values=True))
     except ValueError:
-        raise Problem(400, "the body is no form in UTF-8") from None
+        raise Problem(400, "the body is not a UTF-8 form") from None
 
 
 KIND = ContactKind(

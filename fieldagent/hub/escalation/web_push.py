@@ -136,7 +136,7 @@ async def send(
         return HandoverResult(HandoverOutcome.FAILED, failure.reason)
     if reply.status in _GONE:
         return HandoverResult(HandoverOutcome.GONE, "the browser takes no more push messages")
-    result = judge(reply, clock(), "let the browser ask for it anew")
+    result = judge(reply, clock(), "let the browser request it again")
     said = visible(reply.body.decode("utf-8", "replace"))[:REASON_SHOWN]
     if result.outcome is HandoverOutcome.FAILED and said:
         return replace(result, reason=f"{result.reason}: {said}")

@@ -200,7 +200,7 @@ def _words(
     place = ""
     if position_at is not None:
         place = f", last at {latitude} {longitude}, {clock_time(position_at)}"
-    return f"No word from {name} {since}{place} (check-in {rule})"
+    return f"Nothing heard from {name} {since}{place} (check-in {rule})"
 
 
 SHOWN = {

@@ -89,7 +89,7 @@ def note_answer(db: Db, answer: CommandAnswer, brought: KitMessage, came_by: str
     if commands.note_answer(db, device, answer, came_by, brought.now):
         radio_key.note_answer(db, device, answer, brought.now)
     elif not commands.is_answered(db, device, answer.number):
-        text = f"an answer to command {answer.number}, which waits for none here"
+        text = f"an answer to command {answer.number}, for which the hub does not wait"
         brought.troubles.append(text)
 
 
@@ -131,7 +131,7 @@ def take_unreadable(db: Db, entry: Entry, said: Unreadable, brought: KitMessage)
         log.warning("%s could not read a message of %d bytes: sent again", name, said.size)
     else:
         log.error(
-            "%s could not read a message of %d bytes, and none of those that it was sent fits",
+            "%s could not read a message of %d bytes, and the hub has sent no such message",
             name,
             said.size,
         )

@@ -247,8 +247,8 @@ class IpMailbox:
         self._brings_to = earshot.note(db, self.device.id, report.hops)
         if self._brings_to and not earshot.may_bring(db, self.device.id):
             log.warning(
-                "%s would bring to its neighbours what the hub has for them, and may not speak for"
-                " others: `fieldagent hub device relay %d` lets it",
+                "%s offers to relay items to its neighbours, but may not: allow it with"
+                " `fieldagent hub device relay %d`",
                 *(self.device.name, self.device.id),
             )
         announce_mail(db, self.device.id)

@@ -324,7 +324,7 @@ class MobileOriginated:
             return
         content = entry.content
         if isinstance(content, _OF_THE_AIR):
-            brought.troubles.append("a word of the air, which nobody says to the hub")
+            brought.troubles.append("a note of the radio, which is not valid for the hub")
             return
         # An entry without a case here goes to people, so future kinds do too.
         match content:
@@ -347,7 +347,7 @@ class MobileOriginated:
             case Fragment():
                 self._take_fragment(db, entry, content, brought)
             case Introduction():
-                brought.troubles.append("an introduction: the hub knows who is who")
+                brought.troubles.append("an introduction, which the hub does not need")
             case _:
                 self._take_item(db, entry, content, brought)
 
@@ -412,7 +412,7 @@ class MobileOriginated:
             elif isinstance(entry.content, CommandAnswer):
                 note_answer(db, entry.content, said, by_radio.value)
             else:
-                said.troubles.append("something in a parcel that nobody says in one")
+                said.troubles.append("an item that is not valid in a parcel")
         brought.confirmed += said.confirmed
         brought.mismatches += said.mismatches
         brought.troubles += [*envelope.not_understood, *said.troubles]

@@ -31,8 +31,8 @@ def doubt_of(db: Db, relaying: Device, neighbour: Device, proved: bool) -> str:
     )
     if not relay:
         return (
-            f"an item of {neighbour.name}, for which {relaying.name} may not speak: `fieldagent hub"
-            f" device relay {relaying.id}` lets it, and takes in what it brought"
+            f"an item of {neighbour.name}, for which {relaying.name} may not relay: allow it,"
+            f" and accept its items, with `fieldagent hub device relay {relaying.id}`"
         )
     if tagged and not proved:
         return (

@@ -198,7 +198,7 @@ async def _call_in(operator: Operator, call: OperatorCall, note_fault: Note) -> 
     except Exception as error:
         # A bug in the hub: it is unknown if the operator has the message.
         note_fault(error, f"MT message {call.id}")
-        reason = f"the call failed in the hub, whose log tells more: {brief(error)}"
+        reason = f"the call failed in the hub; see its log: {brief(error)}"
         return Verdict(Outcome.DOUBTFUL, no_answer(reason))
     return Verdict(Outcome.DOUBTFUL, no_answer("the operator did not answer in time"))
 

@@ -104,9 +104,9 @@ class Rebuilding:
         if isinstance(said, Holding):
             if await self.store.commit(lambda db: self._meet(db, said, now)):
                 log.error(
-                    "%s has sent or got what this database does not know: the hub asks it for what"
-                    " it still has. If the database was restored from an older copy, run"
-                    " `fieldagent hub restored`",
+                    "%s has exchanged items that this database does not have: the hub"
+                    " requests them again. If the database was restored from an older copy,"
+                    " run `fieldagent hub restored`",
                     self.device.name,
                 )
         elif isinstance(said, Inventory) and self.is_asked and self.page is None:

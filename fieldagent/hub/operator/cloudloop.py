@@ -91,8 +91,8 @@ CLOUDLOOP = {
 NO_THING = Failure(
     "no thing",
     _D,
-    "Cloudloop addresses a modem by its thing, which the hub learns with its first message: have"
-    " the kit send one, or tell it by `device add --thing`",
+    "Cloudloop addresses a modem by its thing, which the hub learns from its first message:"
+    " send one from the kit, or set it with `device add --thing`",
     HOURLY,
 )
 _CREDIT = re.compile(r"credit|balance|fund", re.IGNORECASE)
@@ -138,7 +138,7 @@ class Cloudloop:
         try:
             answer = json.loads(reply.body)
         except ValueError:
-            raise RequestFailed(f"{name} was answered by something that is no JSON") from None
+            raise RequestFailed(f"the answer to {name} is not JSON") from None
         if isinstance(answer, dict) and answer.get("error"):
             words = str(answer["error"])
             raise _Refused(402 if _CREDIT.search(words) else 400, words)
@@ -210,7 +210,7 @@ class Cloudloop:
         return cloudloop.read_balance(answer)
 
     async def ring(self, imei: str) -> Verdict:
-        return Verdict(Outcome.REFUSED, unreachable("Cloudloop rings by itself alone"))
+        return Verdict(Outcome.REFUSED, unreachable("only Cloudloop itself can ring"))
 
 
 class _TooLong(RequestFailed):
@@ -226,7 +226,9 @@ class _Refused(Exception):
         """Return the failure with its cause and scope."""
         known = CLOUDLOOP.get(self.status)
         words = str(self)[: cloudloop.SHOWN]
-        return known or Failure(str(self.status), Scope.MESSAGE, f"Cloudloop says: {words}", HOURLY)
+        return known or Failure(
+            str(self.status), Scope.MESSAGE, f"Cloudloop reports: {words}", HOURLY
+        )
 
 
 # MO messages.
@@ -366,7 +368,7 @@ class _Fetch:
                 refused = refusal
                 continue
             if state and state != each.state:
-                log.info("an MT message is, as Cloudloop says: %s", state)
+                log.info("an MT message, by Cloudloop's report: %s", state)
                 await self._book.note_state(each.id, state, ended=state == DONE)
         if refused is not None:
             raise refused

@@ -59,7 +59,7 @@ ROCKBLOCK = {
     14: Failure("14", _M, "RockBLOCK could not read the data", HOURLY),
     15: Failure("15", _M, "the message is too long for RockBLOCK", HOURLY),
     16: Failure("16", _M, "RockBLOCK saw no data", HOURLY),
-    99: Failure("99", _G, "RockBLOCK has trouble of its own"),
+    99: Failure("99", _G, "RockBLOCK has an internal error"),
 }
 """Failures by the code of a FAILED answer (docs.groundcontrol.com, RockBLOCK web services)."""
 
@@ -154,7 +154,7 @@ class RockBlock:
         return Verdict(Outcome.NOT_SENT, known)
 
     async def ring(self, imei: str) -> Verdict:
-        return Verdict(Outcome.REFUSED, unreachable("RockBLOCK rings by itself alone"))
+        return Verdict(Outcome.REFUSED, unreachable("only RockBLOCK itself can ring"))
 
 
 def _caller(own: Own) -> RockBlock | None:

@@ -211,7 +211,7 @@ def look(db: Db, now: float) -> list[str]:
 def _newest(place: Sequence[float | None], now: float) -> str:
     latitude, longitude, at = place
     if latitude is None or longitude is None or at is None:
-        return "No position of it is known."
+        return "Its position is unknown."
     return (
         f"Its newest position is {latitude:.5f} {longitude:.5f}, of {moment_in_words(at, now)},"
         f" {length_in_words(now - at)} old."

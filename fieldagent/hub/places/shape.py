@@ -71,7 +71,10 @@ def read_circle(text: str) -> Circle:
     except ValueError:
         raise WrongShape(
             sentence(
-                "{text} is no circle: latitude, longitude and metres, such as 45.91,7.61,500",
+                (
+                    "{text} is not a circle: use latitude, longitude and metres, such as"
+                    " 45.91,7.61,500"
+                ),
                 text=repr(text),
             )
         ) from None
@@ -148,8 +151,8 @@ def members_of(text: str) -> dict[str, Any]:
 def _note_damaged(text: str) -> None:
     """Log the damage once per shape."""
     log.error(
-        "a shape is damaged in the database, and nobody is watched by it (%d characters: %s):"
-        " remove its fence or route, and draw it anew",
+        "a shape is damaged in the database, and not used (%d characters: %s): remove its"
+        " fence or route, and draw it again",
         *(len(text), ascii(text[:40])),
     )
 

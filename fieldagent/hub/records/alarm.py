@@ -215,7 +215,7 @@ def _tell_everybody(db: Db, id_: int, now: float) -> None:
         " AND item = (SELECT item FROM sos WHERE id = ?)",
         *(soon, soon, id_),
     )
-    detail = f"{len(later)} who would be told later are told now" if later else ""
+    detail = f"{len(later)} contacts of later steps are notified now" if later else ""
     sos.note_event(db, id_, "nobody reached", now, detail=detail)
     for topic in (NEWS, "webhooks"):
         db.announce(topic)

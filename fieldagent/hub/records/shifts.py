@@ -220,15 +220,15 @@ def _settle(db: Db, workspace: int, now: float) -> str:
     due = min(hours.next_change(now), until or inf)
     if until is not None or not hours.hold(now):
         if alarm is not None and until is not None:
-            sos.note_event(db, alarm, "heard", now, detail="somebody is on watch again")
+            sos.note_event(db, alarm, "heard", now, detail="a dispatcher is on watch again")
         alone = alarm = None
     elif alone is None:
         alone, due = now, min(due, now + PATIENCE)
-        line = f"nobody is on watch in {name}; the alarm is raised in {PATIENCE / 60:g} min"
+        line = f"no one is on watch in {name}; the alarm is raised in {PATIENCE / 60:g} min"
     elif alarm is None and now < alone + PATIENCE:
         due = min(due, alone + PATIENCE)
     elif alarm is None:
-        text = f"Nobody is on watch in {name} since {clock_time(alone)} (hours: {hours})"
+        text = f"No one is on watch in {name} since {clock_time(alone)} (hours: {hours})"
         alarm = _raise(db, workspace, text, now)
         line = text if alarm is None else f"{text}: alarm {alarm}"
     db.execute(

@@ -22,7 +22,7 @@ EVENTS = "events"
 """Topic that is announced when something happens to an incident, or an item arrives."""
 FRESH = 120.0
 """Seconds for which a position of the device is that of an SOS that it raises."""
-NAMED_ALONE = "named by its kit; nothing that it said is here yet"
+NAMED_ALONE = "reported by its kit; its text has not arrived yet"
 
 
 class SosState(StrEnum):
@@ -299,7 +299,7 @@ def note_closed(db: Db, id_: int, now: float) -> None:
         " WHERE id = ? AND state <> 'closed'",
         *(now, id_),
     )
-    note_event(db, id_, "closed", now, detail="as its kit was told; by whom is lost")
+    note_event(db, id_, "closed", now, detail="as its kit was notified; the user is unknown")
 
 
 def called_off(db: Db, id_: int) -> float | None:

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 DAMAGED_ROW = "damaged in the hub's database"
 """Text for a damaged row."""
-DAMAGED = "(What was said here is damaged in the hub's database.)"
+DAMAGED = "(This text is damaged in the hub's database.)"
 
 
 def stored_entry(body: bytes) -> Entry:
@@ -55,8 +55,7 @@ def stored_members(text: str, what: str) -> Mapping[str, Any]:
         if isinstance(members := json.loads(text), dict):
             return members
     log.error(
-        "%s: damaged in the database, and gone on without (%d characters: %s); remove and add it"
-        " anew",
+        "%s: damaged in the database, and ignored (%d characters: %s); remove it, and add it again",
         *(what, len(text), ascii(text[:40])),
     )
     return {}
@@ -82,7 +81,7 @@ def stored_objects(text: str, what: str) -> Sequence[Mapping[str, Any]]:
 def _note_damaged(body: bytes) -> None:
     """Log the damage once per item."""
     log.error(
-        "an item is damaged in the database, and is told of without that (%d bytes: %s): look"
-        " at the disk, and restore it from a backup if there are many",
+        "an item is damaged in the database, and shown without its damaged part (%d bytes:"
+        " %s): check the disk, and restore a backup if there are many",
         *(len(body), body[:40].hex()),
     )

@@ -105,7 +105,7 @@ def _cells(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
     try:
         yield from csv.reader(lines, delimiter=separator)
     except csv.Error as wrong:
-        raise WrongUsageFile(f"it is no CSV as it stands: {wrong}") from None
+        raise WrongUsageFile(f"it is not valid CSV: {wrong}") from None
 
 
 def _columns(headings: Sequence[str], named: Mapping[str, str]) -> _Columns:
@@ -124,8 +124,8 @@ def _columns(headings: Sequence[str], named: Mapping[str, str]) -> _Columns:
     for what, place in (("imei", imei), ("date", date), ("credits", paid)):
         if place is None and (what != "credits" or size is None):
             raise WrongUsageFile(
-                f"no column is known to tell the {what}: say which with --columns {what}=NAME;"
-                f" there are: {shown}"
+                f"no column with the {what} found: name it with --columns {what}=NAME;"
+                f" columns: {shown}"
             )
     assert imei is not None and date is not None
     return _Columns(imei, date, paid, size, at("reference"))
@@ -136,7 +136,7 @@ def _row(
 ) -> tuple[str, str, int, int, str]:
     imei = row[columns.imei]
     if not re.fullmatch(r"[0-9]{15}", imei, re.ASCII):
-        raise ValueError(f"{imei!r} is no IMEI of 15 digits; a spreadsheet may have rounded it")
+        raise ValueError(f"{imei!r} is not an IMEI of 15 digits; a spreadsheet may have rounded it")
     size = 0 if columns.bytes is None else _whole(row[columns.bytes], "bytes")
     # A mailbox check has no bytes but costs a credit.
     paid = max(1, credits_for(size))
@@ -150,7 +150,7 @@ def _whole(text: str, what: str) -> int:
     """Return a whole number. Spreadsheets write `2.0` for 2."""
     match = re.fullmatch(r"([0-9]{1,9})(?:\.0*)?", text, re.ASCII)
     if match is None:
-        raise ValueError(f"{text!r} is no number of {what}")
+        raise ValueError(f"{text!r} is not a number of {what}")
     return int(match[1])
 
 
@@ -158,7 +158,7 @@ def _day(text: str, date_format: str | None) -> str:
     moment = _moment(text, date_format)
     if moment is None:
         raise ValueError(
-            f"{text!r} is no date as 2026-09-21 14:13:20 is: say how it is written with"
+            f"{text!r} is not a date such as 2026-09-21 14:13:20: set its format with"
             " --date-format, such as %d/%m/%Y"
         )
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -29,7 +29,7 @@ def look(db: Db, now: float) -> list[str]:
     )
     lines = []
     for incident, device, workspace, member, name in rows:
-        text = f"{name} names its SOS as open, and nothing that it said is here: ask it"
+        text = f"{name} reports an open SOS, but its text has not arrived: ask it"
         posting = Posting(workspace, member, Message(text), int(now), SOS_PRIORITY, sos=True)
         ledger.speak_for(db, posting, device, incident, now)
         lines.append(f"SOS {incident}: {text}")

@@ -101,7 +101,7 @@ def _positions(report: KitWeek) -> list[str]:
     ]
     if not gaps:
         return [*parts, _line(f"No gap longer than {usual}.")]
-    parts.append(_line(f"Where it was meanwhile is not known (gaps longer than {usual}, dotted):"))
+    parts.append(_line(f"Its position in between is unknown (gaps longer than {usual}, dotted):"))
     return [*parts, _table(("From", "To", "Length"), gaps)]
 
 

@@ -77,7 +77,7 @@ def _behind(db: Db, place: int, capacity: int) -> list[_Step]:
     return [_Step(number, float(at), _line(db, number, device)) for number, at, device in rows]
 
 
-_KINDS = {"overdue": "overdue", "watch": "nobody on watch", "fence": "fence"}
+_KINDS = {"overdue": "overdue", "watch": "no one on watch", "fence": "fence"}
 
 
 def _line(db: Db, number: int, device: str) -> str:
@@ -88,8 +88,8 @@ def _line(db: Db, number: int, device: str) -> str:
     line = f"{what} {incident.id} of {device}: {event['event']}{_by(event)}"
     if event["event"] == "raised" and not sos_desk.dispatchers(db, incident.workspace):
         line += (
-            "; nobody here may acknowledge it: make somebody a dispatcher with `fieldagent hub user"
-            f" role`, or `fieldagent hub sos acknowledge {incident.id} --by USER`"
+            "; no user here can acknowledge it: make a user a dispatcher with `fieldagent hub"
+            f" user role`, or use `fieldagent hub sos acknowledge {incident.id} --by USER`"
         )
     return line
 

@@ -55,7 +55,7 @@ LOOK = 1.0
 HOST = "synthetic-item.invalid"
 """Reserved name that no name server resolves (RFC 6761 6.4). Only `opener` knows it."""
 URL = f"http://{HOST}/received"
-ANEW = f"`fieldagent hub workspace delete '{SYNTHETIC}' --yes`, and the hub makes it anew"
+ANEW = f"run `fieldagent hub workspace delete '{SYNTHETIC}' --yes`, and the hub creates it again"
 
 
 class NoFurther(Exception):
@@ -174,7 +174,7 @@ class SyntheticItems:
                 lambda db: synthetic_rows.begin(db, URL, self.clock())
             )
             if journey.begun is None:
-                raise NoFurther("push", f"its workspace lacks its user or webhook: {ANEW}")
+                raise NoFurther("push", f"its workspace has no user or webhook: {ANEW}")
             own = journey.begun.own
             self.secret = own.secret
             journey.stage = "push"

@@ -62,6 +62,6 @@ async def _until_stored(commit: Callable[[], Awaitable[T]]) -> T:
             log.debug("not written down yet: %s", trouble)
         except StoreFull as trouble:
             if not troubled:
-                log.error("%s; what has happened is written down once it can be", trouble)
+                log.error("%s; the events are stored as soon as possible", trouble)
             troubled = True
         await trio.sleep(AGAIN)

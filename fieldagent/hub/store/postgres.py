@@ -346,7 +346,7 @@ class PostgresStore:
             what = str(trouble)
         if stuck is None and writes and (what or self._connections.pooled):
             # Behind a pooler, the session of the writer is unknown.
-            stuck = Stuck("its server is busy with that; see what it does")
+            stuck = Stuck("its server is busy with that; check its activity")
         # The late transaction may have ended meanwhile.
         if stuck is None or not {*late} & {*self._connections.used_for(OVERDUE)}:
             return

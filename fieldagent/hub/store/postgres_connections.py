@@ -98,7 +98,9 @@ class Connections:
 
     def silent(self) -> StoreUnavailable:
         """Return the error for a server that accepts connections but does not answer."""
-        return StoreUnavailable(f"{self.name} cannot be used: it does not answer; see what it does")
+        return StoreUnavailable(
+            f"{self.name} cannot be used, because it does not answer; check its activity"
+        )
 
     def connect(self) -> Connection:
         """Open one connection. Each statement commits by itself unless a transaction is begun.
@@ -231,7 +233,7 @@ def _password(path: Path) -> str:
     try:
         return first_line(path)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise StoreUnavailable(f"database-password-file {path} cannot be read: {why}") from None
 
 

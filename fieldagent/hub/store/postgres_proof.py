@@ -49,6 +49,6 @@ class WriteProof:
         """
         if not self.full:
             why = " ".join(str(error).split())
-            log.error("%s has no room: %s. What is brought is refused", self.database, why)
+            log.error("%s is full: %s. New items are refused", self.database, why)
         self.full = True
         return StoreFull("the hub's database is full; see its log")

@@ -39,7 +39,7 @@ ALARMS = frozenset({"sos", "falldown", "accident"})
 WAY = "tracker"
 """Bearer shown for a tracker."""
 PRIORITY = 10
-FREE = "waits for a link: a tracker said it"
+FREE = "waits for a link: from a tracker"
 STALE, OVER = 3_600.0, 86_400.0
 """Seconds after which a position, or a message, is not sent to kits any more."""
 ALARM_MAX, UNREAD_MAX = 40, 160

@@ -98,7 +98,7 @@ class TrackerDoor:
         self._note(kind.name, became)
         if became is Became.REFUSED:
             self._warn_of_unknown(kind, source, report)
-            why = f"nobody has added the tracker {report.ident!r}: `fieldagent hub tracker add`"
+            why = f"the tracker {report.ident!r} is not added: use `fieldagent hub tracker add`"
             raise Problem(404, why)
 
     def _warn_of_unknown(
@@ -107,12 +107,12 @@ class TrackerDoor:
         ident, remedy = report.ident, "`fieldagent hub tracker add NAME --id %r --user USER` does"
         if report.alarm:
             what = (
-                "%s brings an alarm that rings nobody, of the tracker %r, which nobody has added:"
-                f" {remedy}"
+                "%s delivered an alarm of the tracker %r, which is not added and raises no"
+                f" alarm: {remedy}"
             )
             self._warn_once((source.workspace, ident, "alarm"), what, kind.title, ident, ident)
         else:
-            what = f"%s brings the tracker %r, which nobody has added: {remedy}"
+            what = f"%s delivered a report of the tracker %r, which is not added: {remedy}"
             self._warn_once((source.workspace, ident, ""), what, kind.title, ident, ident)
 
     def _warn_once(self, key: tuple[int, str, str], what: str, *values: object) -> None:

@@ -433,8 +433,8 @@ def _note_failed(db: Db, end: End) -> str:
         )
     if apart:
         return (
-            f"webhook {webhook} did not take {len(post.items)} items together: {result.reason};"
-            " each is tried by itself now"
+            f"webhook {webhook} did not accept {len(post.items)} items together:"
+            f" {result.reason}; trying each one separately"
         )
     if post.early:
         return ""
@@ -467,4 +467,4 @@ def _disable(db: Db, webhook: int, reason: str, now: float) -> str:
         return ""
     notice = f"webhook {webhook} is disabled: {reason}"
     note(db, disabled[0][0], HUB, "webhook disable", notice, now)
-    return f"{notice}; `fieldagent hub webhook enable {webhook}` goes on with what waits"
+    return f"{notice}; resume with `fieldagent hub webhook enable {webhook}`"

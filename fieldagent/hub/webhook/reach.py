@@ -73,8 +73,8 @@ def open_public(allowed: Sequence[Network] = ()) -> Opener:
             if not is_public(address, allowed):
                 named = host if host == address else f"{host} ({address})"
                 raise RequestFailed(
-                    f"{named} is no public address: webhook-allow in the hub's settings lets"
-                    " private networks in"
+                    f"{named} is not a public address: allow private networks with"
+                    " webhook-allow in the hub's settings"
                 )
         return await _first_that_answers(addresses, port)
 

@@ -183,7 +183,7 @@ class _Posts:
         except Exception as error:
             # A bug in the hub counts as a failed post, so that it is repeated.
             self.note_fault(error, f"a post to webhook {webhook.id}")
-            reason = f"the post failed in the hub, whose log tells more: {brief(error)}"
+            reason = f"the post failed in the hub; see its log: {brief(error)}"
             result = HandoverResult(HandoverOutcome.FAILED, reason)
         self.note_post(each, result, trio.current_time() - began)
         return result

@@ -69,6 +69,6 @@ def _loaded(package: str, language: str) -> dict[str, str]:
     try:
         loaded: dict[str, str] = json.loads(read_data(package, f"{language}.json"))
     except (OSError, ValueError) as error:
-        log.error("the errors in %s cannot be read, English is said: %s", language, error)
+        log.error("the errors in %s cannot be read, English is used: %s", language, error)
         return {}
     return loaded

@@ -86,13 +86,13 @@ def test_what_is_not_ours_stays_or_goes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "about", "reason"),
     [
-        ("no-modem", "", "absent: mmcli says: couldn't find modem"),
+        ("no-modem", "", "absent: mmcli reports: couldn't find modem"),
         ("locked", "sim-pin", "fault: the modem is locked (sim-pin): give NetworkManager the PIN"),
-        ("failed", "sim-missing", "fault: ModemManager says that the modem failed: sim-missing"),
+        ("failed", "sim-missing", "fault: ModemManager reports that the modem failed: sim-missing"),
         ("searching", "", "no service: the modem sees no network that takes it"),
-        ("no-json", "Modem/0: hello", "absent: mmcli answers what is no JSON: 'Modem/0: hello'"),
-        ("no-json", "[]", "absent: mmcli answers JSON that is no object"),
-        ("no-json", "{}", "absent: mmcli says nothing of 'modem'"),
+        ("no-json", "Modem/0: hello", "absent: mmcli's answer is not JSON: 'Modem/0: hello'"),
+        ("no-json", "[]", "absent: mmcli's answer is not a JSON object"),
+        ("no-json", "{}", "absent: mmcli does not report 'modem'"),
         ("floods", "", "absent: mmcli wrote more than 262144 bytes (any -J)"),
         ("hangs", "", "absent: mmcli did not end within 20 s (any -J)"),
     ],
@@ -159,7 +159,7 @@ def test_an_answer_that_says_nothing_is_doubtful_and_comes_once(tmp_path: Path) 
         network.stop_up()
         with network.kit() as kit:
             place = accepted(kit, "who knows")
-            kit.expect("an SMS may have left: mmcli says: couldn't send the SMS")
+            kit.expect("an SMS may have left: mmcli reports: couldn't send the SMS")
             network.go_on()
             arrives(kit, place)
             assert contents(network.database) == ["who knows"]

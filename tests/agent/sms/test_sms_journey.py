@@ -41,7 +41,7 @@ def test_the_network_having_it_is_not_delivered(tmp_path: Path) -> None:
         accepted = kit.call("POST", "/api/package/async", message)
         place = accepted.headers["location"]
         until(lambda: network.up)
-        kit.expect("the hub's telephone has an SMS; the hub has yet to say so")
+        kit.expect("the hub's telephone has an SMS; the hub has not confirmed it yet")
         assert kit.call("GET", place).body["status"] is None
         network.go_on()
         until(lambda: kit.call("GET", place).body["status"] == "Delivered")

@@ -12,7 +12,7 @@ from tests.agent.sms.test_sms_journey import contents
 from tests.processes import Agent, until
 
 STRANGER = "+41791111111"
-TELEPHONE_HAS_IT = "the hub's telephone has an SMS; the hub has yet to say so"
+TELEPHONE_HAS_IT = "the hub's telephone has an SMS; the hub has not confirmed it yet"
 DOUBTFUL = "the hub has not answered the SMS in time: it goes again"
 
 

@@ -164,7 +164,7 @@ def test_a_command_with_a_key_is_carried_out_once_though_the_agent_died(kit: Kit
     ("words", "said"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "makes no sense"),
-        (b"\xd0\x00", "what answers there is no MQTT broker"),
+        (b"\xd0\x00", "the server there is not an MQTT broker"),
         (b"\x20\x02\x00\x05", "correct mqtt-user and mqtt-password"),
         (b"\x20\x02\x00\x02", "the client id fieldagent-kit: correct mqtt-name"),
         (b"\x20\x02\x00\x63", "the unknown code 99"),

@@ -306,9 +306,9 @@ def test_bytes_that_are_paid_for_count_as_credits(tmp_path: Path) -> None:
 def test_who_is_not_listed_names_nobody(camp: Camp) -> None:
     camp.begin(**PAYS)
     camp.await_ready()
-    assert refused(camp.send(message("x", to="+41791234567"), "stranger"), "cannot say `to`")
-    assert refused(camp.send(message("x", **{"from": "Ada"}), "stranger"), "cannot say `from`")
-    assert refused(camp.send(message("x", collapseKey=4), "stranger"), "cannot say `collapseKey`")
+    assert refused(camp.send(message("x", to="+41791234567"), "stranger"), "cannot set `to`")
+    assert refused(camp.send(message("x", **{"from": "Ada"}), "stranger"), "cannot set `from`")
+    assert refused(camp.send(message("x", collapseKey=4), "stranger"), "cannot set `collapseKey`")
     assert camp.send(message("x", to="Ada", **{"from": "Ben"}))["accepted"]
 
 
@@ -353,7 +353,7 @@ def test_a_wrong_command_is_told_as_by_the_local_api(
 
 def test_two_kits_of_one_name_say_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     """Each disconnects the other at the broker, which gives no reason."""
-    why = "another may be there as fieldagent-kit, and needs an mqtt-name of its own"
+    why = "give another client fieldagent-kit a different mqtt-name"
     quick = environment(tmp_path, Put("fieldagent.extensions.mqtt.session:WAITS", (0.1,)))
     with ExitStack() as stack:
         broker = stack.enter_context(Mosquitto(tmp_path, free_port()))

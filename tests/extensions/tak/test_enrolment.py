@@ -199,9 +199,9 @@ def test_strangers_and_broken_requests_get_a_word_and_nothing_else(there: Camp) 
     forged = bytearray(base64.b64decode(bare(request_of(new_key()))))
     forged[-1] ^= 1
     for request, why in (
-        (b"", b"no PKCS"),
-        (b"hello", b"no PKCS"),
-        (bytes(range(256)) * 8, b"no PKCS"),
+        (b"", b"not a PKCS"),
+        (b"hello", b"not a PKCS"),
+        (bytes(range(256)) * 8, b"not a PKCS"),
         (base64.b64encode(forged), b"not signed by its own key"),
         (request_of(new_key(1024)), b"2048 to 4096 bits"),
         (request_of(ec.generate_private_key(ec.SECP256R1())), b"must be RSA"),

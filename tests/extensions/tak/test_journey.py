@@ -333,7 +333,7 @@ def test_who_is_not_let_in_is_told_why_and_what_to_mend(tmp_path: Path, stack: E
             "tak-key": str(strange),
         },
         "set tak-ca-file to its authority's certificate": {"tak-ca-file": str(tmp_path / "ca.pem")},
-        "is no certificate with its key": {"tak-key": str(strange)},
+        "is not a PEM certificate with its key": {"tak-key": str(strange)},
         "hostname mismatch": {"tak-server-name": "other.example.org"},
         "tak-workspace: ": {"tak-workspace": "Jura"},
     }

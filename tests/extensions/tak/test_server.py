@@ -251,7 +251,7 @@ def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
     there.hub.expect("the phone of Ada is not taken in: another phone has its uid")
     false.kill()
     false = there.phone_of("Ada", "Cid")
-    there.hub.expect("somebody else here is called 'Cid'")
+    there.hub.expect("the callsign 'Cid' is already used")
     false.say("come down", (ben.uid, "Ben"), "x-1")
     until(lambda: there.counted("refused") >= 3)
     assert texts(ben) == []

@@ -297,7 +297,7 @@ async def test_a_mail_that_cannot_be_read_keeps_back_none_behind_it(tmp_path: Pa
         box.deliver(mail_from("bw@example.org", "OK", to=to))
         await imap.look(inward)
         assert [each.text for each in disk.taken] == ["OK"] and box.unseen() == 0
-        assert len(faults) == 1 and "a mail that answers nothing" in faults[0]
+        assert len(faults) == 1 and "a mail that answers no current" in faults[0]
 
 
 def read(mail: EmailMessage) -> ContactAnswer | None:

@@ -185,7 +185,7 @@ def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
             assert post(running, adapter.reported(id_, True)) in (200, 204)
             assert post(running, adapter.reported(id_, True)) in (200, 204)
             assert post(running, adapter.reported(id_, False)) in (200, 204)
-            delivered = "told: Bergwacht: the service says delivered to the handset"
+            delivered = "told: Bergwacht: the service reports delivery to the handset"
             assert thread(database).count(delivered) == 1, "said twice, and then denied"
             assert not any("read" in each for each in thread(database))
             code = CODE.search(text)
@@ -241,11 +241,11 @@ def test_a_failure_that_the_service_tells_makes_the_step_red(tmp_path: Path) -> 
             id_, *_ = adapter.read(service.pushed(1))
             until(lambda: any("handed over" in each for each in thread(database)))
             assert post(running, adapter.reported(id_, False)) == 204
-            line = "not told: Bergwacht: the service says it failed: no network"
+            line = "not told: Bergwacht: the service reports a failure: no network"
             assert line in thread(database)
             listed = ("contact", "list", "--config", running.arguments[1])
             (contact,) = administer(database, *listed)
-            assert contact["fault"] == "the service says it failed: no network"
+            assert contact["fault"] == "the service reports a failure: no network"
             assert changed(database, "SELECT reached FROM alarm_message") == [("failed",)]
             assert post(running, adapter.reported(id_, True)) == 204
             (contact,) = administer(database, *listed)

@@ -117,7 +117,7 @@ async def test_a_person_ends_it_and_says_why(store: Store) -> None:
         await expect(alps)
         ben = Who(2, "Ben")
         alps.now = DUE + 2 * HOUR
-        assert "No position of it is known." in (await look(alps))[0]
+        assert "Its position is unknown." in (await look(alps))[0]
         with pytest.raises(Refused, match="enter a reason"):
             await store.commit(lambda db: routes.end(db, 1, 1, ben, " ", alps.now))
         await store.commit(lambda db: routes.end(db, 1, 1, ben, "they called", alps.now))

@@ -121,7 +121,7 @@ def test_what_is_no_polygon_is_told(document: Any, why: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("45.9,7.6", "is no circle: latitude, longitude and metres"),
+        ("45.9,7.6", "is not a circle: use latitude, longitude and metres"),
         ("45.9,7.6,wide", "is no circle"),
         ("95,7.6,500", "latitude of the centre"),
         ("nan,7.6,500", "latitude of the centre"),

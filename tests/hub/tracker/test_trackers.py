@@ -255,7 +255,7 @@ async def test_a_tracker_that_falls_silent_is_overdue_as_a_kit_is(store: Store) 
         assert await store.commit(lambda db: check_in.look(db, alps.now)) == []
         alps.now += 1
         (warning,) = await store.commit(lambda db: check_in.look(db, alps.now))
-        assert warning.startswith("No word from Dog since")
+        assert warning.startswith("Nothing heard from Dog since")
 
 
 async def test_a_name_is_of_one_tracker(store: Store) -> None:
@@ -320,10 +320,10 @@ def test_from_the_trackers_button_to_the_desk_a_kit_and_a_webhook(
         ]
         # A stranger's data, and an unknown tracker.
         status, answer = send(source["osmand"], query="?id=7&lat=45.91&lon=7.61")
-        assert status == 404 and b"nobody has added the tracker '7'" in answer
+        assert status == 404 and b"the tracker '7' is not added" in answer
         running.expect("`fieldagent hub tracker add NAME --id '7' --user USER`")
         assert send(source["osmand"], query="?id=7&alarm=sos")[0] == 404
-        running.expect("brings an alarm that rings nobody, of the tracker '7'")
+        running.expect("delivered an alarm of the tracker '7'")
         assert send(source["osmand"], query="?lat=45.91&lon=7.61&alarm=sos")[0] == 400
         running.expect("sends a report that is refused: id must be 1 to 100 characters")
         wrong = f"{running.address}/source/osmand/source_wrong"

@@ -87,8 +87,8 @@ FILL = imt.SEGMENT_BYTES - imt.CRC_BYTES
 LOST = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
 WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS went first")
 NOBODY_KNOWS = (
-    "the modem held it and was restarted, or did not tell how it ended; it has no number that"
-    " tells, so the same bytes go again"
+    "the modem held it and was restarted, or did not report the result; it is sent again,"
+    " because it has no number to check"
 )
 
 
@@ -343,8 +343,8 @@ class ImtDriver:
             events.append(self._urgent_due)
         await self._wait(inf, *events)
         log.warning(
-            "nobody can tell whether a message of %d bytes was sent by modem %s: it goes again, and"
-            " the number inside it makes a second copy harmless",
+            "unknown whether a message of %d bytes was sent by modem %s: sending again; a"
+            " second copy does no harm because of its number",
             len(transmission.body),
             intent.modem,
         )

@@ -87,7 +87,10 @@ def _told(port: str, modem: ImtModem) -> list[Finding]:
 def _came(port: str, mail: Mailbag) -> list[Finding]:
     if not mail:
         return []
-    text = f"{port}: a message came from the network meanwhile, and is lost: have it sent again"
+    text = (
+        f"{port}: a message arrived from the network during the check, and is lost: have it"
+        " sent again"
+    )
     return [Finding(False, text)]
 
 

@@ -174,9 +174,9 @@ class ImtModem:
                 self._note_key(line)
                 self._answers[0].send_nowait(line)
         except trio.WouldBlock:
-            log.info("the modem answers what nobody asked: %s", line.target)
+            log.info("the modem sent an unexpected answer: %s", line.target)
         except RemoteProtocolError as error:
-            log.warning("the modem says what it must not: %s", error)
+            log.warning("the modem sent an invalid line: %s", error)
 
     async def _take_event(self, event: imt.Event | None) -> None:
         # The first two are steps inside a message; the waiting tasks need only its end.
@@ -193,7 +193,7 @@ class ImtModem:
         elif isinstance(event, imt.Booted):
             self.link.facts["firmware"] = event.firmware
             if not self._starts:
-                raise ImtReset("the modem has started anew: its power may have dipped")
+                raise ImtReset("the modem has restarted: its power may have dipped")
         elif isinstance(event, imt.Constellation):
             self.see(event)
         elif isinstance(event, imt.SimStatus):
@@ -218,7 +218,7 @@ class ImtModem:
         """Give a segment from memory at once, because the modem waits only 0.3 s."""
         outgoing = self.outgoing
         if outgoing is None or wanted.key.topic != outgoing.topic or outgoing.word is not None:
-            log.info("the modem asks for a message that is not ours any more: it ends by itself")
+            log.info("the modem asks for a message that has ended: it times out")
             return
         # The modem may request a segment before its answer with the number has arrived.
         if outgoing.key not in (None, wanted.key) or wanted.key in self.given_up:
@@ -264,7 +264,7 @@ class ImtModem:
         if line.code in jspr.GARBLED and again:
             line = await self._ask(request)
         if line.code == jspr.NO_VERSION and not self._starts:
-            raise ImtReset("the modem has started anew: it knows of no API version")
+            raise ImtReset("the modem has restarted without an API version")
         if line.code == jspr.SERIAL_ERROR:
             raise ImtSilent("the modem reports an error of its serial port")
         return line
@@ -335,7 +335,7 @@ class ImtModem:
                 continue
             if line.code == jspr.DONE:
                 return line
-            why = ImtSilent(f"the modem does not tell its API: {line.in_words()}")
+            why = ImtSilent(f"the modem does not report its API: {line.in_words()}")
         raise why
 
     async def _must(self, request: bytes) -> None:

@@ -108,7 +108,7 @@ class Door:
 
     def _refuse_what_is_not_theirs(self, sender: str, package: Package) -> None:
         listed = sender in self._settings.senders
-        who = NOT_LISTED.format(sender=sender or "who sends without a name")
+        who = NOT_LISTED.format(sender=sender or "a sender without a name")
         if package.sos and self._settings.sos == "off":
             raise Problem(403, "nothing was queued: mqtt-sos does not let MQTT raise an SOS")
         if package.sos and not listed:
@@ -121,7 +121,7 @@ class Door:
         }
         for member, value in said.items():
             if value is not None and not listed:
-                raise Problem(403, f"nothing was queued: {who}, and cannot say `{member}`")
+                raise Problem(403, f"nothing was queued: {who}, and cannot set `{member}`")
 
     def _affordable(self, sender: str, package: Package) -> Affordable:
         """Return the affordable channels. Raises Problem if there are none."""

@@ -36,5 +36,7 @@ def check(settings: MqttSettings, status: Mapping[str, Any] | None) -> list[Find
         return [Finding(False, f"MQTT: {status['reason']}")]
     text = f"the broker at {settings.address} takes this kit"
     if not settings.secure:
-        text += "; whoever is on the way reads everything, the password too: mqtts:// is TLS"
+        text += (
+            "; others on the network can read everything, also the password: use mqtts:// for TLS"
+        )
     return [Finding(True, text)]

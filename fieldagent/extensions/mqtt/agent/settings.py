@@ -122,8 +122,8 @@ PART = KitPart(
     examples=EXAMPLES,
     needs=NEEDS,
     not_from_afar={
-        "mqtt-address": "all that comes in would go there, and what is sent come from there",
-        "mqtt-ca-file": "it says whom the kit takes for its broker",
+        "mqtt-address": "all received items would go there, and sent items would come from there",
+        "mqtt-ca-file": "it decides which broker the kit trusts",
         "mqtt-password": SECRET,
     },
 )

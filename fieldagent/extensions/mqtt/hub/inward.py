@@ -217,7 +217,7 @@ def _posting(
 
 
 def _allowance(db: Db, inbox: CommandInbox, address: CommandAddress, now: float) -> Allowance:
-    rules, sender = inbox.rules, address.sender or "who sends without a name"
+    rules, sender = inbox.rules, address.sender or "a sender without a name"
     return Allowance(
         address.sender in rules.senders,
         rules.credits_per_day - records.spent_today(db, now),
@@ -235,9 +235,7 @@ def _push(
 ) -> Push:
     refused = OURS if address.kit is None else (*OURS, *TARGETS)
     faults = [
-        Fault("is said by the topic, or by the hub", f"/{name}")
-        for name in refused
-        if name in document
+        Fault("is set by the topic or the hub", f"/{name}") for name in refused if name in document
     ]
     if faults:
         raise InvalidPackage(faults)
@@ -264,7 +262,7 @@ def _acknowledge(
     if not inbox.rules.acknowledges:
         raise Problem(403, "mqtt-acknowledge does not let MQTT answer an incident")
     if address.sender not in inbox.rules.senders:
-        who = address.sender or "who sends without a name"
+        who = address.sender or "a sender without a name"
         raise Problem(403, f"{who} is not in mqtt-senders, and answers no incident")
     number, text = document["acknowledge"], document.get("text", "")
     faults = [

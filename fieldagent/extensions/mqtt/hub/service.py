@@ -173,7 +173,7 @@ class _BrokerBridge:
                 lambda db: inward.carry_out(db, self._inbox, address, came_as, came.payload, now),
             )
         except Refused as refused:
-            log.warning("what came by MQTT is refused: %s", refused)
+            log.warning("an MQTT message is refused: %s", refused)
             self._host.note_events(Became.REFUSED)
             return {"accepted": False, "problem": {"detail": str(refused)}}
         self._host.note_events(outcome.became)

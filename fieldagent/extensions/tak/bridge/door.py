@@ -83,7 +83,7 @@ class TakDoor:
         try:
             event = cot.decode(raw)
         except RemoteProtocolError as error:
-            log.debug("what came from the TAK server cannot be read: %s", error)
+            log.debug("an event of the TAK server cannot be read: %s", error)
             return self.drop(Became.UNREADABLE)
         # A phone cancels a hub's alert under the alert's uid.
         is_of = tak.flowed_through if kind == tak.CANCEL else tak.is_of

@@ -40,7 +40,7 @@ def _way(kit: KitCost) -> str:
 
 def _verdict(quote: Quote) -> str:
     if not quote.kits:
-        return "Nobody has a kit for it now."
+        return "No user has a kit for it now."
     if quote.why:
         return f"It {quote.why}."
     if not any(each.linked or each.credits for each in quote.kits):

@@ -69,7 +69,7 @@ class TakIntake:
         try:
             await self._store(came, now)
         except Refused as refused:
-            log.warning("what came from the TAK server is refused: %s", refused)
+            log.warning("an event of the TAK server is refused: %s", refused)
             self._host.note_events(Became.REFUSED)
 
     async def _store(self, came: Came, now: float) -> None:
@@ -161,4 +161,4 @@ class TakIntake:
             if link.session is not None:
                 await link.session.say([tak.chat(reply, tak_map.at(self._host.clock()))])
         except Lost as lost:
-            log.debug("not said to the TAK server: %s", lost)
+            log.debug("not sent to the TAK server: %s", lost)

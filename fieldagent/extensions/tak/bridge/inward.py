@@ -31,7 +31,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 PRIORITY = 10
 TEXT_BYTES_MAX = 2_000
 NAME_MAX, NOTES_MAX, CALLSIGN_MAX, UID_MAX = 40, 200, 40, 100
-NOT_ALLOWED = "waits for a link: who wrote it at the TAK server is not in tak-allow"
+NOT_ALLOWED = "waits for a link: its author at the TAK server is not in tak-allow"
 SPENT = "waits for a link: tak-credits-per-day is spent"
 
 

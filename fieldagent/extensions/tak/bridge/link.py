@@ -72,7 +72,7 @@ def context_of(server: TakServer) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(server.certificate, server.key, password=_no_password)
     except OSError as error:
-        why = "is no certificate with its key, in PEM and without a password"
+        why = "is not a PEM certificate with its key and without a password"
         if not isinstance(error, ssl.SSLError):
             why = f"cannot be read: {reason_of(error)}"
         raise Lost(f"tak-certificate {server.certificate} {why}") from error
@@ -157,9 +157,9 @@ class StreamSession:
             with trio.move_on_after(SILENCE) as silence:
                 data = await self._receive()
             if silence.cancelled_caught:
-                raise Lost(f"the server has said nothing for {SILENCE:g} s")
+                raise Lost(f"the server has sent nothing for {SILENCE:g} s")
             if not data:
-                raise Lost("the server closed the connection; its log says why, if it refuses us")
+                raise Lost("the server closed the connection; if it refuses the hub, see its log")
             await self._hand_over(splitter.receive_data(data), take)
 
     async def _hand_over(self, events: Iterable[bytes], take: Callable[[str, bytes], None]) -> None:
@@ -221,4 +221,4 @@ class StreamSession:
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise Lost("the connection broke off") from error
         await trio.aclose_forcefully(self._stream)
-        raise Lost(f"the server takes nothing within {SEND_MAX:g} s")
+        raise Lost(f"the server accepted nothing within {SEND_MAX:g} s")

@@ -431,7 +431,7 @@ def note_alerted(db: Db, alert: OpenAlert, now: float) -> None:
         db.execute("UPDATE tak_alert SET cancels = 0 WHERE sos = ? AND cancels > 0", alert.sos)
 
 
-CALLED_OFF_THERE = "cancelled the alert in TAK: it goes on until a person at the desk has it"
+CALLED_OFF_THERE = "cancelled the alert in TAK: the SOS continues until a dispatcher takes it over"
 
 
 def note_cancelled_there(db: Db, workspace: int, member: int, by: str, now: float) -> None:

@@ -58,7 +58,7 @@ AT_ONCE = 500
 """Rows per round."""
 WAITING_MAX = 64
 """Events that can wait to be stored."""
-NO_KIT = "only users who have a kit write to the TAK server"
+NO_KIT = "only users with a kit can write to the TAK server"
 
 
 class Work(NamedTuple):
@@ -277,7 +277,7 @@ class _Bridge:
         try:
             await session.say([event for each in said for event in each.events])
         except Lost as lost:
-            log.debug("not said to the TAK server: %s", lost)
+            log.debug("not sent to the TAK server: %s", lost)
         else:
             now = self._host.clock()
             for each in said:

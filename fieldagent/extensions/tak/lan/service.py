@@ -140,7 +140,7 @@ class TakLan:
                 nursery.start_soon(self._hear, hearing, speaking)
                 nursery.start_soon(self._serve, direct, speaking)
                 self.link.state, self.link.reason = LinkState.READY, ""
-                log.info("TAK: phones are shown what comes, at %s", self._address)
+                log.info("TAK: phones see received items at %s", self._address)
                 await self._tell(speaking)
 
     # Sending.

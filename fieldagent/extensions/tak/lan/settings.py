@@ -96,6 +96,6 @@ PART = KitPart(
     examples=EXAMPLES,
     needs=NEEDS,
     not_from_afar={
-        "tak-lan": "phones in that network would read what comes in, and write by the kit"
+        "tak-lan": "phones in that network would read received items, and write through the kit"
     },
 )

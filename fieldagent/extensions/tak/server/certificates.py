@@ -53,8 +53,8 @@ def add(
     )
     if known and known[0][0] != holder.member:
         raise Refused(
-            f"there is another {holder.name} at the TAK server, user {known[0][0]}: phones tell"
-            " people apart by their names"
+            f"another {holder.name} is at the TAK server, user {known[0][0]}: phones"
+            " distinguish people only by name"
         )
     db.execute(
         "INSERT INTO tak_certificate (serial, workspace, member, made, expires)"

@@ -146,7 +146,7 @@ def public_key_of(body: bytes) -> rsa.RSAPublicKey:
                 return public
             raise Problem(400, "the request is not signed by its own key")
     except (binascii.Error, ValueError, TypeError, x509.InvalidVersion, UnsupportedAlgorithm):
-        raise Problem(400, "the body is no PKCS #10 request") from None
+        raise Problem(400, "the body is not a PKCS #10 request") from None
     raise Problem(400, f"the request's key must be RSA with {BITS[0]} to {BITS[1]} bits")
 
 

@@ -117,7 +117,7 @@ class Exchange:
             return f"another phone has its uid {unit.uid!r}"
         name = unit.callsign.casefold()
         if any(each.member != guest.member and each.callsign.casefold() == name for each in others):
-            return f"somebody else here is called {unit.callsign!r}: give it another callsign"
+            return f"the callsign {unit.callsign!r} is already used: use another"
         return ""
 
     def enter(self, guest: TakGuest, unit: TakUnit, now: float) -> None:

@@ -56,7 +56,7 @@ async def serve(
     except* (trio.BrokenResourceError, trio.ClosedResourceError):
         why = "the connection broke off"
     except* TooSlow:
-        why = f"it takes nothing within {SEND_MAX:g} s"
+        why = f"it accepted nothing within {SEND_MAX:g} s"
     finally:
         host.exchange.leave(phone.guest)
     return why
