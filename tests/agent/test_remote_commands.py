@@ -296,7 +296,7 @@ async def test_a_power_cut_after_any_commit_neither_loses_nor_repeats_it(
             assert answer.number == NOW
             assert len(done.times) <= 1 or verb.name in acts.AGAIN
             if verb.name in ("restart", "reboot"):
-                assert told(answer).endswith("has started anew")
+                assert told(answer).endswith("has restarted")
     assert commits > 2
 
 

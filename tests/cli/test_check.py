@@ -117,7 +117,7 @@ def test_a_budget_that_may_hold_up_an_sos_is_told(tmp_path: Path) -> None:
                 more.write(f"satellite-credits-per-day=20\nsatellite-sos-reserve={reserve}\n")
             code, good, _ = check(properties)
         assert code == 0
-        (finding,) = [text for text in good if "kept for an SOS" in text]
+        (finding,) = [text for text in good if "reserved for an SOS" in text]
         assert finding.startswith(
             f"satellite: {reserve} of 20 credits a day are reserved for an SOS"
         )

@@ -418,4 +418,4 @@ def test_a_stranger_with_a_known_name_is_an_event(tmp_path: Path, firmware: Firm
         assert person["namesakeOf"] == firmware.ada
         assert "until they write the join code, or you add it" in person["notice"]
         assert person["notice"] in there.kit.call("GET", "/api/status").body["notices"]
-        there.kit.expect(f"calls itself {name}")
+        there.kit.expect(f"uses the name {name}")

@@ -168,7 +168,7 @@ async def test_another_key_makes_a_guest_and_is_told(
         await there.say("one", key=KEY)
         with caplog.at_level(logging.WARNING):
             await there.hear(Named("Ada of the hut", OTHER))
-        assert "has another key than before" in caplog.text
+        assert "has a new key" in caplog.text
         await there.say("two", key=OTHER)
         assert there.items() == [Message("Ada: one")]
         (notice,) = PeopleService(SETTINGS, there.desk, ChannelLink()).notices()
@@ -197,7 +197,7 @@ async def test_a_strangers_radio_with_a_known_name_is_told(
             caplog.clear()
             await there.hear(Named(name, b""), EVE)
             (notice,) = service.notices()
-            assert notice.startswith(f"the radio {EVE} calls itself {name}, as {other} does")
+            assert notice.startswith(f"the radio {EVE} uses the name {name} of {other}")
             assert notice in caplog.text
             (shown,) = service.doubtful()
             assert (shown["handle"], shown["namesakeOf"], shown["known"]) == (EVE, other, False)

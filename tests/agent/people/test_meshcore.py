@@ -428,7 +428,7 @@ async def test_one_that_starts_anew_gets_its_clock_and_goes_on(
             nursery.start_soon(next_of, people, Spoken)
             await until_async(lambda: radio.time(trio.current_time()) >= NOW)
             there.write("still there?")
-        assert "has started anew" in caplog.text
+        assert "has restarted" in caplog.text
 
 
 async def test_a_full_table_is_told_until_there_is_room(tmp_path: Path, hasty: None) -> None:
@@ -438,7 +438,7 @@ async def test_a_full_table_is_told_until_there_is_room(tmp_path: Path, hasty: N
         assert len(radio.contacts) == CONTACTS_MAX
         link = ChannelLink()
         async with opened(there, link) as people:
-            assert link.reason.startswith(f"the radio knows {CONTACTS_MAX} contacts")
+            assert link.reason.startswith(f"the radio's list of {CONTACTS_MAX} contacts is full")
             assert link.state.value == "fault"
             there.write("I am known")
             await next_of(people, Spoken)
