@@ -355,7 +355,7 @@ async def run(
                 try:
                     await _run_parts(agent, listeners, asks, stopping, task_status)
                 except* StoreFull:
-                    log.error("stopped with a full disk: what is not on it happens again")
+                    log.error("stopped with a full disk: events that are not on it are repeated")
                 nursery.cancel_scope.cancel()
         finally:
             journal.close()

@@ -46,7 +46,7 @@ NEVER = {
     "page-port": _OPENS,
     "page-portal-port": _OPENS,
     "api-port": "programs on the kit, and the trial itself, ask there",
-    "state-directory": "what waits to be sent is there",
+    "state-directory": "waiting items are stored there",
     **{name: why for part in kit_parts().values() for name, why in part.not_from_afar.items()},
 }
 """Settings that can only be changed on the kit itself, each with the reason."""

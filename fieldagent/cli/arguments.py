@@ -511,7 +511,9 @@ def _add_setup(commands: Subparsers) -> None:
         help="a setting that the device cannot report, such as radio-station=7",
     )
     setup.add_argument("--yes", action="store_true", help="write without asking first")
-    setup.add_argument("--dry-run", action="store_true", help="show the settings; write nothing")
+    setup.add_argument(
+        "--dry-run", action="store_true", help="show the settings without writing them"
+    )
     setup.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -95,14 +95,14 @@ def _read(body: bytes, now: Reading) -> tuple[str, float]:
         source, boot = str(document["source"]), str(document["boot"])
         at, unix = float(document["sinceBoot"]), float(document["unix"])
     except (NotJson, ValueError, TypeError, KeyError) as error:
-        raise NotTheTime("what the agent left for it cannot be read") from error
+        raise NotTheTime("the agent's time for it cannot be read") from error
     if now.trusted:
         raise NotTheTime(f"the {now.source} has set it")
     if source not in RANKS:
-        raise NotTheTime("nobody who may tell the time has told it")
+        raise NotTheTime("no allowed source has reported the time")
     since = now.since_boot - at
     if boot != now.boot or not 0 <= since <= OLD:
-        raise NotTheTime("what the agent left for it is old")
+        raise NotTheTime("the agent's time for it is old")
     if not EARLIEST <= unix <= LATEST:
-        raise NotTheTime("what the agent left for it is no time of these days")
+        raise NotTheTime("the agent's time for it is not plausible")
     return source, unix + since

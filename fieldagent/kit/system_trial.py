@@ -53,9 +53,9 @@ from fieldagent.system.zstd import ZstdFailed, unpack
 UNIT = "fieldagent-system.service"
 IN_WORDS = {
     "write": "the new system is written",
-    "boot": "the machine starts anew, with the new system",
+    "boot": "the machine restarts with the new system",
     "watch": "the new system is on trial",
-    "back": "it does not work: the machine starts anew, with the system before",
+    "back": "it does not work: the machine restarts with the previous system",
     "end": "it has ended",
 }
 PAUSES = (30.0, 120.0, 600.0)

@@ -167,5 +167,5 @@ def follow(place: Place) -> None:
     except FileNotFoundError:
         pass
     except KeyboardInterrupt:
-        tell("It goes on without you: `fieldagent update --last` tells how it ended.")
+        tell("It continues in the background: see `fieldagent update --last` for the result.")
         raise

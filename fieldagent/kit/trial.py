@@ -38,7 +38,7 @@ IN_WORDS = {
     "switch": "the new program is put in place",
     "watch": "the new program is on trial",
     "back": "it does not work: the program before is put back",
-    "end": "it has ended: what was kept for the way back is removed",
+    "end": "it has ended: the files for the rollback are removed",
 }
 
 

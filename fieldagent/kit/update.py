@@ -236,7 +236,7 @@ def _version(program: Path) -> str:
     done = _run(program, "--version")
     words = done.stdout.split()
     if done.returncode != 0 or len(words) != 2 or words[0] != "fieldagent":
-        last = (done.stderr.strip().splitlines() or ["it is no fieldagent"])[-1]
+        last = (done.stderr.strip().splitlines() or ["it is not fieldagent"])[-1]
         raise NotTaken(f"the new program does not start here: {last}")
     return words[1]
 
@@ -290,7 +290,7 @@ def follow(place: Place, offered: Trial, *, as_json: bool) -> int:
             phase = now
             time.sleep(LOOK)
     except KeyboardInterrupt:
-        tell("It goes on without you: `fieldagent update --last` tells how it ended.")
+        tell("It continues in the background: see `fieldagent update --last` for the result.")
         raise
     return last(place, as_json=as_json)
 

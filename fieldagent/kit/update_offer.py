@@ -76,7 +76,7 @@ def _taken(order: UpdateOrder, place: Place, body: bytes, state: Path) -> tuple[
     except RemoteProtocolError as error:
         return 0, str(error)
     if not isinstance(offer, ProgramOffer):
-        return 0, "what the agent has left offers no program"
+        return 0, "the agent's file offers no program"
     last = outcomes.of_offer(place.offered)
     if last is not None and last.number == offer.number:
         return offer.number, ""

@@ -175,7 +175,7 @@ def read(items: Sequence[Any]) -> BackupNote:
             map(_is_copy, rows)
         ):
             return Copies(Direction(direction), tuple(Copy(*row[:3]) for row in rows))
-    raise RemoteProtocolError("what a kit has for the hub is damaged")
+    raise RemoteProtocolError("a kit's backup for the hub is damaged")
 
 
 def _all_numbers(*values: Any) -> bool:

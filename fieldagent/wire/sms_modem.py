@@ -209,7 +209,7 @@ _NOT_NOW = {
     47: "the network has no resources",
     302: "the modem does not allow it now",
     322: "the memory of the SIM is full",
-    331: "there is no network",
+    331: "no network",
     332: "the network does not answer",
     512: "the modem could not send it",
 }

@@ -160,7 +160,7 @@ def test_what_works_is_not_replaced(tmp_path: Path) -> None:
         code, text = setup(tmp_path, one, other.resolve(), "--yes")
         assert code == OK
         assert f"radio-port={other} stays" in text
-        assert "there is nothing to set" in text
+        assert "nothing to set" in text
     assert (tmp_path / "agent.properties").read_text() == before
 
 
@@ -187,7 +187,7 @@ def test_what_a_device_needs_beside_is_asked_for(tmp_path: Path) -> None:
         assert "radio-port" not in settings(tmp_path)
         code, text = typed(tmp_path, ports, END_OF_INPUT)
         assert code == SETTINGS
-        assert "there is nothing to set" in text
+        assert "nothing to set" in text
         code, text = typed(tmp_path, ports, "869.525\n10\n7\nyes\n")
         assert code == OK, text
         assert "rnode-frequency (MHz, such as 869.525" in text
@@ -248,7 +248,7 @@ def test_devices_that_are_no_device_of_ours(tmp_path: Path) -> None:
         findings = {each["port"]: each for each in survey["ports"]}
         assert "accepts bytes and does not answer, as a KISS TNC" in findings[silent.port]["why"]
         check_harmless(bytes(silent.sent))
-        assert "gives back what it is sent" in findings[echo.port]["why"]
+        assert "the device echoes its input" in findings[echo.port]["why"]
         assert "went away" in findings[gone.port]["why"]
         for each in garbage:
             assert "an unknown device answers" in findings[each.port]["why"]
@@ -265,7 +265,7 @@ def _say(what: bytes, data: bytes) -> bytes:
 def test_nothing_is_there(tmp_path: Path) -> None:
     code, text = setup(tmp_path, tmp_path / "nothing", "--yes")
     assert code == MISSING
-    assert "there is nothing to set" in text
+    assert "nothing to set" in text
     assert not (tmp_path / "agent.properties").exists()
 
 

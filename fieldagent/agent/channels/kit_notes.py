@@ -193,7 +193,7 @@ class KitNotes:
         if offer is None or body == self._left(offer.file):
             return
         if offer.file == PROGRAM_OFFER and self.installed != ZIPAPP:
-            log.warning("the hub brings %s: this is no zipapp, which alone takes it", offer.what)
+            log.warning("the hub offers %s, but only a zipapp can install it", offer.what)
             return
         report = outcomes.read(self.state_directory)
         last = report.program if offer.file == PROGRAM_OFFER else report.settings

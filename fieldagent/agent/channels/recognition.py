@@ -98,8 +98,8 @@ class Unrecognised(NamedTuple):
             )
         if self.echoes:
             return (
-                "what is there gives back what it is sent: a TNC does so that is not in KISS mode,"
-                " and so does a cable whose two wires touch"
+                "the device echoes its input, as a TNC outside KISS mode or a cable with a"
+                " short circuit does"
             )
         return "the device accepts bytes and does not answer, as a KISS TNC or a dead line does"
 

@@ -355,7 +355,7 @@ class SatelliteDriver:
             self.modem.imei, wrote and moved and told_sent and resets == self.modem.resets
         ):
             if moved and not told_sent:
-                log.info("the modem's number shows that the message was sent all the same")
+                log.info("the modem's number shows that the message was sent")
             if moved:
                 return SessionVerdict.SENT
             if told_sent and after.momsn == momsn:
@@ -451,7 +451,7 @@ class SatelliteDriver:
         if status.mt_flag:
             await self.mail.read(needed=True)
         if not urgent and await self._urgent_waits():
-            log.info("an SOS goes before message %d, which goes again after it", intent.at_modem)
+            log.info("an SOS is sent before message %d, which is sent again later", intent.at_modem)
             await self.outbox.settle(
                 intent.transmission, Outcome.NOT_SENT, reason="an SOS went first"
             )

@@ -256,7 +256,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
             try:
                 move()
             except (OSError, sqlite3.Error, Unusable) as error:
-                log.debug("the journal stays where it is: %s", error)
+                log.debug("the journal stays in its place: %s", error)
 
     def _give_up_disk(self, failed: StoreFailed) -> NoReturn:
         """Continue in memory after the disk refused a commit, so that an SOS can still be sent.
@@ -267,7 +267,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
         try:
             self._files.give_up_disk(str(failed))
         except (OSError, sqlite3.Error) as error:
-            log.error("nor can the journal go on in memory: %s", error)
+            log.error("the journal cannot continue in memory either: %s", error)
             raise failed from None
         raise NotOnDisk(self.not_on_disk) from failed
 

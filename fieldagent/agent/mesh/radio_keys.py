@@ -87,7 +87,7 @@ def _read(content: bytes) -> tuple[str, RadioKeys]:
     said: dict[str, Any] = json.loads(content)
     keys, dropped = (tuple(map(_key, said[name])) for name in ("keys", "dropped"))
     if not keys:
-        raise ValueError("it holds no key")
+        raise ValueError("it has no key")
     return str(said["settings"]), RadioKeys(keys, KeyStep(said["step"]), dropped)
 
 

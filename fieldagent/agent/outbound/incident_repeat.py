@@ -83,7 +83,7 @@ async def keep_going(
         due = [key for key, seconds in silent.items() if every and seconds >= every]
         for sequence, channel in due:
             if channel in queues and sequence not in queues[channel]:
-                log.warning("SOS item %d goes again over %s", sequence, channel)
+                log.warning("SOS item %d is sent again over %s", sequence, channel)
                 await repeat(journal, queues[channel], sequence)
                 repeating.add((sequence, channel))
         if incident.open_one(journal) is not None:

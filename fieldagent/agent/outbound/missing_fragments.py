@@ -46,7 +46,7 @@ async def keep_asking(
                 continue
             asked[item] = seconds
             there = inbound.slices_there(journal, item)
-            log.info("%d of %d fragments have come of %d", len(there), item.parts, item.sequence)
+            log.info("%d of %d fragments of %d received", len(there), item.parts, item.sequence)
             report = Report(item.parts, frozenset(there), digest_of_slices(there.values()))
             outbox.report(
                 item.origin, Entry(item.sequence, report, int(journal.clock.date(clock())))

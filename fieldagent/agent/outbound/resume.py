@@ -62,7 +62,7 @@ class Resume:
         count = sum(len(queue) for queue in self._queues.values())
         more = "" if self._place is None else ", and more"
         if count:
-            log.info("%d%s that waited go on", count, more)
+            log.info("%d%s that waited continue", count, more)
         if self._ended:
             note_ends = outbound.end(self._ended, self._endings.clock())
             self._journal.commit_at_start(together(note_ends, *self._notes))

@@ -375,7 +375,7 @@ class Desk:
                 await self.intake.accept(position, f"{_key(heard)} position", joins=number)
         joined = handhelds.join_sos(number, heard.handle, raised=is_first)
         await self.journal.persist(joined)
-        log.warning("an SOS of %s has come by radio: %s", who_and_where, text)
+        log.warning("SOS of %s received by radio: %s", who_and_where, text)
         if withheld:
             log.warning("the SOS of %s uses only other channels: %s", who_and_where, withheld)
         await self._reply(heard, WITHHELD if withheld else RAISED if is_first else AGAIN)

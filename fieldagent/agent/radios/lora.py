@@ -87,7 +87,7 @@ class BoardWords(Generic[Word]):
         try:
             self._mouth.send_nowait(word)
         except trio.WouldBlock:
-            log.debug("more than is asked comes from the radio: %s", word)
+            log.debug("the radio sends more data than requested: %s", word)
 
     async def next(self, until: float) -> Word | None:
         """Return the next report; None at the time `until`, by trio's clock."""

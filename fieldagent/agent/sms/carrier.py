@@ -336,7 +336,7 @@ class SmsCarrier:
         elif trio.current_time() < self._rest.ends(urgent=under_way.urgent):
             under_way.due = self._rest.ends(urgent=under_way.urgent)
         else:
-            reason = "the hub has not answered the SMS in time: it goes again"
+            reason = "the hub has not answered the SMS in time: sending again"
             await self._outbox.settle(under_way.transmission, Outcome.DOUBTFUL, reason=reason)
             if self._under_way.get(tag) is under_way:
                 await self._submit(modem, tag)

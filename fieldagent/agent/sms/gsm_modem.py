@@ -217,7 +217,7 @@ def _refused_prompt(reply: GsmReply) -> Sent:
     verdict = sms_modem.judge(reply)
     if verdict.outcome is Outcome.NOT_SENT:
         return verdict
-    return Sent(Outcome.NOT_SENT, reason="the modem takes no message now")
+    return Sent(Outcome.NOT_SENT, reason="the modem does not accept messages now")
 
 
 @asynccontextmanager

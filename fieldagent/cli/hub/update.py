@@ -174,8 +174,6 @@ def stop(arguments: argparse.Namespace) -> int:
         workspace = directory.workspace_of(db, arguments.workspace)
         if (number := update_offers.stop(db, workspace, now)) is None:
             raise Refused("no update is in progress: see `fieldagent hub update list`")
-        return show(
-            arguments, {"number": number, "next": "kits that have begun go on by themselves"}
-        )
+        return show(arguments, {"number": number, "next": "kits that have begun continue"})
 
     return once(arguments, end)

@@ -37,7 +37,7 @@ def add(arguments: argparse.Namespace) -> int:
             # With a secret, so that the receiver can verify the test.
             print(f"Its items are signed with {webhook.secrets[0]}", file=sys.stderr)
         if not arguments.untried and not _try(settings, webhook):
-            print("fieldagent: nothing was added; --untried adds it all the same", file=sys.stderr)
+            print("fieldagent: nothing was added; add it anyway with --untried", file=sys.stderr)
             return REFUSED
         id_ = store.once(lambda db: webhook_directory.add(db, workspace, webhook, now=time.time()))
         text = {"id": id_, "secret": " ".join(webhook.secrets)}

@@ -135,7 +135,7 @@ def _print_plan(plan: Proposal, before: Mapping[str, str], path: Path) -> None:
         was = f"  (was {before[name]})" if name in before else ""
         print(escaped(f"+ {name}={proposal.covered(name, value)}{was}"))
     if not plan.settings:
-        print("there is nothing to set")
+        print("nothing to set")
 
 
 def _as_json(devices: list[FoundDevice], plan: Proposal, path: Path) -> dict[str, Any]:

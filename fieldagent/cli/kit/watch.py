@@ -60,7 +60,7 @@ def show_package(arguments: argparse.Namespace) -> int:
     """
     package = call(arguments.port, "GET", f"/api/package/{arguments.id}").body
     status = package["status"] or "queued"
-    late = ", and reached its addressee all the same" if package["late"] else ""
+    late = ", but reached its addressee" if package["late"] else ""
     lines = [f"Package {package['id']}: {status}{late}"]
     if "kind" in package:
         alarm = "SOS " if package["sos"] else ""

@@ -214,7 +214,7 @@ def _proved_by_message(db: Db, answer: ContactAnswer, said: Wording, now: float)
     try:
         contact = contacts.named(db, workspace, link.contact)
     except Refused:
-        return "of a contact that is removed"
+        return "from a removed contact"
     return _proved(db, contact, link, said, now)
 
 

@@ -161,7 +161,7 @@ def _take_stage(db: Db, entry: Entry, receipt: Receipt, brought: KitMessage) -> 
             at = min(float(entry.time), brought.now)
             note_stage(db, item, brought.device.member, receipt.stage, receipt.text, at)
             return
-    brought.mismatches.append(f"a word on how far {entry.sequence} has come")
+    brought.mismatches.append(f"a progress note on {entry.sequence}")
 
 
 def _renumber_if_restored(db: Db, entry: Entry, brought: KitMessage) -> bool:

@@ -31,7 +31,7 @@ LATE = 600.0
 CROSSING = 1800.0
 """Seconds by which an MO message may be older than the modem's reception of an MT message, although
 it arrived after that."""
-GOES_AGAIN = "its kit has not confirmed it: it goes again"
+GOES_AGAIN = "its kit has not confirmed it: sending again"
 
 
 class MtCopy(NamedTuple):

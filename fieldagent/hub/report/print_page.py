@@ -171,7 +171,7 @@ def _costs(report: KitWeek) -> list[str]:
         "<h2>What it cost</h2>",
         _table(head, rows, numbers=(2, 3, 4)) if rows else _line("Nothing was counted."),
         *total,
-        _line("Of IP, SMS and radio the hub counts no bytes of one kit."),
+        _line("The hub does not count the bytes of one kit over IP, SMS and radio."),
     ]
 
 

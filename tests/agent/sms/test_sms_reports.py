@@ -13,7 +13,7 @@ from tests.processes import Agent, until
 
 STRANGER = "+41791111111"
 TELEPHONE_HAS_IT = "the hub's telephone has an SMS; the hub has not confirmed it yet"
-DOUBTFUL = "the hub has not answered the SMS in time: it goes again"
+DOUBTFUL = "the hub has not answered the SMS in time: sending again"
 
 
 def all_is_read(network: Country, kit: Agent) -> None:

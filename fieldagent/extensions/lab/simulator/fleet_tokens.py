@@ -37,5 +37,5 @@ def read_tokens(text: str) -> list[str]:
         if not _TOKEN.fullmatch(token):
             raise NoTokens(f"token {number} of {len(tokens)} is damaged: take that line out")
     if not tokens:
-        raise NoTokens("it holds no token: make test kits anew")
+        raise NoTokens("it has no token: create the test kits again")
     return tokens
