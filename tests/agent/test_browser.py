@@ -537,7 +537,7 @@ def test_an_agent_that_is_away_and_comes_back(chromium: Any, tmp_path: Path) -> 
         assert shown.locator("#conversation .fault").count() == 1
         shown.unroute("**/api/package/1**")
         kit.kill()
-        shown.locator("#away", has_text="does not answer since").wait_for()
+        shown.locator("#away", has_text="has not answered since").wait_for()
         keep(shown, "away")
         assert not faults(shown)
         shown.locator("#submit").click()
@@ -560,7 +560,7 @@ def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
         given_up: list[str] = []
         shown.on("requestfailed", lambda call: given_up.append(urlsplit(call.url).path))
         with frozen(kit):
-            shown.locator("#away", has_text="does not answer since").wait_for()
+            shown.locator("#away", has_text="has not answered since").wait_for()
             # A call waits 20 s, so it is not the indicator.
             assert set(given_up) <= {"/api/events"}
             # An SOS that is pressed now leaves later by itself, once.
@@ -659,8 +659,8 @@ def test_a_position_is_put_in_by_a_press_and_never_by_itself(chromium: Any, tmp_
         kit.call("POST", "/api/package", other)
         with page(chromium, kit.port, **here) as shown:
             fill(shown, "location")
-            kits = shown.get_by_role("button", name="Where this kit was")
-            browsers = shown.get_by_role("button", name="as this browser has it, within 12 m")
+            kits = shown.get_by_role("button", name="Position of this kit")
+            browsers = shown.get_by_role("button", name="Here, from this browser, within 12 m")
             kits.wait_for()
             browsers.wait_for()
             assert shown.locator("#field-latitude").input_value() == ""

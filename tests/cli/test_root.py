@@ -698,7 +698,7 @@ def test_who_sets_the_pass_phrase_as_root_sets_it_as_the_agents_user(kit: Kit) -
     lay(kit, nothing)
     kit.settings.write_text(kit.settings.read_text().replace("page-listen", "#page-listen"))
     done = [text for name, code, text in run_all(kit, "page") if code == 0]
-    assert any("It is set" in text for text in done), done
+    assert any("The passphrase is set" in text for text in done), done
     for path in (kit.state / "page", kit.state / "page/pass-phrase"):
         assert (path.stat().st_uid, path.stat().st_gid) == (UID, UID)
     assert (kit.state / "page/pass-phrase").stat().st_mode & 0o777 == 0o600

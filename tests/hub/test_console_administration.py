@@ -375,7 +375,7 @@ def test_an_administrator_uses_every_control(tmp_path: Path) -> None:
         # Mia's new password is valid for one sign-in. She administers nothing.
         shown.get_by_role("button", name="Sign out").click()
         sign_in(shown, "mia@example.org", password)
-        shown.get_by_text("this password is for one sign-in").wait_for()
+        shown.get_by_text("this password is valid for one sign-in").wait_for()
         shown.get_by_label("Choose your own").fill("a horse of her own")
         shown.get_by_role("button", name="Sign in").click()
         shown.get_by_text("No SOS is open.").wait_for()

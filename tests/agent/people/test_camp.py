@@ -391,7 +391,7 @@ def test_the_page_shows_who_is_around(tmp_path: Path) -> None:
             around = shown.locator("#around")
             around.locator("li").nth(1).wait_for()
             text = around.inner_text()
-            assert "People's radio: ready" in shown.locator("#people-radio").inner_text()
+            assert "Handheld radio: ready" in shown.locator("#people-radio").inner_text()
             assert "Ada" in text and "46.5475, 7.9850, blurred on purpose" in text
             assert "Node 3 (guest)" in text and "-80 dBm · direct" in text
             # The same people on the map, with the age of their positions, and blurred if they are.
