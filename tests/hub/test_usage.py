@@ -221,6 +221,6 @@ def test_the_commands(tmp_path: Path) -> None:
     bad = hub(database, "usage", "import", str(file), "--operator", "rockblock", config=config)
     assert bad.returncode != 0
     assert "nothing was imported" in bad.stderr
-    assert "there are: what, is, this" in bad.stderr
+    assert "columns: what, is, this" in bad.stderr
     stranger = hub(database, "usage", "import", str(file), "--operator", "nobody", config=config)
     assert stranger.returncode != 0
