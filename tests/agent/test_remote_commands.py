@@ -525,7 +525,7 @@ async def test_a_kit_that_is_no_zipapp_takes_no_delta(tmp_path: Path) -> None:
         await bring(kit, PAYLOAD)
         await kit.hears_of(NOW, update_to(PAYLOAD), "Cellular")
         (answer,) = await kit.answered(1)
-        assert answer.outcome is CommandOutcome.REFUSED and "no zipapp" in told(answer)
+        assert answer.outcome is CommandOutcome.REFUSED and "only a zipapp accepts" in told(answer)
 
 
 async def test_the_newest_two_deltas_are_kept(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_who_can_take_none_is_told_why(fleet: Fleet) -> None:
     for installed, words in (
         ("package", "`sudo fieldagent update` on the kit"),
         ("sources", "only a zipapp can be replaced"),
-        ("", "knows no offers"),
+        ("", "is too old for offered updates"),
     ):
         fleet.store.once(partial(fleet.link, device=1, version="1", installed=installed))
         assert words in why(1)

@@ -64,7 +64,10 @@ def test_operators_write_it_in_their_own_ways(text: str, how: dict[str, Any]) ->
         ("IMEI,Date,Cost\n", "with the credits found: name it with --columns credits=NAME"),
         ("IMEI,Date,Credits\n3.00E+14,2026-09-21,1\n", "line 2: '3.00E+14' is not an IMEI"),
         (f"IMEI,Date,Credits\n{ONE},21/09/2026,1\n", "line 2: '21/09/2026' is not a date"),
-        (f"IMEI,Date,Credits\n\n{ONE},2026-09-21,two\n", "line 3: 'two' is not a number of credits"),
+        (
+            f"IMEI,Date,Credits\n\n{ONE},2026-09-21,two\n",
+            "line 3: 'two' is not a number of credits",
+        ),
         (f"IMEI,Date,Credits\n{ONE},2026-09-21\n", "line 2: it has fewer columns than the first"),
         (f'IMEI,Date,Credits\n"{ONE}{"x" * 200_000}\n', "it is not valid CSV: field larger"),
         (f"IMEI,Date,Credits\n{ONE},0001-01-01T00:00+05:00,1\n", "line 2: date value out of range"),
