@@ -182,9 +182,9 @@ def choices_and_story(shown: Any) -> None:
     shown.locator("#conversation li.received").first.wait_for()
     shown.locator("#conversation li.sent").first.wait_for(state="detached")
     choose(shown, "failed")
-    shown.locator("#nothing", has_text="Nothing has failed").wait_for()
+    shown.locator("#nothing", has_text="No failures").wait_for()
     choose(shown, "waiting")
-    shown.locator("#nothing", has_text="Nothing waits").wait_for()
+    shown.locator("#nothing", has_text="Nothing is waiting").wait_for()
     choose(shown, "all")
     entry = shown.locator("#conversation li.sent").first
     entry.locator("summary").focus()
@@ -295,7 +295,7 @@ def raise_and_call_off(shown: Any, screen: str) -> None:
     shown.locator("#sos-latitude").fill("99")
     shown.locator("#sos-longitude").fill("8.5")
     shown.locator("#sos-send").click()
-    shown.locator("#sos-fault", has_text="is raised; its position is not read").wait_for()
+    shown.locator("#sos-fault", has_text="is raised; its position is invalid").wait_for()
     shown.locator("#sos-latitude").fill("47° 6,5'")
     shown.locator("#sos-send").click()
     shown.locator("#confirm").wait_for(state="hidden")
@@ -486,7 +486,7 @@ def test_the_position_of_the_browser_goes_from_the_finger_to_the_desk(
         there: dict[str, Any] = {"geolocation": HERE, "permissions": ["geolocation"]}
         with agent(tmp_path, linked) as kit, page(chromium, kit.port, **there) as shown:
             hold(shown)
-            shown.locator("#sos-place", has_text="as this browser has it").wait_for()
+            shown.locator("#sos-place", has_text="from this browser").wait_for()
             assert shown.locator("#sos-latitude").input_value() == "46.500000"
             # Each position of the browser has other decimals. The position in the field does not
             # belong to these.
@@ -565,7 +565,7 @@ def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
             assert set(given_up) <= {"/api/events"}
             # An SOS that is pressed now leaves later by itself, once.
             raise_sos(shown, "leg broken")
-            shown.locator("#sos-fault", has_text="leave this open").wait_for()
+            shown.locator("#sos-fault", has_text="Leave this open").wait_for()
         shown.locator("#away").wait_for(state="hidden")
         shown.locator("#confirm[open]").wait_for(state="hidden")
         until(lambda: sos_texts(kit) == ["leg broken"])
@@ -596,11 +596,11 @@ def test_the_page_opens_while_the_agent_is_away_and_its_sos_leaves_when_it_is_ba
         shown.go_back(wait_until="commit")
         shown.locator("#away", has_text="does not answer").wait_for()
         raise_sos(shown, "a mistake")
-        shown.locator("#sos-fault", has_text="leave this open").wait_for()
+        shown.locator("#sos-fault", has_text="Leave this open").wait_for()
         # After Back nothing is sent, although the next SOS starts immediately.
         shown.locator("#sos-back").click()
         raise_sos(shown, "avalanche")
-        shown.locator("#sos-fault", has_text="leave this open").wait_for()
+        shown.locator("#sos-fault", has_text="Leave this open").wait_for()
         with agent(tmp_path, {**settings, "api-port": str(kit.port)}) as again:
             shown.locator("#alarms .own strong", has_text="raised").wait_for()
             assert sos_texts(again) == ["avalanche"]
@@ -660,7 +660,7 @@ def test_a_position_is_put_in_by_a_press_and_never_by_itself(chromium: Any, tmp_
         with page(chromium, kit.port, **here) as shown:
             fill(shown, "location")
             kits = shown.get_by_role("button", name="Position of this kit")
-            browsers = shown.get_by_role("button", name="Here, from this browser, within 12 m")
+            browsers = shown.get_by_role("button", name="as this browser has it, within 12 m")
             kits.wait_for()
             browsers.wait_for()
             assert shown.locator("#field-latitude").input_value() == ""
@@ -770,7 +770,7 @@ def test_an_sos_needs_nothing_else_of_the_page(chromium: Any, tmp_path: Path, ot
         (item,) = kit.call("GET", "/api/sos").body["incident"]["items"]
         assert item["text"] == "avalanche"
         if others != "slow for ever":
-            assert "SOS works all the same" in shown.locator("#away").inner_text()
+            assert "SOS works anyway" in shown.locator("#away").inner_text()
         close(context, shown)
 
 

@@ -233,10 +233,10 @@ def test_words_outlive_that_a_kit_which_lost_power_asks_who_is_there(
             shown.locator("#sos-longitude").fill("7.25")
             kit.kill()
             shown.locator("#sos-send").click()
-            shown.locator("#sos-fault", has_text="leave this open").wait_for()
+            shown.locator("#sos-fault", has_text="Leave this open").wait_for()
             with agent(tmp_path, settings) as again:
                 enter(shown)
-                shown.locator("#sos-fault", has_text="press Send SOS now").wait_for()
+                shown.locator("#sos-fault", has_text="Press Send SOS now").wait_for()
                 assert shown.locator("#sos-text").input_value() == "leg broken"
                 shown.locator("#sos-send").click()
                 shown.locator("#confirm[open]").wait_for(state="detached")

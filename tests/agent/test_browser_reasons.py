@@ -184,7 +184,7 @@ HEARD = {
     "text": "help",
     "steps": [],
 }
-NONE, AGAIN = "No channel sends it", "Next try"
+NONE, AGAIN = "No channel can send the SOS", "Next try"
 
 
 def test_the_page_says_of_an_sos_only_what_is_known(chromium: Any, kit: Agent) -> None:

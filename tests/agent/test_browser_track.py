@@ -83,7 +83,7 @@ def a_day_is_chosen(shown: Any) -> None:
 
 
 def another_interval_costs(shown: Any, kit: Agent) -> None:
-    shown.locator("#pace-now", has_text="as the tracker's own options say").wait_for()
+    shown.locator("#pace-now", has_text="set by the tracker's options").wait_for()
     shown.locator("#pace-interval").select_option("3600")
     cost = shown.locator("#pace-cost", has_text="Satellite, a day: at rest 6 positions, ")
     cost.wait_for()
@@ -91,9 +91,9 @@ def another_interval_costs(shown: Any, kit: Agent) -> None:
     assert "EUR" in cost.inner_text()
     assert kit.call("GET", "/api/status").body["track"]["chosenInterval"] is None
     shown.locator("#pace button").click()
-    shown.locator("#pace-done", has_text="It is kept").wait_for()
+    shown.locator("#pace-done", has_text="Saved").wait_for()
     assert kit.call("GET", "/api/status").body["track"]["chosenInterval"] == 3600
-    shown.locator("#pace-now", has_text="as was chosen here").wait_for()
+    shown.locator("#pace-now", has_text="set here").wait_for()
 
 
 def test_a_pace_that_no_day_has_room_for_is_refused(tmp_path: Path) -> None:

@@ -328,7 +328,7 @@ async def test_what_fails_in_it_ends_no_link(
         return KitCondition(STATUS)
 
     news = ConditionNews(look)
-    assert news.news() is None and "cannot be told" in caplog.text
+    assert news.news() is None and "cannot be sent" in caplog.text
     assert news.news() is None, "not before the hour is over"
     clock.jump(EVERY)
     assert news.news() == KitCondition(STATUS).encode()

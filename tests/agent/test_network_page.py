@@ -227,7 +227,7 @@ def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
         # A phone gives its position to the page over TLS too.
         shown.locator("#raise").focus()
         shown.keyboard.press("Enter")
-        shown.locator("#sos-place", has_text="as this browser has it").wait_for()
+        shown.locator("#sos-place", has_text="from this browser").wait_for()
         assert shown.locator("#sos-latitude").input_value() == "46.500000"
         shown.locator("#sos-back").click()
         # A person whose pass phrase has changed must enter the new one.
@@ -270,7 +270,7 @@ def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
         ).stdout
         for line in lines
     ]
-    assert "It is set" in outputs[0]
+    assert "The passphrase is set" in outputs[0]
     assert re.search(r"https://127.0.0.1:9092/\n.*\n([0-9A-F]{2}:){31}[0-9A-F]{2}\n$", outputs[1])
 
 

@@ -147,7 +147,7 @@ def test_power_may_fail_at_any_step(tmp_path: Path) -> None:
         card, settings = home / "boot", home / "etc/fieldagent/agent.properties"
         card.mkdir()
         (card / NAME).write_text(GOOD)
-        (card / RESULT).write_text("Nothing was taken")
+        (card / RESULT).write_text("Nothing was applied")
         take = partial(provision_command, [card], settings, as_json=False)
         calls = ((os, "open"), (os, "fsync"), (Path, "rename"), (Path, "unlink"))
         with cut_at(step, *calls) as made:

@@ -179,7 +179,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a typo": ({"pairs": [("sos-repaet", "5")]}, "'sos-repaet' is not a setting; the nearest is"),
     "a wrong value": ({"pairs": [("sos-repeat", "never")]}, "sos-repeat must be a whole number"),
     "incomplete": ({"pairs": [("radio-port", "/dev/ttyACM0")]}, "radio-port needs radio-station"),
-    "no such text": ({"as_text": "PK a program\n"}, "it is no text of the form"),
+    "no such text": ({"as_text": "PK a program\n"}, "it is not a text of the form"),
 }
 
 

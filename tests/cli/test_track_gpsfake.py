@@ -151,7 +151,7 @@ def test_garbage_and_an_end_are_told_and_what_is_good_is_posted(tmp_path: Path) 
         track.expect("no fix yet")
         assert "47.000500 8.000000" in track.expect("Package 1")
         track.expect("ended the connection")
-        assert sum("not understood" in line for line in track.output()) == 1
+        assert sum("sent an unknown line" in line for line in track.output()) == 1
 
 
 @pytest.mark.full

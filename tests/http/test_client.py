@@ -223,7 +223,7 @@ async def test_https_to_another_name(certificate: Path) -> None:
 
 
 async def test_https_to_a_plain_server() -> None:
-    with hooked() as port, pytest.raises(RequestFailed, match="does not speak TLS"):
+    with hooked() as port, pytest.raises(RequestFailed, match="does not use TLS"):
         await post(f"https://127.0.0.1:{port}/")
 
 

@@ -54,8 +54,8 @@ def refuse(peer: socket.socket) -> None:
     ("server", "said"),
     [
         (hang_up, None),
-        (speak(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not speak TLS"),
-        (speak(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not speak TLS"),
+        (speak(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does not use TLS"),
+        (speak(b"SSH-2.0-OpenSSH_9.2\r\n"), "does not use TLS"),
         (refuse, "protocol version"),
     ],
     ids=["ends", "HTTP", "SSH", "an alert"],

@@ -716,7 +716,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         ends_of = running.kill()
         assert ends_of != 0
         shown.get_by_role("button", name="Send").click()
-        fault.get_by_text("press Send again").wait_for()
+        fault.get_by_text("Press Send again").wait_for()
         ends.enter_context(hub(tmp_path, settings))
         until(lambda: send_again(shown))
         until(lambda: "We are coming" in json.dumps(kit.call("GET", "/api/inbound").body))

@@ -285,7 +285,7 @@ async def test_the_recorder_writes_what_a_fault_was(tmp_path: Path, clock: Any) 
     text = await record_reset(tmp_path)
     ways = [each.way for each in trace.read(text)]
     assert {SENT, CAME, HAPPENED} <= set(ways)
-    assert "nobody knows whether it left" in text or "ModemSilent" in text
+    assert "unknown whether it was sent" in text or "ModemSilent" in text
     assert SECRET not in text
 
 

@@ -122,7 +122,7 @@ def test_what_is_no_polygon_is_told(document: Any, why: str) -> None:
     ("text", "why"),
     [
         ("45.9,7.6", "is not a circle: use latitude, longitude and metres"),
-        ("45.9,7.6,wide", "is no circle"),
+        ("45.9,7.6,wide", "is not a circle"),
         ("95,7.6,500", "latitude of the centre"),
         ("nan,7.6,500", "latitude of the centre"),
         ("45.9,7.6,5", "the radius must be 20 to 1000000 m"),

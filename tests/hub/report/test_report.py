@@ -188,7 +188,7 @@ def test_at_the_hubs_machine_and_by_the_api(tmp_path: Path) -> None:
     settle_in(database)
     document = administer(database, "report", "--kit", "kit-ada", "--week", "2026-W47")
     assert (document["week"], document["positions"], document["costs"]) == ("2026-W47", [], [])
-    for week, code, words in (("2026-47", 2, "is no week"), ("2026-W47", 0, "")):
+    for week, code, words in (("2026-47", 2, "is not a week"), ("2026-W47", 0, "")):
         command = [*MODULE, "hub", "report", "--kit", "kit-ada", "--week", week]
         done = subprocess.run(
             [*command, "--format", "gpx", "--database", database], capture_output=True, text=True
