@@ -282,14 +282,14 @@ async ([first, many]) => {
 
 @pytest.mark.full
 def test_a_conversation_is_not_longer_however_long_it_was_open(world: World, desk: Any) -> None:
-    world.kit.post("repeatedly")
-    desk.locator("#items", has_text="repeatedly").wait_for()
+    world.kit.post("again and again")
+    desk.locator("#items", has_text="again and again").wait_for()
     desk.evaluate(MANY, [1_000_000, 900])
     desk.locator("#older").wait_for()
     assert 400 < desk.locator("#items > li").count() < 650
     with desk.expect_response("**/api/items?*before=1000*"):
         desk.locator("#older").click()
-    desk.locator("#items", has_text="repeatedly").wait_for()
+    desk.locator("#items", has_text="again and again").wait_for()
 
 
 def test_older_words_leave_no_gap_where_the_newest_are_looked_at_meanwhile(
