@@ -206,7 +206,7 @@ def test_a_disk_that_takes_nothing_stops_nobody(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         book = start(tmp_path / "nowhere", "this", Lived())
-    assert book.starts() == 1 and "cannot be kept" in caplog.text
+    assert book.starts() == 1 and "cannot be stored" in caplog.text
 
 
 def test_the_median_weighs_how_long_it_was_so() -> None:

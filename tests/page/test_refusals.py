@@ -59,10 +59,10 @@ FOR_PROGRAMS = re.compile(
     |^the\ body\ (is(?!\ larger)|must)|body\ has\ no|nested\ deeper|base64\ \(|surrogate
     |^may\ only\ be
     |Idempotency-Key|^\?(?!week)|x-api-key|Authorization|link\ token|the\ key,\ or|console's\ cookie
-    |tracker\ may\ report|--workspace|sourceUserId|^the\ (source|target|key)\ .*(workspace|push|may)
+    |trackers\ can|--workspace|sourceUserId|^the\ (source|target|key)\ .*(workspace|push|may)
     |known\ member|exactly\ one\ of|is\ required\ for|language\ is\ one\ of|are\ text\ of\ at\ most
-    |no\ such\ tile|cancel\ call|no\ tracker's|^there\ is\ (a\ workspace|no\ \{table\})|^name\ the
-    |^must\ be\ \{words\}$|^names\ one|delta\ has|is\ no\ circle
+    |no\ such\ tile|cancel\ call|no\ tracker's|^(there\ is\ a\ workspace|no\ \{table\})|^name\ the
+    |^must\ be\ \{words\}$|^names\ one|delta\ has|is\ not\ a\ circle
     |^this\ version\ knows|these\ arguments$
     """,
     re.VERBOSE,
