@@ -85,7 +85,13 @@ async def _admit(methods: _Methods, head: Request, names: dict[str, str]) -> Adm
     if method == "HEAD" and method not in methods:
         method = "GET"
     if (route := methods.get(method)) is not None:
-        arguments = {} if route.judge is None else {"caller": await route.judge(head)}
+        try:
+            arguments = {} if route.judge is None else {"caller": await route.judge(head)}
+        except Problem:
+            raise
+        except Exception as error:
+            error.add_note(f"{method} {route.pattern}")
+            raise
         body = BODIES.get(method, NO_BODY) if route.body is None else route.body
         handler = partial(route.handler, **names, **arguments)
         return Admission(handler, body, route.takes, arguments.get("caller"), route.pattern)

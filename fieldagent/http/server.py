@@ -385,7 +385,8 @@ class _Connection:
         except Problem as problem:
             return problem.to_response()
         except Exception as error:
-            self._server.note_fault(error, place)
+            # A route whose judge fails leaves a note of its name.
+            self._server.note_fault(error, next(iter(getattr(error, "__notes__", [])), place))
             return Problem(500, "the server failed; see its log").to_response()
 
     async def _whole_request(self) -> Request:

@@ -138,7 +138,7 @@ def test_a_route_that_fails_answers_500_and_all_others_go_on(tmp_path: Path) -> 
             assert (status, json.loads(body)["status"]) == (500, 500)
             running.expect(f"HTTP failed: GET {path}: AsATest: as a test")
         push_data(running, first)
-        running.expect("HTTP failed: a request's head: AsATest: as a test")
+        running.expect("HTTP failed: POST /api/package: AsATest: as a test")
         assert get(running, "/healthz")[0] == 200
         assert counts(running)["HTTP"] == len(places)
 
