@@ -140,7 +140,7 @@ function checkIn(asked) {
 function notices(status) {
   const told = checkIn(status.checkIn);
   if (status.journal.full)
-    told.push(say("The disk is full. The agent waits until you free space."));
+    told.push(say("The disk is full: the agent waits until you free space."));
   for (const loss of status.journal.losses) told.push(`${moment(loss.at)}: ${loss.text}`);
   if (!status.clock.trusted)
     told.push(say("The clock is not confirmed since the start. Connect a network or a GPS receiver (chrony, gpsd), or set the clock."));

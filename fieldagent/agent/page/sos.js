@@ -36,7 +36,7 @@ export function showAlarms(sos) {
 
 /** Returns a stage as text, such as "left by Satellite". */
 function known({ state, channel, by: who = channel && term(channel) }) {
-  if (state === "left") return who === term(channel) ? say("sent by {who}", { who }) : say("sent by {who}’s satellite", { who });
+  if (state === "left") return who === term(channel) ? say("left by {who}", { who }) : say("left by {who}’s satellite", { who });
   if (state === "heard by") return say("heard by {who}", { who });
   if (!who) return term(state);
   if (state === "seen by") return say("seen by {who}", { who });
