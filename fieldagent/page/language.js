@@ -31,7 +31,7 @@ export function keep(name, value) {
 export const language = [kept("language"), ...navigator.languages]
   .map(each => String(each).split("-")[0]).find(each => Object.hasOwn(LANGUAGES, each)) ?? "en";
 
-/** `texts` of the page, `terms` of the API, `words` that travel as numbers (docs/reference/on-air.md). */
+/** `texts` of the page, `terms` of the API, `words` that are sent as numbers (docs/reference/on-air.md). */
 let catalogue = { texts: {}, terms: {}, words: {} };
 let plural = new Intl.PluralRules("en");
 let english = new Map();

@@ -148,8 +148,8 @@ export function ago(seconds) {
   return counted(Math.floor(seconds / YEAR), "{n} year ago", "{n} years ago");
 }
 
-/** How far something has come with a person: a stage of the ladder in docs/reference/local-api.md. One of a
- * later version is told in that one's own words. */
+/** Returns the stage of an item with a person, as in docs/reference/local-api.md. An unknown stage
+ * of a later version appears in its own text. */
 export function stageInWords({ stage, who: name, detail, text }) {
   const who = name || say("the addressee");
   const [, part, parts] = rung === "radio" && detail?.match(/^(\d+)\/(\d+)/) || [];

@@ -676,7 +676,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         fault.get_by_text("latitude").wait_for()
         shown.get_by_label("Latitude").fill("45.9")
         shown.get_by_role("button", name="Send").click()
-        shown.get_by_text("Sent to everybody.").wait_for()
+        shown.get_by_text("Sent to everyone.").wait_for()
         shown.locator("#items").get_by_text("Hut, 45.9, 7.6").wait_for()
         # Characters that reverse lines are shown as codes, and the sender is on the map.
         kit.post("all\u202ewell")

@@ -137,9 +137,9 @@ def test_what_the_hub_refuses_is_said_in_ones_own_language(tmp_path: Path) -> No
         shown.get_by_role("button", name=texts["Sign in"]).click()
         receivers.wait()
         shown.get_by_label(texts["Waypoint"], exact=True).check()
-        assert shown.locator("#everybody").is_disabled(), "a press would choose nobody, unseen"
+        assert shown.locator("#everyone").is_disabled(), "a press would choose nobody, unseen"
         receivers.release()
-        shown.locator("#everybody").check()
+        shown.locator("#everyone").check()
         for name, value in {"name": "Hut", "latitude": "91", "longitude": "8.5"}.items():
             shown.locator(f"#field-{name}").fill(value)
         shown.locator("#send").click()
