@@ -152,7 +152,7 @@ export function ago(seconds) {
  * of a later version appears in its own text. */
 export function stageInWords({ stage, who: name, detail, text }) {
   const who = name || say("the addressee");
-  const [, part, parts] = rung === "radio" && detail?.match(/^(\d+)\/(\d+)/) || [];
+  const [, part, parts] = stage === "radio" && detail?.match(/^(\d+)\/(\d+)/) || [];
   if (part) return say("part {part} of {parts} on {who}'s radio", { part, parts, who });
   const values = { who, detail };
   if (stage === "read")

@@ -439,7 +439,7 @@ def test_settings_that_are_not_there_have_words_and_a_code_of_their_own(
         check=False,
     )
     assert done.returncode == 66
-    assert f"there is no settings file {missing}: correct --config" in done.stderr
+    assert f"settings file {missing} not found: correct --config" in done.stderr
 
 
 def test_what_no_channel_is_set_in_is_named(tmp_path: Path) -> None:

@@ -232,7 +232,9 @@ def test_status_tells_what_is_left_of_the_budget(tmp_path: Path) -> None:
     budget = {"satellite-credits-per-day": "50", "satellite-sos-reserve": "10"}
     with sky(tmp_path), agent(tmp_path, budget) as kit:
         kit.post("a")
-        assert ", 1 of 50 credits, 10 of them kept for an SOS\n" in command(kit, "status").stdout
+        assert (
+            ", 1 of 50 credits, 10 of them reserved for an SOS\n" in command(kit, "status").stdout
+        )
 
 
 def test_what_the_hub_does_not_take_says_so(tmp_path: Path) -> None:

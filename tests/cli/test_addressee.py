@@ -28,7 +28,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, **bodies: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("named", "whole", "says"),
+    ("named", "complete", "says"),
     [
         ("Ben", True, ""),
         ("ben", True, ""),
@@ -46,16 +46,16 @@ def answering(monkeypatch: pytest.MonkeyPatch, **bodies: Any) -> list[str]:
     ],
 )
 def test_a_misspelt_recipient_is_named_with_the_nearest(
-    monkeypatch: pytest.MonkeyPatch, named: str | int | None, whole: bool, says: str
+    monkeypatch: pytest.MonkeyPatch, named: str | int | None, complete: bool, says: str
 ) -> None:
-    answering(monkeypatch, people={"people": PEOPLE, "whole": whole})
+    answering(monkeypatch, people={"people": PEOPLE, "complete": complete})
     fault = addressee.fault_of(9091, named)
     assert fault.startswith(says) and bool(fault) is bool(says)
 
 
 def test_the_hubs_word_that_nobody_is_called_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = {"rung": "nobody", "text": "Benn cannot be reached: nobody is called that"}
+    step = {"stage": "nobody", "text": "Benn cannot be reached: nobody is called that"}
     answering(monkeypatch, package={"reached": [step]})
     assert addressee.unreached(9091, {"id": 1}) == step["text"]
-    answering(monkeypatch, package={"reached": [{"rung": "stored", "text": "on Ben's kit"}]})
+    answering(monkeypatch, package={"reached": [{"stage": "stored", "text": "on Ben's kit"}]})
     assert addressee.unreached(9091, {"id": 1}) == ""

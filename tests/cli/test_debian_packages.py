@@ -60,7 +60,7 @@ def test_what_would_change_others_is_left_to_apt(tools: Path, tmp_path: Path) ->
     put(tools, "apt-get", f"printf '{ours}'")
     debian_packages.change_alone(tmp_path, "2")
     put(tools, "apt-get", f"printf '{ours}Inst python3 (3.14)\\nRemv gpsd [3]\\n'")
-    with pytest.raises(NotAtHand, match="2 changes gpsd, python3 too"):
+    with pytest.raises(NotAtHand, match="2 also changes gpsd, python3"):
         debian_packages.change_alone(tmp_path, "2")
 
 

@@ -157,7 +157,11 @@ def test_it_waits_until_a_whole_system_that_is_under_way_has_ended(
         (b"", 0, "CBOR"),
         (b"\xff" * 100_000, 0, ""),
         (b"\x81\x00", 0, "offers no program"),
-        (ProgramOffer(7, "2", "").encode(), 7, "what the agent has left: it is not a delta"),
+        (
+            ProgramOffer(7, "2", "").encode(),
+            7,
+            "left: it is not a program delta",
+        ),
     ],
     ids=["another version", "empty", "garbage", "a report", "no delta beside it"],
 )

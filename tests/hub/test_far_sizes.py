@@ -173,7 +173,9 @@ async def test_a_picture_to_many_goes_to_those_that_can_have_it(
         reasons = {each["name"]: each["reason"] for each in standing["devices"]}
         assert reasons["bens kit"] == ""
         for kit in ("kit", "cleos kit"):
-            assert reasons[kit].startswith("too large for its satellite modem: it is reached by")
+            assert reasons[kit].startswith(
+                "too large for its satellite modem: it is reached only by"
+            )
         hub.now += 600
         await store.commit(lambda db: mobile_terminated.pack(db, hub.now))
         packed = await hub.rows("SELECT DISTINCT device FROM mobile_terminated")

@@ -200,7 +200,7 @@ def test_a_real_kit_is_told_so_and_its_sos_rings_at_the_desk(tmp_path: Path) -> 
             assert (event["content"], event["sos"]) == ("help", True)
             assert event["revokedSince"].endswith("Z") and "revokedSince" in event["incident"]
             (letter,) = dead_letters(database)
-            assert "may be a thief's" in letter["reason"]
+            assert "may be from a thief" in letter["reason"]
             (shown,) = administer(database, "sos", "list")
             assert "gone from the hut" in json.dumps(shown)
         assert administer(database, "device", "restore", "kit")["deadLettersTaken"] == 1

@@ -303,18 +303,19 @@ def test_a_database_of_before_the_first_release_is_refused_and_left_alone(databa
         open_store(database)
 
 
-def test_a_step_leads_from_the_first_release_to_the_next_version(
+def test_a_step_leads_from_this_version_to_the_next(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(database)
     store.once(add("kept"))
-    tell_version(store, database, FIRST)
     store.close()
     step = "ALTER TABLE workspace ADD COLUMN later {real} NOT NULL DEFAULT 5;"
     monkeypatch.setattr(schema, "STEPS", {**schema.STEPS, VERSION: step})
     monkeypatch.setattr(schema, "VERSION", VERSION + 1)
     if database.startswith("postgresql://"):
-        needs = f"its tables are of version {FIRST}, this program needs version {VERSION + 1}: stop"
+        needs = (
+            f"its tables are of version {VERSION}, this program needs version {VERSION + 1}: stop"
+        )
         with pytest.raises(StoreUnavailable, match=needs):
             open_store(database, DatabaseOptions(upgrade=False))
     for _ in range(2):

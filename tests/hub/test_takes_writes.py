@@ -95,7 +95,7 @@ TROUBLES = {
     "a table is locked": (locked, "it waits for item, which is locked by session "),
     "a row is locked": (row_locked, "it waits for device, which is locked by session "),
     "it is frozen": (frozen, "does not answer; check its activity"),
-    "its disk is full": (full, "has no room"),
+    "its disk is full": (full, "is full"),
 }
 
 

@@ -79,7 +79,7 @@ def delta() -> bytes:
         (lambda body: body[: len(MAGIC) + 64], "not a delta"),
         (lambda body: body[:-3], "zstd fails: "),
         (lambda body: body[:90] + b"?" + body[91:], "zstd fails: "),
-        (lambda body: MAGIC + bytes(32) + body[len(MAGIC) + 32 :], "for another program"),
+        (lambda body: MAGIC + bytes(32) + body[len(MAGIC) + 32 :], "for a different program"),
         (
             lambda body: body[: len(MAGIC) + 32] + bytes(32) + body[len(MAGIC) + 64 :],
             "differs from its description",

@@ -261,9 +261,9 @@ def cut(path: Path) -> None:
 FRAME = 4096 + 24
 """Bytes of a page in the log."""
 LOSSES: list[tuple[str, Callable[[Path], None], str]] = [
-    ("-wal", empty, "what was written last is gone"),
-    ("-wal", Path.unlink, "what was written last is gone"),
-    ("-wal", cut, "what was written last is gone"),
+    ("-wal", empty, "the last entries are lost"),
+    ("-wal", Path.unlink, "the last entries are lost"),
+    ("-wal", cut, "the last entries are lost"),
     ("*", empty, "it is empty"),
     ("*", Path.unlink, "the file is gone"),
 ]

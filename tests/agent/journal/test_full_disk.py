@@ -39,7 +39,7 @@ def test_the_last_room_is_kept_for_an_sos(disk: Path, tmp_path: Path) -> None:
         logs = fill(disk, leave=MIB)
         refused = agent.post("ordinary")
         assert refused.status == 507
-        assert "kept for an SOS; free some space" in refused.body["detail"]
+        assert "reserved for an SOS; free some space" in refused.body["detail"]
         assert agent.post("help", priority=100).body["status"] == "Delivered"
         logs.unlink()
         assert agent.post("ordinary").body["status"] == "Delivered"

@@ -239,7 +239,7 @@ def test_a_radio_that_is_unplugged_costs_nothing(tmp_path: Path, firmware: Firmw
 def test_a_radio_that_starts_anew_is_greeted_again(tmp_path: Path) -> None:
     with sky(tmp_path), camp(tmp_path, by_satellite(tmp_path)) as kit:
         kit.air.type("reboot 1")
-        kit.kit.expect("it is greeted again")
+        kit.kit.expect("the radio has restarted")
         message = kit.write(0, "still there?")
         until(lambda: kit.sees(0, message, KEPT, LEFT))
 

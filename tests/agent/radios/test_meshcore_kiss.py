@@ -94,7 +94,7 @@ async def test_one_that_has_forgotten_its_settings_sends_nothing_with_others(
         with caplog.at_level(logging.WARNING):
             assert await one.transmit(b"hello", urgent=False) is TransmitResult.TRANSMITTED
         assert (await other.receive()).body == b"hello"
-        assert "it says 915 MHz, 250 kHz, SF10, 4/5" in caplog.text
+        assert "it reports 915 MHz, 250 kHz, SF10, 4/5" in caplog.text
         assert boards.type("told 1") == f"{SET} 14 2"
 
 

@@ -170,7 +170,7 @@ async def test_what_it_does_not_take_is_told(boards: Boards) -> None:
     with pytest.raises(BaseExceptionGroup) as raised:
         async with opened(boards, 1, more={"rnode-power": "30"}):
             raise AssertionError("it took it")
-    assert raised.group_contains(RadioLost, match="set to 30 dBm, and says 22 dBm; see rnode-")
+    assert raised.group_contains(RadioLost, match="set to 30 dBm, but reports 22 dBm; see rnode-")
 
 
 async def test_its_share_of_the_hour_is_the_firmwares_too(

@@ -88,7 +88,7 @@ async def test_what_is_in_force_and_whose_phone_it_is(store: Store) -> None:
         assert await valid() == set()
         # Two users with one name would be one on each phone.
         like = await named(alps, "Emil")
-        with pytest.raises(Refused, match="there is another Emil"):
+        with pytest.raises(Refused, match="another Emil is at the TAK server"):
             await give(alps, like, "ee")
         rows = await store.read(lambda db: certificates.listing(db, 1))
         assert [(each["name"], each["phone"]) for each in rows] == [

@@ -182,9 +182,9 @@ def test_a_height_that_is_no_number_is_unknown(height: str) -> None:
     ("raw", "why"),
     [
         (BOMB, "undefined entity"),
-        (GOOD.replace("<point", "<!DOCTYPE a [<!ENTITY b 'c'>]><point"), "no XML"),
-        (GOOD.replace("rope", "&b;"), "no XML"),
-        (GOOD.replace("<remarks", "<remark"), "no XML"),
+        (GOOD.replace("<point", "<!DOCTYPE a [<!ENTITY b 'c'>]><point"), "not XML"),
+        (GOOD.replace("rope", "&b;"), "not XML"),
+        (GOOD.replace("<remarks", "<remark"), "not XML"),
         (UNIT.replace("46.5", "nan"), "lat"),
         (UNIT.replace("46.5", "91"), "at 91"),
         (UNIT.replace("'8.1'", "'east'"), "lon"),
@@ -193,7 +193,7 @@ def test_a_height_that_is_no_number_is_unknown(height: str) -> None:
         (UNIT.replace("<point", "<place"), "without a point"),
         (GOOD.replace("rope", "<a>" * 20 + "</a>" * 20), "too many elements"),
         (GOOD.replace("rope", "<a/>" * 5_000), "too many elements"),
-        ("</event>", "no event"),
+        ("</event>", "not an event"),
     ],
 )
 def test_what_nobody_may_send_is_refused(raw: str, why: str) -> None:

@@ -206,7 +206,7 @@ def test_a_phone_may_be_called_otherwise_but_not_as_another(room: Room) -> None:
     room.exchange.leave(guest)
     for unit, why in (
         (CID, "has its uid"),
-        (TakUnit("x", "cid"), "is called 'cid'"),
+        (TakUnit("x", "cid"), "the callsign 'cid' is already used"),
         (TakUnit("FA-2-1", "x"), "is one of the hub's"),
         (TakUnit("x" * 101, "x"), "100 characters"),
     ):

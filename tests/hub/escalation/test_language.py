@@ -32,7 +32,7 @@ KEPT = re.compile(
     r"|no-store|nosniff|form-action|wrong code|taken in before|of a stranger|about nothing"
     r"|without code|to no message|of a contact that|not sent|to the kit|handed over|its links go"
     r"|every part of it|wrote, and it did|the service reports|an answer by|the body is no form"
-    r"|number not proved|not told"
+    r"|number not proved|not notified|from a removed contact"
 )
 
 
