@@ -211,7 +211,7 @@ def phone(chromium: Any, port: int) -> Iterator[Any]:
 
 
 def enter(shown: Any) -> None:
-    shown.get_by_label("Pass phrase").fill(PHRASE)
+    shown.get_by_label("Passphrase").fill(PHRASE)
     shown.get_by_role("button", name="Sign in").click()
 
 
@@ -274,4 +274,4 @@ def test_who_signs_out_is_told_where_the_kit_did_not_hear_it(chromium: Any, tmp_
             browser.keep(shown, "not-signed-out")
             shown.unroute("**/enter/session")
             shown.get_by_role("button", name="Sign out").click()
-            shown.get_by_label("Pass phrase").wait_for()
+            shown.get_by_label("Passphrase").wait_for()

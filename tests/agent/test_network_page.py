@@ -213,12 +213,12 @@ def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
         troubles: list[str] = []
         shown.on("pageerror", lambda error: troubles.append(str(error)))
         shown.goto(f"https://127.0.0.1:{there.port}/")
-        shown.get_by_label("Pass phrase").fill("not it at all")
+        shown.get_by_label("Passphrase").fill("not it at all")
         shown.get_by_role("button", name="Sign in").click()
         shown.get_by_text("the passphrase is wrong").wait_for()
         assert browser.faults(shown) == []
         browser.keep(shown, "enter-390-light")
-        shown.get_by_label("Pass phrase").fill(PHRASE)
+        shown.get_by_label("Passphrase").fill(PHRASE)
         shown.get_by_role("button", name="Sign in").click()
         shown.locator("#field-content").fill("from the camp")
         shown.locator("#submit").click()
@@ -232,7 +232,7 @@ def test_a_phone_signs_in_writes_and_signs_out(tmp_path: Path) -> None:
         shown.locator("#sos-back").click()
         # A person whose pass phrase has changed must enter the new one.
         shown.get_by_role("button", name="Sign out").click()
-        shown.get_by_label("Pass phrase").wait_for()
+        shown.get_by_label("Passphrase").wait_for()
         assert there.kit.call("GET", "/api/packages").body["packages"][0]["text"] == "from the camp"
         assert troubles == []
         context.close()
