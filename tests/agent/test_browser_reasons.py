@@ -204,7 +204,7 @@ def test_the_page_says_of_an_sos_only_what_is_known(chromium: Any, kit: Agent) -
         sos = {"active": 1, "incident": {**OWN, "steps": [NEARBY], "nextTry": 1.0}, "heard": []}
         assert "left by Ben’s satellite" in shown.evaluate(ALARMS, sos)
         for age, words in (
-            (None, "SOS 070 of Ada"),
+            (None, "SOS 070 from Ada"),
             (46_800, "13 hours ago by its clock"),
         ):
             heard = {**HEARD, "raised": 1_800_000_000, "came": 1_800_046_800, "age": age}

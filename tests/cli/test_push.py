@@ -97,7 +97,7 @@ def test_a_hub_that_is_down_is_given_up_with_what_to_do() -> None:
     assert first.startswith(f"fieldagent: no hub answers at {hub} (")
     assert first.endswith(": check that it runs, and check --hub; trying again in 5 s")
     assert last.endswith(
-        "given up after 3 attempts: push again later, or wait longer with --patience"
+        "stopped after 3 attempts: push again later, or wait longer with --patience"
     )
 
 

@@ -64,7 +64,7 @@ def test_a_step_that_cannot_work_is_red_before_it_is_needed(tmp_path: Path) -> N
         code, steps, errors = chain(config, "list")
         assert (code, [each["works"] for each in steps]) == (REFUSED, [False, True, True])
         assert steps[0]["contacts"][0]["fault"] == "set sms-webhook in the hub's settings"
-        assert "step 1 cannot tell anybody" in errors
+        assert "step 1 reaches no one" in errors
 
         written(config, whole)
         relay.answers = ["550 no such mailbox", "550 no such mailbox"]

@@ -181,11 +181,11 @@ def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
             assert "https://osm.org/?mlat=46.50000&mlon=7.25000" in text
             assert sms_alphabet.parts(text) <= sms.PARTS[sms_alphabet.alphabet_of(text)]
             detail = f"Bergwacht (by SMS): handed over to {adapter.service}"
-            until(lambda: f"told: {detail}" in thread(database))
+            until(lambda: f"notified: {detail}" in thread(database))
             assert post(running, adapter.reported(id_, True)) in (200, 204)
             assert post(running, adapter.reported(id_, True)) in (200, 204)
             assert post(running, adapter.reported(id_, False)) in (200, 204)
-            delivered = "told: Bergwacht: the service reports delivery to the handset"
+            delivered = "notified: Bergwacht: the service reports delivery to the handset"
             assert thread(database).count(delivered) == 1, "said twice, and then denied"
             assert not any("read" in each for each in thread(database))
             code = CODE.search(text)
@@ -241,7 +241,7 @@ def test_a_failure_that_the_service_tells_makes_the_step_red(tmp_path: Path) -> 
             id_, *_ = adapter.read(service.pushed(1))
             until(lambda: any("handed over" in each for each in thread(database)))
             assert post(running, adapter.reported(id_, False)) == 204
-            line = "not told: Bergwacht: the service reports a failure: no network"
+            line = "not notified: Bergwacht: the service reports a failure: no network"
             assert line in thread(database)
             listed = ("contact", "list", "--config", running.arguments[1])
             (contact,) = administer(database, *listed)
