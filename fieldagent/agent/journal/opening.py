@@ -177,8 +177,8 @@ def _go_on_from(path: Path, connection: sqlite3.Connection, mark: HighWater) -> 
     missing = high_water.raise_to(connection, mark)
     connection.execute(f"UPDATE beginning SET number = {A_NUMBER}")
     text = (
-        "what was written last is gone: its log is, or a copy of before was put back. The rest is"
-        f" whole; payloads that came and are lost: {missing.payload}; unknown: the last"
+        "the last entries are lost: their log is missing, or an older copy was restored."
+        f" The rest is complete; received payloads lost: {missing.payload}; unknown: the last"
         f" {missing.package} accepted. Post those again"
     )
     losses.note(connection, losses.Loss(now, text, missing.package, missing.payload))
