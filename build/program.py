@@ -47,7 +47,7 @@ UNUSED = (
     "serial/*win32*",
     "serial/*java*",
     "serial/*cli*",
-    # Of websockets, only the protocol without I/O is used.
+    # The program uses only the sans-I/O protocol of websockets.
     "websockets/asyncio",
     "websockets/legacy",
     "websockets/sync",
@@ -59,7 +59,7 @@ UNUSED = (
     "websockets/proxy.py",
     "websockets/speedups.c",
     "websockets/__main__.py",
-    # Of Leaflet, only the library itself is used.
+    # The page uses only the library file of Leaflet.
     "XStatic_*.pth",
     "xstatic/pkg/leaflet/data/images",
     "xstatic/pkg/leaflet/data/*.map",

@@ -36,7 +36,7 @@ from fieldagent.wire.outcome import Outcome
 LOOK = 1.0
 """Seconds between two looks for what came."""
 MOST_BYTES = 1_960
-"""Of a message, as the largest modem of SBD sends it."""
+"""The largest message in bytes that an SBD modem sends."""
 FULL = Failure("full", Scope.GATEWAY, "the folder is full: free some space", again=600.0)
 
 

@@ -1,16 +1,16 @@
-// What people read, in their language. The English is the name of each text: what a catalogue lacks,
-// and all of it where none comes, is said in English.
+// Translates the page's texts. The English text is the key of its translation. A text without a
+// translation stays English, and so do all texts if no catalogue loads.
 
-/** By its code, what each language calls itself. */
+/** The language code and the language's own name. */
 export const LANGUAGES = {
   de: "Deutsch", en: "English", es: "Español", fr: "Français", uk: "Українська",
 };
 const RIGHT_TO_LEFT = ["ar", "ckb", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi"];
-/** Milliseconds until a catalogue that does not come is given up. */
+/** Milliseconds to wait for a catalogue. */
 const PATIENCE = 15_000;
 const READ = ["aria-label", "alt", "placeholder", "title"];
 
-/** What this browser was told to keep by that name; null where it keeps nothing. */
+/** The value that this browser stores under that name, or null if it stores none. */
 export function kept(name) {
   try {
     return localStorage.getItem(name);
@@ -23,11 +23,11 @@ export function keep(name, value) {
   try {
     localStorage.setItem(name, value);
   } catch {
-    // It is asked for again then.
+    // The page asks for the value again at the next visit.
   }
 }
 
-/** The first that we have, of the one that was chosen and those that the browser names. */
+/** The chosen language, or the first of the browser's languages that has a translation. */
 export const language = [kept("language"), ...navigator.languages]
   .map(each => String(each).split("-")[0]).find(each => Object.hasOwn(LANGUAGES, each)) ?? "en";
 
@@ -36,7 +36,7 @@ let catalogue = { texts: {}, terms: {}, words: {} };
 let plural = new Intl.PluralRules("en");
 let english = new Map();
 
-/** Anything may stand in a text, also the name of what every object has. */
+/** A text can equal the name of a member that every object has, such as "constructor". */
 const known = (texts, text) => Object.hasOwn(texts, text) ? texts[text] : text;
 
 const filled = (text, values) => text.replace(/\{(\w+)\}/g, (place, name) => values[name] ?? place);

@@ -1,8 +1,9 @@
-// Words, times and elements. Nothing that comes from outside ever becomes markup.
+// Makes elements and formats text and times. Text from outside never becomes markup.
 
 import { counted, kept, say } from "./language.js";
 
-// Strangers wrote some of it: nothing in it hides, turns a line round or breaks out of one.
+// Strangers can write text that the page shows. These characters hide text, reverse it or break its
+// line.
 const HIDING = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
 
 export const plain = text => String(text).replace(HIDING,
@@ -10,8 +11,8 @@ export const plain = text => String(text).replace(HIDING,
 
 export const by = id => document.getElementById(id);
 
-/** An element with these attributes and children. A child that is no element is text; a function is
- * called at the event that it is named after, such as onclick. */
+/** An element with these attributes and children. A child that is not an element becomes
+ * text. A function handles the event that its attribute names, such as onclick. */
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes))
@@ -23,7 +24,7 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** Changes the text only where it says something else: a screen reader would read it again. */
+/** Sets the text only if it differs, because a screen reader reads each change aloud. */
 export function tell(id, text) {
   const place = by(id);
   const said = plain(text);
@@ -31,11 +32,11 @@ export function tell(id, text) {
   place.hidden = said === "" && place.getAttribute("role") === null;
 }
 
-// A press whose button is drawn anew before it is let go is no click, and nothing tells that person
-// so. What comes by itself is drawn while no finger is down.
+// If the page redraws a button while a finger presses it, the browser sends no click. So the page
+// redraws by itself only while no finger presses.
 const LET_GO = 300;
-/** Milliseconds after which none is down any more: of a scroll bar, and of the menu of the other
- * button, no browser tells that it was let go. */
+/** Milliseconds after which a press counts as ended. No browser reports the end of a press on a
+ * scroll bar or in a context menu. */
 const DOWN = 3_000;
 let down = false;
 let letsGo;

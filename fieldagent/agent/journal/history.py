@@ -27,7 +27,7 @@ REFUSED = "refused"
 
 class Line(NamedTuple):
     at: float
-    """Unix time; of the last occurrence if `times` is above 1."""
+    """Unix time. If `times` is above 1, the time of the last occurrence."""
     event: str
     channel: Channel | None = None
     detail: str = ""

@@ -1,13 +1,14 @@
-"""Who is at the hub's own TAK server, and what each is told of what another says. Decides by what
-it is told alone; times are Unix time.
+"""Route events between the phones and users at the hub's own TAK server. Times are Unix time.
 
-1. A phone speaks for itself: under the uid and the callsign that it has told first, and that nobody
-   else has who is here. What it says in a user's name, or as another phone, is refused. This
-   holds for the place and the alert of a phone that is away, too.
-2. What names those whom it is for goes to these; what is said in private never to anybody else.
-   What names nobody goes to all phones, and never back to whoever has said it.
-3. A user here hears what names them, and who cancels their alert: what they are told costs money.
-4. What is on the map is kept until it is stale, for who comes later; so are the last words to all.
+1. A phone sends only under its first uid and callsign, which no other connected phone may use.
+   The server refuses an event in the name of a user or of another phone. The same holds for the
+   position and the alert of a phone that is away.
+2. An event that names receivers goes to these alone. Any other event goes to all phones except its
+   sender.
+3. A user receives the events that name them, and learns who cancels their alert. Nothing else goes
+   to a user, because it costs money.
+4. The server keeps map objects until they are stale, and the last messages to all. It sends them to
+   each phone that connects later.
 """
 
 from __future__ import annotations
