@@ -105,20 +105,20 @@ def address(value: str) -> str:
 
 KEYS = (
     Key("hostname", host_name, "", "Name of the kit in its network"),
-    Key("time-zone", time_zone, "", "Such as `Europe/Zurich`; UTC else"),
-    Key("address", interface, "", "Of the cable, with its network; else by DHCP"),
-    Key("gateway", address, "", "Of that network"),
-    Key("dns", address, "", "Name server there"),
-    Key("country", country, "", "Whose rules the radio keeps"),
+    Key("time-zone", time_zone, "", "Time zone, such as `Europe/Zurich`; UTC if empty"),
+    Key("address", interface, "", "Wired address with its prefix length; DHCP if empty"),
+    Key("gateway", address, "", "Gateway of the wired network"),
+    Key("dns", address, "", "DNS server of the wired network"),
+    Key("country", country, "", "Country whose Wi-Fi rules apply"),
     Key("wifi", network_name, "", "Name of the Wi-Fi that the kit joins"),
     Key(
         "wifi-password",
         password,
         "",
-        "Its password, or the key made from it; empty for an open network",
+        "Password of that Wi-Fi, or its 64-digit key; empty for an open network",
     ),
-    Key("access-point", network_name, "", "Name of the Wi-Fi that the kit gives"),
-    Key("access-point-password", password, "", "Password for phones"),
+    Key("access-point", network_name, "", "Name of the kit's own Wi-Fi"),
+    Key("access-point-password", password, "", "Password of the kit's own Wi-Fi"),
 )
 NEEDS = {
     "gateway": "address",

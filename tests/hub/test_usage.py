@@ -217,7 +217,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert row["operatorMoney"] == "0.36 EUR"
     plain = hub(database, *look, "--device", "hut", config=config).stdout
     assert (
-        "0 credits here, 0.00 EUR; of the days that were imported, 0 here and 3 there, 0.36 EUR"
+        "0 credits here, 0.00 EUR; on the imported days, 0 here and 3 there, 0.36 EUR"
         in plain
     )
     file.write_text("what,is,this\n")

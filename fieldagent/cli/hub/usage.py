@@ -83,6 +83,6 @@ def _in_words(total: usage.Total, days: Sequence[usage.UsageDay]) -> str:
     text = f"{counted(total.ours, 'credit')} here" + (f", {total.money}" if total.money else "")
     if any(each.theirs is not None and each.unit == "credit" for each in days):
         money = f", {total.their_money}" if total.their_money else ""
-        text += f"; of the days that were imported, {total.compared} here"
+        text += f"; on the imported days, {total.compared} here"
         text += f" and {total.theirs} there{money}"
     return text
