@@ -216,10 +216,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert row["difference"] == "3 credits more there: sessions that did not come here: 7, 8"
     assert row["operatorMoney"] == "0.36 EUR"
     plain = hub(database, *look, "--device", "hut", config=config).stdout
-    assert (
-        "0 credits here, 0.00 EUR; on the imported days, 0 here and 3 there, 0.36 EUR"
-        in plain
-    )
+    assert "0 credits here, 0.00 EUR; on the imported days, 0 here and 3 there, 0.36 EUR" in plain
     file.write_text("what,is,this\n")
     bad = hub(database, "usage", "import", str(file), "--operator", "rockblock", config=config)
     assert bad.returncode != 0

@@ -166,7 +166,7 @@ def test_a_copy_that_is_put_back_is_no_damage(tmp_path: Path) -> None:
         with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
             (loss,) = kit.call("GET", "/api/status").body["journal"]["losses"]
             assert loss["packages"] == 5
-            assert "a copy of before was put back" in loss["text"]
+            assert "an older copy was restored" in loss["text"]
             assert kit.call("GET", "/api/status").body["sos"]["active"] == 1
             assert kit.stop() == 0
     with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
