@@ -51,7 +51,7 @@ def test_coasts_are_there_without_any_network(chromium: Any, tmp_path: Path) -> 
             assert [url for url in asked if url.endswith("/page/world.json")]
             # The two positions are close: their line does not go round the world.
             assert 20 < shown.evaluate(WIDEST) < 390
-            zoom(shown, "in", "they are within about 14 km only")
+            zoom(shown, "in", "Too close for these coastlines")
             assert not shown.locator("#map path.coast").count()
             zoom(shown, "out", "Coastlines: Natural Earth, within about 14 km")
             shown.locator("#map path.coast").first.wait_for(state="attached")

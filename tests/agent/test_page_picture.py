@@ -66,7 +66,7 @@ def test_a_photograph_goes_in_the_size_that_is_chosen_by_its_cost(
                 1024,
                 1200,
             ]
-            costs = [int(re.findall(r"Satellite: 1 part, (\d+) bytes paid for", texts[0])[0])]
+            costs = [int(re.findall(r"Satellite: 1 part, (\d+) paid bytes", texts[0])[0])]
             assert 1_000 < costs[0] < 30_000
             sizes.nth(1).click()
             shown.locator("#submit").click()
