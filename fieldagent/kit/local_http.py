@@ -7,7 +7,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from fieldagent.http.exchange import exchange
-from fieldagent.system.exit_codes import REFUSED, UNAVAILABLE
+from fieldagent.system.exit_codes import NO_PERSON, REFUSED, UNAVAILABLE
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import reason_of
@@ -69,12 +69,16 @@ def call(
         ) from None
     answer = Answer(reply.status, _parsed(reply.body))
     if answer.status >= 400:
-        raise CallFailed(
-            _told(answer.status, answer.body), UNAVAILABLE if answer.status >= 500 else REFUSED
-        )
+        raise CallFailed(_told(answer.status, answer.body), _exit_code(answer))
     if not 200 <= answer.status < 300 or not isinstance(answer.body, dict | list):
         raise CallFailed(f"{_NO_AGENT} of another kind (HTTP {answer.status})", UNAVAILABLE)
     return answer
+
+
+def _exit_code(refusal: Answer) -> int:
+    if isinstance(refusal.body, dict) and refusal.body.get("code") == "no-such-person":
+        return NO_PERSON
+    return UNAVAILABLE if refusal.status >= 500 else REFUSED
 
 
 def _parsed(text: bytes) -> Any:

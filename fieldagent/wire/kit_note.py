@@ -26,6 +26,8 @@ MODEMS_MAX = 8
 BARS, PERCENT = 5, 100
 OFFER_MAX = 16_384
 """Maximum characters of offered settings, and of their signature."""
+DIRECTORY_MAX = 1_000
+"""Maximum names in a directory. The hub finds others by the typed text."""
 
 
 ZIPAPP = "zipapp"

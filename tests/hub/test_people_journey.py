@@ -102,6 +102,10 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
             }
             misspelt = command(bens, "send", "message", "hi", "--to", "Clio")
             assert misspelt.returncode == NO_PERSON and "nearest: Cleo" in misspelt.stderr
+            for path in ("/api/package", "/api/package/async", "/api/package/cost"):
+                wrong = bens.call("POST", path, {"message": {"content": "hi"}, "to": "Clio"})
+                assert (wrong.status, wrong.body["code"]) == (422, "no-such-person")
+                assert [each["pointer"] for each in wrong.body["errors"]] == ["/to"]
             assert bens.call("GET", "/api/packages").body["packages"] == []
             body = {"message": {"content": "are you there?"}, "to": "ben", "receipt": "read"}
             sent = adas.call("POST", "/api/package", body).body
@@ -149,9 +153,9 @@ def test_from_a_person_to_a_person(tmp_path: Path) -> None:
             to_all = {"message": {"content": "all of you"}, "to": "group:rescue"}
             assert bens.call("POST", "/api/package", to_all).body["status"] == "Delivered"
             until(lambda: "all of you" in contents(adas))
-            # There is no such person, and the sender gets the reason.
-            lost = {"message": {"content": "hello?"}, "to": "dora"}
+            # The kit cannot check a number. The hub reports that it is unknown.
+            lost = {"message": {"content": "hello?"}, "to": 999}
             lost_id = bens.call("POST", "/api/package", lost).body["id"]
-            nobody = "dora cannot be reached: nobody here is called dora"
+            nobody = "user 999 cannot be reached: user 999 is not in the workspace"
             until(lambda: stages(bens, lost_id) == ["at the hub", nobody])
         assert contents(cleos) == []

@@ -29,6 +29,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.events import TOPICS
 from fieldagent.agent.journal import dead_letters, history, inbound, outbound
 from fieldagent.agent.journal.dead_letters import DeadLetter
+from fieldagent.agent.journal.directory import require_known
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.records import DamagedPackage
@@ -157,8 +158,10 @@ class LocalApi:
         return json_response(answer, 202, (_location(standing),))
 
     async def cost(self, request: Request) -> Response:
-        """Answer with the Package's cost on each channel; it is not queued."""
+        """Answer with the Package's cost on each channel; it is not queued. A Package that would be
+        refused is refused here, too."""
         package = parse_package(required_body(request))
+        require_known(self._journal, package.to)
         clock = self._journal.clock
         estimates = costs(package, self._parts.outboxes, clock.date(clock.now()))
         begins = self._parts.intake.begins_of(package)

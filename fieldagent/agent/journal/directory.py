@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.package.package import Person as Named
+from fieldagent.package.reading import Fault, InvalidPackage
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.sentence import sentence
 from fieldagent.system.wording import counted
 
 if TYPE_CHECKING:
@@ -68,9 +70,7 @@ def by_name(journal: Journal, text: str) -> Person | None:
 
 
 def _called(listed: list[Person], text: str) -> Person | None:
-    kind, colon, name = text.partition(":")
-    if not colon or kind not in (USER, GROUP, DEVICE):
-        kind, name = "", text
+    kind, name = _kind_and_name(text)
     there = [each for each in listed if kind in ("", each.kind)]
     for matches in (
         [each for each in there if each.name == name],
@@ -82,6 +82,12 @@ def _called(listed: list[Person], text: str) -> Person | None:
         if matches:
             return matches[0] if len(matches) == 1 else None
     return None
+
+
+def _kind_and_name(text: str) -> tuple[str, str]:
+    """Return the kind, empty if it is missing, and the name of a typed addressee."""
+    kind, colon, name = text.partition(":")
+    return (kind, name.strip()) if colon and kind in (USER, GROUP, DEVICE) else ("", text.strip())
 
 
 def by_handle(journal: Journal, handle: str) -> Person | None:
@@ -101,6 +107,48 @@ def resolved(journal: Journal, named: Named | None) -> Named | None:
         return named
     person = by_name(journal, named)
     return named if person is None else person.as_named
+
+
+class NoSuchPerson(InvalidPackage):
+    """The hub's directory does not contain the addressee of a Package."""
+
+
+def require_known(journal: Journal, named: Named | None) -> None:
+    """Raise NoSuchPerson with the nearest names for a name that the hub does not know either. Only
+    a kit that has the hub's whole directory can decide that; addresses are outside it.
+    """
+    if not isinstance(named, str) or "@" in named or named.startswith("+"):
+        return
+    if not version(journal):
+        return
+    # Imported here, because only a kit with the hub's directory needs them.
+    from difflib import get_close_matches
+
+    from fieldagent.wire.kit_note import DIRECTORY_MAX
+
+    listed = people(journal)
+    kind, name = _kind_and_name(named)
+    # Programs are not in the directory, but a kit that has heard one can answer it.
+    names = {each.name for each in listed if kind in ("", each.kind)}
+    names |= {each.name for each in _introduced(journal)}
+    folded = {each.casefold(): each for each in sorted(names)}
+    if len(listed) >= DIRECTORY_MAX or name.casefold() in folded:
+        return
+    near = get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
+    nearest = ", ".join(folded[each] for each in near)
+    why = (
+        sentence(
+            "no such person: {name}; nearest: {nearest}. If the person is new, use the user's"
+            " number",
+            name=name,
+            nearest=nearest,
+        )
+        if nearest
+        else sentence(
+            "no such person: {name}. If the person is new, use the user's number", name=name
+        )
+    )
+    raise NoSuchPerson([Fault(why, "/to")])
 
 
 def in_words(journal: Journal, named: Named) -> str:

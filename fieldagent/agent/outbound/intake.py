@@ -80,7 +80,8 @@ class Intake:
         before.
 
         An SOS that `joins` an incident opens no other. An SOS of an `unproved` handheld joins or
-        opens that handheld's own incident. Raises Conflict, IncidentOver, and the journal's errors.
+        opens that handheld's own incident. Raises NoSuchPerson, Conflict, IncidentOver, and the
+        journal's errors.
         """
         claims: list[Claim] = [c for c in (package.id, idempotency_key) if c is not None]
         if package.collapse_key is not None:
@@ -132,6 +133,7 @@ class Intake:
         self, package: Package, key: str | None, joins: int | None, unproved: str
     ) -> Standing:
         if not package.urgent:
+            directory.require_known(self._journal, package.to)
             self._journal.require_room()
         now = self._endings.clock()
         life = self._life_of(package)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from fieldagent.agent.journal.directory import NoSuchPerson
 from fieldagent.agent.outbound.ending import AgentStopping
 from fieldagent.agent.outbound.intake import Conflict, KeyReused
 from fieldagent.agent.outbound.standing import UnknownPackage
@@ -43,7 +44,8 @@ def told_as_problems() -> Iterator[None]:
         detail = sentence(
             "nothing was queued: the Package has {faults}", faults=number_of_faults(faults)
         )
-        raise Problem(422, detail=detail, errors=faults) from None
+        members = {"code": "no-such-person"} if isinstance(error, NoSuchPerson) else None
+        raise Problem(422, detail=detail, errors=faults, members=members) from None
     except Conflict as conflict:
         # See the IETF draft on Idempotency-Key, section 2.7.
         status = 422 if isinstance(conflict, KeyReused) else 409

@@ -58,9 +58,6 @@ def _send(
             "to": _whom(arguments.to),
             "receipt": arguments.receipt,
         }
-        if fault := addressee.fault_of(arguments.port, body["to"]):
-            print(f"fieldagent: {fault}", file=sys.stderr)
-            return NO_PERSON
         if arguments.dry_run:
             return _estimate(arguments, body)
         return finish(arguments, _post(arguments, body))

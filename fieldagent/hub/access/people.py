@@ -23,7 +23,7 @@ from fieldagent.hub.store.contract import Db, one_of
 from fieldagent.package.package import Person
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
-from fieldagent.wire.kit_note import Directory, DirectoryEntry
+from fieldagent.wire.kit_note import DIRECTORY_MAX, Directory, DirectoryEntry
 
 NAME_BYTES_MAX = 80
 INTEGRATION = "Integration"
@@ -378,10 +378,6 @@ def set_radios(
 # The directory for kits.
 
 
-PEOPLE_MAX = 1_000
-"""Largest number of names in a directory. The hub finds the others by the typed text."""
-
-
 def version(db: Db, workspace: int) -> int:
     """Return the version of the workspace's directory, higher with each change; 0 before any."""
     rows = db.execute("SELECT directory FROM workspace WHERE id = ?", workspace)
@@ -401,7 +397,7 @@ def directory_for(db: Db, workspace: int, owner: int) -> Directory:
             "SELECT member.id, name FROM member JOIN membership ON membership.member = member.id"
             " WHERE workspace = ? AND type = 'User' AND disabled IS NULL ORDER BY member.id"
             " LIMIT ?",
-            *(workspace, PEOPLE_MAX),
+            *(workspace, DIRECTORY_MAX),
         )
     ]
     teams: dict[int, list[int]] = {}
@@ -415,7 +411,7 @@ def directory_for(db: Db, workspace: int, owner: int) -> Directory:
         DirectoryEntry("group", id_, name, (), tuple(teams.get(id_, ())))
         for id_, name in db.execute(
             "SELECT id, name FROM team WHERE workspace = ? ORDER BY id LIMIT ?",
-            *(workspace, PEOPLE_MAX),
+            *(workspace, DIRECTORY_MAX),
         )
     ]
     people += [
@@ -423,7 +419,7 @@ def directory_for(db: Db, workspace: int, owner: int) -> Directory:
         for id_, name in db.execute(
             "SELECT id, name FROM device WHERE workspace = ? AND disabled IS NULL ORDER BY id"
             " LIMIT ?",
-            *(workspace, PEOPLE_MAX),
+            *(workspace, DIRECTORY_MAX),
         )
     ]
-    return Directory(version(db, workspace), owner, tuple(people[:PEOPLE_MAX]))
+    return Directory(version(db, workspace), owner, tuple(people[:DIRECTORY_MAX]))
