@@ -15,6 +15,8 @@ _GRID_WORDS = 4
 """Number of words in the longest reference: zone, square and metres separately."""
 _MAY_BE_GRID = re.compile(r"([0-9]{1,2}\s*[A-Z]|[ABYZ])\s*([A-Z]{2}|[0-9]{6})", re.I | re.ASCII)
 
+_PAIR = re.compile(r"([-+]?[0-9.]+),([-+]?[0-9.]+)", re.ASCII)
+
 
 class Typed(NamedTuple):
     latitude: str | float
@@ -31,11 +33,24 @@ def read_place(words: Sequence[str]) -> Typed:
     """Return the position at the beginning of the words. Degrees stay as typed, because the
     receiver parses them. Raises CallFailed.
     """
+    words = _separated(words)
     if _MAY_BE_GRID.match(" ".join(words)):
         return _in_grid(words)
     if len(words) < 2:
         raise CallFailed(f"{words[0]!r} is only a latitude: add the longitude", USAGE)
     return Typed(words[0], words[1], words[2:])
+
+
+def _separated(words: Sequence[str]) -> Sequence[str]:
+    """Return the words, with the comma of `46.5,7.25` or `46.5, 7.25` as a blank. The comma of
+    `46,5 7,25` stays, because it is decimal.
+    """
+    words = " ".join(words).split() or words
+    first = words[0]
+    pair = _PAIR.fullmatch(first)
+    if pair and ("." in first or len(words) == 1):
+        return [*pair.groups(), *words[1:]]
+    return [first.removesuffix(","), *words[1:]]
 
 
 def _in_grid(words: Sequence[str]) -> Typed:

@@ -194,9 +194,11 @@ def _require_ours(status: os.stat_result, place: Path, *, last: bool) -> None:
     mode = status.st_mode
     writable = mode & stat.S_IWOTH or (mode & stat.S_IWGRP and status.st_gid)
     if status.st_uid == 0 and writable and (last or not mode & stat.S_ISVTX):
+        # A sticky folder such as /tmp is meant for everyone.
+        fix = "" if mode & stat.S_ISVTX else f"`chmod go-w {place}`, or "
         raise UnsafeFolder(
             f"{place} is root's and can be written by others: root works in no such folder;"
-            f" `chmod go-w {place}`, or name another one"
+            f" {fix}name another one"
         )
 
 

@@ -193,6 +193,7 @@ def command(running: Agent, *arguments: str) -> subprocess.CompletedProcess[str]
         (["queue", "--clear"], 0, "canceled"),
         (["status"], 0, "Satellite: "),
         (["inbound", "list"], 0, "nothing came in yet"),
+        (["inbound", "list", "--state", "dead"], 0, "no payload has the state dead"),
         (["inbound", "replay"], 2, "name a requestId"),
     ],
 )

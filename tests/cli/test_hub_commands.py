@@ -16,7 +16,7 @@ from fieldagent.cli.arguments import build_parser, dispatch
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.store.sqlite import SqliteStore
 from fieldagent.store.group import StoreFailed
-from fieldagent.system.exit_codes import IO_FAILED, REFUSED
+from fieldagent.system.exit_codes import IO_FAILED, REFUSED, UNAVAILABLE
 from tests.cli.test_arguments import leaves
 from tests.processes import administer
 
@@ -195,3 +195,71 @@ def test_nothing_is_said_to_be_done_that_the_disk_did_not_take(
     assert output == ""
     assert "Save the key and token" not in complained
     assert code == IO_FAILED or code in (2, REFUSED)
+
+
+@pytest.mark.parametrize("words", [each for each in TYPED if each[1] != "migrate"], ids=" ".join)
+def test_no_command_creates_a_database_at_a_misspelt_path(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
+    code, output, _ = carried_out(words, str(tmp_path / "wrong.sqlite3"))
+    assert code and not output
+    assert not [*tmp_path.glob("wrong.sqlite3*")]
+
+
+def test_a_missing_database_is_named_with_what_to_do(tmp_path: Path) -> None:
+    missing = str(tmp_path / "wrong" / "hub.sqlite3")
+    code, _, complained = carried_out(("hub", "user", "list"), missing)
+    assert code == UNAVAILABLE
+    assert f"there is no database at {missing}: check --database" in complained
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("Ada",), REFUSED),
+        (("ada",), REFUSED),
+        (("Ada", "--workspace", "Andes"), 0),
+        (("Ada", "--type", "Integration"), 0),
+    ],
+)
+def test_no_two_users_of_a_workspace_have_one_name(
+    tmp_path: Path, words: tuple[str, ...], code: int
+) -> None:
+    """A kit addresses users by name."""
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "workspace", "add", "Andes")
+    known = administer(database, "user", "add", "Ada", "--workspace", "Alps")["id"]
+    workspace = () if "--workspace" in words else ("--workspace", "Alps")
+    got, _, complained = carried_out(("hub", "user", "add", *words, *workspace), database)
+    assert got == code
+    assert (f"user {known} of this workspace is called Ada, too" in complained) is bool(code)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [("", "nothing was added: "), ("smtp-host=relay.example.org\nmail-from=hub@example.org\n", "")],
+)
+def test_no_contact_is_added_that_no_service_can_reach(
+    tmp_path: Path, settings: str, fault: str
+) -> None:
+    database, config = str(tmp_path / "hub.sqlite3"), tmp_path / "hub.properties"
+    administer(database, "init", "Alps")
+    config.write_text(settings)
+    address = "a@example.org" if settings else "+41790000000"
+    words = ("hub", "contact", "add", "Duty", address, "--config", str(config))
+    code, _, complained = carried_out(words, database)
+    assert (code != 0) is bool(fault) and fault in complained
+    assert len(administer(database, "contact", "list")) == (not fault)
+
+
+def test_a_webhook_that_fails_shows_no_secret(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    code, output, complained = carried_out(
+        ("hub", "webhook", "add", "http://127.0.0.1:1/"), database
+    )
+    assert code == REFUSED and "nothing was added" in complained
+    assert "whsec_" not in output + complained

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import pty
@@ -10,10 +11,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fieldagent.cli.hub import push as hub_push
+from fieldagent.kit.local_http import CallFailed
 from tests.processes import MODULE, PATIENCE, free_port
 
 ROUTING = ("--workspace", "1", "--source", "1", "--target", "2")
@@ -174,3 +178,28 @@ def test_a_password_may_have_any_letter(monkeypatch: pytest.MonkeyPatch) -> None
     with overloaded(0) as hub:
         done = push(hub, "--username", "ada@example.org")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("patience", "unreached", "seconds"),
+    [(None, True, 30), (None, False, 300), (60.0, True, 60), (60.0, False, 60)],
+)
+def test_a_hub_that_never_answers_is_given_up_soon(
+    monkeypatch: pytest.MonkeyPatch, patience: float | None, unreached: bool, seconds: int
+) -> None:
+    moments = [0.0]
+    monkeypatch.setattr(
+        hub_push,
+        "time",
+        SimpleNamespace(
+            monotonic=lambda: moments[-1], sleep=lambda wait: moments.append(moments[-1] + wait)
+        ),
+    )
+
+    def fail(*_: object) -> str:
+        raise hub_push._Trouble("it fails", unreached=unreached)
+
+    monkeypatch.setattr(hub_push, "_attempt", fail)
+    with pytest.raises(CallFailed, match="it fails; stopped after"):
+        hub_push._send_until_accepted(argparse.Namespace(patience=patience), b"", {})
+    assert moments[-1] == seconds

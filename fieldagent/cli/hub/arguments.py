@@ -584,7 +584,9 @@ def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
     parser.add_argument("--username", help="user for Basic; FIELDAGENT_TOKEN has the password")
     parser.add_argument("--ca-file", type=Path, help="PEM file of a private authority")
     parser.add_argument(
-        "--patience", type=seconds, default=300.0, help="longest time for retries, in seconds (300)"
+        "--patience",
+        type=seconds,
+        help="longest time for retries, in seconds (300; 30 if no hub answers)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.epilog = (

@@ -17,9 +17,9 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
-from fieldagent.hub.escalation.contract import ContactHost
+from fieldagent.hub.escalation.contract import ContactHost, ContactKind
 from fieldagent.hub.escalation.known import Reach, contact_kinds, kind_of
-from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.settings import HubSettings, default_path
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook.reach import open_public
 from fieldagent.system.exit_codes import OK, REFUSED
@@ -38,7 +38,7 @@ def add(arguments: argparse.Namespace) -> int:
 
     def change(settings: HubSettings, store: Store) -> int:
         kind = kind_of(arguments.address, contact_kinds(settings.contacts), settings.contact_own)
-        if fault := kind.fault_of(arguments.address):
+        if fault := kind.fault_of(arguments.address) or _missing(arguments, settings, kind):
             raise Refused(fault)
 
         new = contacts.NewContact(
@@ -59,6 +59,16 @@ def add(arguments: argparse.Namespace) -> int:
         return show(arguments, {"id": store.once(enter)})
 
     return with_store(arguments, change)
+
+
+def _missing(arguments: argparse.Namespace, settings: HubSettings, kind: ContactKind) -> str:
+    """Return the setting that the kind needs, or "". Without a settings file the hub's own settings
+    are unknown.
+    """
+    if arguments.config is None and not default_path().exists():
+        return ""
+    missing = kind.missing(settings.contact_own)
+    return missing and f"nothing was added: {missing}"
 
 
 def list(arguments: argparse.Namespace) -> int:  # noqa: A001

@@ -62,4 +62,6 @@ def restored(arguments: argparse.Namespace) -> int:
 
 def migrate(arguments: argparse.Namespace) -> int:
     """Make the tables, or upgrade them to this version."""
-    return with_store(arguments, lambda _, __: show(arguments, {"version": VERSION}), upgrade=True)
+    return with_store(
+        arguments, lambda _, __: show(arguments, {"version": VERSION}), upgrade=True, create=True
+    )

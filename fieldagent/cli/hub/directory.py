@@ -42,7 +42,7 @@ def init(arguments: argparse.Namespace) -> int:
             print(f"The database is {Path(settings.database).absolute()}.", file=sys.stderr)
         return code
 
-    return with_store(arguments, use, upgrade=True)
+    return with_store(arguments, use, upgrade=True, create=True)
 
 
 def workspace_add(arguments: argparse.Namespace) -> int:

@@ -35,9 +35,11 @@ def with_store(
     use: Callable[[HubSettings, Store], int],
     *,
     upgrade: bool = False,
+    create: bool = False,
 ) -> int:
     """Open the database of the settings, call `use`, and close it. Errors and refusals are printed
-    to standard error. Returns the exit code. Root becomes the owner of SQLite's folder.
+    to standard error. Returns the exit code. Root becomes the owner of SQLite's folder. Only with
+    `create` a missing SQLite file is created: otherwise its path is probably misspelt.
     """
     try:
         settings = load(arguments.config, arguments.database)
@@ -46,6 +48,12 @@ def with_store(
     try:
         if not is_postgres(settings.database):
             become_owner_of(Path(settings.database).parent)
+            if not create and not Path(settings.database).exists():
+                complain(
+                    f"there is no database at {escaped(settings.database)}: check --database, or"
+                    " create one with `fieldagent hub init`"
+                )
+                return UNAVAILABLE
         store = open_store(settings.database, database_options(settings, upgrade=upgrade))
     except OtherVersion as error:
         complain(str(error))

@@ -30,6 +30,9 @@ from fieldagent.system.wording import counted, reason_of
 
 TIMEOUT = 30.0
 """Timeout of one attempt in seconds."""
+PATIENCE, PATIENCE_UNREACHED = 300.0, 30.0
+"""Seconds of retries without `--patience`: at a hub that answers, and at an address where none
+has answered."""
 PAUSE = 5.0
 """Seconds before the next attempt, unless the hub sends a number."""
 
@@ -130,9 +133,10 @@ def _headers(arguments: argparse.Namespace) -> dict[str, str]:
 class _Trouble(Exception):
     """A failed attempt, after which another one may succeed."""
 
-    def __init__(self, why: str, wait: float | None = None) -> None:
+    def __init__(self, why: str, wait: float | None = None, *, unreached: bool = False) -> None:
         super().__init__(why)
         self.wait = PAUSE if wait is None else wait
+        self.unreached = unreached
 
 
 def _send_until_accepted(
@@ -142,8 +146,8 @@ def _send_until_accepted(
     of attempts, and the path of the push's status. An error is printed once, and then only the
     number of attempts.
     """
-    until = time.monotonic() + arguments.patience
-    attempts, announced = 0, ""
+    began = time.monotonic()
+    attempts, announced, reached = 0, "", False
     try:
         while True:
             attempts += 1
@@ -151,7 +155,11 @@ def _send_until_accepted(
                 return attempts, _attempt(arguments, body, headers)
             except _Trouble as trouble:
                 why, wait = str(trouble), trouble.wait
-            if time.monotonic() + wait > until:
+                reached = reached or not trouble.unreached
+            patience = arguments.patience
+            if patience is None:
+                patience = PATIENCE if reached else PATIENCE_UNREACHED
+            if time.monotonic() + wait > began + patience:
                 raise CallFailed(
                     f"{why}; stopped after {counted(attempts, 'attempt')}: push again later,"
                     " or wait longer with --patience",
@@ -179,7 +187,8 @@ def _attempt(arguments: argparse.Namespace, body: bytes, headers: dict[str, str]
     except (OSError, HTTPException) as error:
         reason = tls.fault(error, "--ca-file") or reason_of(error)
         raise _Trouble(
-            f"no hub answers at {arguments.hub} ({reason}): check that it runs, and check --hub"
+            f"no hub answers at {arguments.hub} ({reason}): check that it runs, and check --hub",
+            unreached=True,
         ) from None
     if answer.status == 200:
         # The sign-in page for guests, or a page of another server, also has status 200.

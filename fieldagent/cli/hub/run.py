@@ -36,4 +36,4 @@ def run(arguments: argparse.Namespace) -> int:
         return return_code[0] if return_code else OK
 
     return_code: list[int] = []
-    return with_store(arguments, serve)
+    return with_store(arguments, serve, create=True)

@@ -33,11 +33,12 @@ def add(arguments: argparse.Namespace) -> int:
 
     def keep(settings: HubSettings, store: Store) -> int:
         workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
-        if webhook.secrets and not arguments.untried and not arguments.secret:
-            # With a secret, so that the receiver can verify the test.
-            print(f"Its items are signed with {webhook.secrets[0]}", file=sys.stderr)
         if not arguments.untried and not _try(settings, webhook):
-            print("fieldagent: nothing was added; add it anyway with --untried", file=sys.stderr)
+            print(
+                "fieldagent: nothing was added; if the receiver checks signatures, choose its"
+                " secret with --secret; or add it untested with --untried",
+                file=sys.stderr,
+            )
             return REFUSED
         id_ = store.once(lambda db: webhook_directory.add(db, workspace, webhook, now=time.time()))
         text = {"id": id_, "secret": " ".join(webhook.secrets)}

@@ -251,8 +251,11 @@ def inbound_list(arguments: argparse.Namespace) -> int:
     """Print received payloads and dead letters, from all pages."""
     state = f"?state={arguments.state}" if arguments.state else ""
     answer = _whole_inbound(arguments.port, f"/api/inbound{state}")
+    nothing = (
+        f"no payload has the state {arguments.state}" if arguments.state else "nothing came in yet"
+    )
     lines = _inbound_lines(answer["payloads"]) + _dead_letter_lines(answer["deadLetters"])
-    show(arguments, answer, "\n".join(lines) or "nothing came in yet")
+    show(arguments, answer, "\n".join(lines) or nothing)
     return OK
 
 

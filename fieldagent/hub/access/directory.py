@@ -115,6 +115,8 @@ def add_user(
                 email=email,
             )
         )
+    if type_ == "User":
+        _require_new_name(db, workspace, name)
     id_ = insert_row(
         db,
         "member",
@@ -128,6 +130,25 @@ def add_user(
     join(db, workspace, id_, over_satellite=over_satellite, now=now, by=by)
     note(db, workspace, by, "user add", f"{id_} {type_} {name}", now)
     return id_
+
+
+def _require_new_name(db: Db, workspace: int, name: str) -> None:
+    """Raise Refused if a user of the workspace has the name, because kits address users by name."""
+    rows = db.execute(
+        "SELECT member.id, member.name FROM member JOIN membership ON membership.member = member.id"
+        " WHERE workspace = ? AND type = 'User' AND disabled IS NULL"
+        " AND (name = ? OR lower(name) = lower(?)) ORDER BY member.id LIMIT 1",
+        *(workspace, name, name),
+    )
+    for id_, known in rows:
+        raise Refused(
+            sentence(
+                "user {id} of this workspace is called {name}, too: add, for example, the family"
+                " name",
+                id=id_,
+                name=known,
+            )
+        )
 
 
 def join(
