@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 SET = 0.5
 """Seconds from which a change of the clock counts as set; a smaller change is a slow correction."""
+STRANGE = 60.0
+"""Seconds from which someone should look at a set clock: at each start it moves by a second or two,
+because a clock chip has whole seconds."""
 KEEP_EVERY = 60.0
 """Seconds between two writes of the stored value."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -222,7 +225,9 @@ class LivedTime:
         if not seen.source and source:
             offset = self._told[source]
         if abs(offset - self._offset) >= SET:
-            log.warning(
+            moved = abs(offset - self._offset)
+            log.log(
+                logging.WARNING if moved >= STRANGE else logging.INFO,
                 "dates move by %+.0f s, as %s; nothing expires by that",
                 offset - self._offset,
                 f"clock source: {source}" if source in self._told else "the clock was set",

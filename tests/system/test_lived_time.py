@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -83,6 +84,21 @@ def test_a_clock_that_is_set_does_not_move_it(jump: float) -> None:
     machine.passes(60.0, by=-jump)
     assert time.now() == pytest.approx(began + 120)
     assert time.date(began) == pytest.approx(NOW)
+
+
+@pytest.mark.parametrize(
+    ("jump", "level"), [(-1.0, logging.INFO), (-59.0, logging.INFO), (3600.0, logging.WARNING)]
+)
+def test_only_a_large_move_of_the_clock_is_a_warning(
+    jump: float, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A clock chip has whole seconds, so each start moves the clock by a second or two."""
+    caplog.set_level(logging.INFO)
+    machine = Machine(Reading("one", 1000.0, NOW, "network"))
+    clock = LivedTime(None, machine.look)
+    machine.passes(10.0, by=jump)
+    clock.date(clock.now())
+    assert [each.levelno for each in caplog.records if "dates move by" in each.message] == [level]
 
 
 def test_a_clock_that_is_steered_changes_no_date() -> None:

@@ -48,7 +48,13 @@ def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Fam
             status["confirmationsRefused"],
             "",
         ),
-        ("clock_trusted", "gauge", "1 where the clock is.", status["clock"]["trusted"], ""),
+        (
+            "clock_trusted",
+            "gauge",
+            "1 if the clock is trusted, 0 if not.",
+            status["clock"]["trusted"],
+            "",
+        ),
     ):
         yield Family(name, kind, about, [Sample(value)], unit)
     samples = [Sample(times, {"part": part}) for part, times in faults.items()]
@@ -57,7 +63,7 @@ def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Fam
 
 def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
     for name, member, about, unit in (
-        ("configured", "configured", "1 where the channel is.", ""),
+        ("configured", "configured", "1 if the channel is configured.", ""),
         ("queued_packages", "queued", "Packages that wait on it.", ""),
         ("signal_bars", "signal", "Signal, 0 to 5; absent while unknown.", "bars"),
         ("sent_today_bytes", "bytesToday", "Sent since midnight UTC.", "bytes"),

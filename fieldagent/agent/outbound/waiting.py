@@ -71,7 +71,10 @@ class WaitReasons:
         """
         document: dict[str, dict[str, Any]] = {**legs_json(legs)}
         for channel, leg in legs.items():
-            if leg.status is None and channel in self._hindrances:
+            if leg.status is None and channel not in self._hindrances:
+                # Its settings were removed while this waited.
+                document[channel] = {**document[channel], "reason": _GONE}
+            elif leg.status is None:
                 reason, at = self._why(channel, sequence)
                 unix = None if at is None else self._unix(at)
                 hindrance = self._hindrances[channel]
@@ -89,7 +92,7 @@ class WaitReasons:
     def _why(self, channel: Channel, sequence: int) -> tuple[str, float | None]:
         queue, hindrance = self._queues[channel], self._hindrances[channel]
         if sequence not in queue:
-            return "the agent has just started, and resumes waiting items", None
+            return "the agent resumes waiting items after its start", None
         # The intent was begun and not ended: it is unknown if it left.
         rests = hindrance.is_away or hindrance.reason == _RESTS
         if sequence in queue.taken() and not rests:
@@ -138,3 +141,4 @@ class WaitReasons:
 
 
 _RESTS = "the last session failed"
+_GONE = "this channel is no longer in the settings: configure it again, or cancel the Package"

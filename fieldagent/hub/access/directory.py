@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.access import imei_claims, secret, sessions
+from fieldagent.hub.access.user_names import fault_of_user_name
 from fieldagent.hub.contract import Device, Revoked, Unknown, number_of
 from fieldagent.hub.operator.known import DEFAULT
 from fieldagent.hub.records import kit_report, lease, operator_trouble, shifts, workspace_log
@@ -115,8 +116,8 @@ def add_user(
                 email=email,
             )
         )
-    if type_ == "User":
-        _require_new_name(db, workspace, name)
+    if type_ == "User" and (why := fault_of_user_name(db, workspace, name)):
+        raise Refused(why)
     id_ = insert_row(
         db,
         "member",
@@ -130,25 +131,6 @@ def add_user(
     join(db, workspace, id_, over_satellite=over_satellite, now=now, by=by)
     note(db, workspace, by, "user add", f"{id_} {type_} {name}", now)
     return id_
-
-
-def _require_new_name(db: Db, workspace: int, name: str) -> None:
-    """Raise Refused if a user of the workspace has the name, because kits address users by name."""
-    rows = db.execute(
-        "SELECT member.id, member.name FROM member JOIN membership ON membership.member = member.id"
-        " WHERE workspace = ? AND type = 'User' AND disabled IS NULL"
-        " AND (name = ? OR lower(name) = lower(?)) ORDER BY member.id LIMIT 1",
-        *(workspace, name, name),
-    )
-    for id_, known in rows:
-        raise Refused(
-            sentence(
-                "user {id} of this workspace is called {name}, too: add, for example, the family"
-                " name",
-                id=id_,
-                name=known,
-            )
-        )
 
 
 def join(

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 
 from fieldagent.agent.journal.records import EndedLeg
+from fieldagent.agent.outbound.waiting import WaitReasons
 from fieldagent.package.delivery import FanOut, Leg
 from fieldagent.package.forecast import LEAST
 from fieldagent.package.package import SOS_PRIORITY, Channel, Status
@@ -234,3 +235,17 @@ async def test_collapse_and_cancel_are_each_channel_s_own(tmp_path: Path) -> Non
             CELLULAR: (Status.CANCELED, "by a call"),
             SATELLITE: (None, ""),
         }
+
+
+async def test_a_channel_whose_settings_were_removed_gives_a_reason(tmp_path: Path) -> None:
+    async with kit(tmp_path, SATELLITE, also=[CELLULAR]) as k:
+        standing = k.standing(await k.post())
+        outboxes = {SATELLITE: k.outboxes[SATELLITE]}
+        reasons = WaitReasons(k.journal, k.queues, outboxes, k.endings.clock())
+        shown = reasons.legs_json(standing.sequence, standing.legs)
+        assert shown["Cellular"] == {
+            "status": None,
+            "reason": "this channel is no longer in the settings: configure it again, or cancel the"
+            " Package",
+        }
+        assert shown["Satellite"]["reason"]

@@ -100,7 +100,7 @@ class Told:
     def trouble(self) -> str:
         """Return the reason, for people, why the modem cannot send; empty if it can."""
         if self.sim is not None and not self.sim.present:
-            return "the modem finds no SIM: put one in, or see imt-sim in docs/how-to/satellite.md"
+            return "the modem finds no SIM: insert the SIM, or activate it in the account"
         if self.state is not None and self.state.state != imt.ACTIVE:
             why = imt.STATE_REASONS.get(self.state.reason, f"reason {self.state.reason}")
             return f"the modem is {self.state.state}: {why}"

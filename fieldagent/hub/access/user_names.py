@@ -1,0 +1,25 @@
+"""Names of users, by which kits address them."""
+
+from __future__ import annotations
+
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.sentence import sentence
+
+
+def fault_of_user_name(db: Db, workspace: int, name: str) -> str:
+    """Return a refusal if an enabled user of the workspace has the name, in any case of letters; or
+    an empty string.
+    """
+    rows = db.execute(
+        "SELECT member.id, member.name FROM member JOIN membership ON membership.member = member.id"
+        " WHERE workspace = ? AND type = 'User' AND disabled IS NULL"
+        " AND (name = ? OR lower(name) = lower(?)) ORDER BY member.id LIMIT 1",
+        *(workspace, name, name),
+    )
+    for id_, known in rows:
+        return sentence(
+            "user {id} of this workspace is called {name}, too: add, for example, the family name",
+            id=id_,
+            name=known,
+        )
+    return ""

@@ -1,0 +1,30 @@
+"""Words with which `send` shows the end of a Package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fieldagent.cli.kit.send import _reasons
+
+CANCELED = {"status": "Canceled", "reason": "delivered over Cellular"}
+
+
+@pytest.mark.parametrize(
+    ("status", "channels", "words"),
+    [
+        (
+            "Delivered",
+            {"Satellite": CANCELED, "Cellular": {"status": "Delivered", "reason": ""}},
+            " (Satellite Canceled: delivered over Cellular)",
+        ),
+        ("Error", {"Radio": {"status": "Error", "reason": "expired"}}, " (Radio: expired)"),
+        (None, {"Radio": {"status": None, "reason": "no signal"}}, " (Radio: no signal)"),
+        ("Delivered", {"Radio": {"status": "Delivered", "reason": ""}}, ""),
+    ],
+)
+def test_a_channel_that_was_not_needed_does_not_seem_to_have_delivered(
+    status: str | None, channels: dict[str, Any], words: str
+) -> None:
+    assert _reasons({"status": status, "channels": channels}) == words
