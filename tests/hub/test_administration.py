@@ -501,6 +501,26 @@ async def test_test_messages_have_a_daily_limit(store: Store) -> None:
         assert (await hub.ask("POST", "/api/contacts/1/test")).status == 422
 
 
+async def test_tests_of_webhooks_have_a_daily_limit_per_host(store: Store) -> None:
+    async with office(store) as hub:
+        made = await hub.done(
+            "POST", "/api/webhooks", {"url": "https://127.0.0.1:9/a", "untried": True}
+        )
+        for _ in range(sending.PER_ADDRESS[sending.WEBHOOK] - 1):
+            assert (await hub.ask("POST", f"/api/webhooks/{made['id']}/test")).status == 422
+            hub.alps.now += 60
+        other = {"url": "https://127.0.0.1:9/b"}
+        assert (await hub.ask("POST", "/api/webhooks", other)).status == 422
+        for path, body in (("/api/webhooks", other), (f"/api/webhooks/{made['id']}/test", None)):
+            answer = await hub.ask("POST", path, body)
+            assert answer.status == 429 and b"to one address" in answer.body
+        # Tests of webhooks leave the other messages of the workspace alone.
+        letter = partial(sending.refusal, workspace=1, address="a@example.org", now=hub.alps.now)
+        assert await store.commit(lambda db: letter(db, what=sending.LETTER)) == ""
+        hub.alps.now += sending.DAY
+        assert (await hub.ask("POST", f"/api/webhooks/{made['id']}/test")).status == 422
+
+
 @pytest.mark.parametrize("what", sorted(sending.PER_ADDRESS))
 async def test_everything_that_sends_has_a_limit_for_address_and_workspace(
     store: Store, what: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from fieldagent.http.client import Opener
 from fieldagent.http.message import Request, Response, json_response
@@ -22,6 +23,7 @@ from fieldagent.hub.access.caller import Caller
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.access.repeats import done_before, remember, repeatable
 from fieldagent.hub.administration.acts import Acts, place
+from fieldagent.hub.records import sending
 from fieldagent.hub.store.contract import Db
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
@@ -99,9 +101,11 @@ class WebhooksApi:
         except WrongProperty as error:
             raise _fault(error) from None
         # Check permission and rate before the hub calls the URL.
-        await self._acts.carry_out(caller, lambda db, now: None)
+        limit = await self._acts.carry_out(
+            caller, lambda db, now: "" if untried else _count_test(db, caller, webhook, now)
+        )
         if not untried:
-            await self._try(webhook)
+            await self._try(webhook, limit)
 
         def act(db: Db, now: float) -> dict[str, Any]:
             id_ = webhook_directory.add(
@@ -174,11 +178,18 @@ class WebhooksApi:
     async def test(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Post a test message to a webhook. Raises Problem if it is not accepted."""
         refuse_others(request, ())
-        webhook = await self._acts.carry_out(caller, lambda db, now: _webhook(db, caller, id))
-        await self._try(webhook)
+
+        def act(db: Db, now: float) -> tuple[Webhook, str]:
+            webhook = _webhook(db, caller, id)
+            return webhook, _count_test(db, caller, webhook, now)
+
+        await self._try(*await self._acts.carry_out(caller, act))
         return Response(204)
 
-    async def _try(self, webhook: Webhook) -> None:
+    async def _try(self, webhook: Webhook, limit: str) -> None:
+        """Post a test message. Raises Problem if it is not accepted, or if there is a `limit`."""
+        if limit:
+            raise Problem(429, limit, headers=(("Retry-After", "3600"),))
         result = await test_call(webhook, clock=self._acts.clock, open_stream=self._open_stream)
         if result.outcome is not HandoverOutcome.HANDED:
             detail = sentence("did not accept the test message: {reason}", reason=result.reason)
@@ -215,6 +226,12 @@ def _fault(error: WrongProperty) -> Problem:
     member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
     detail = sentence("{member} {text}", member=member, text=text)
     return Problem(422, detail, errors=[(text, f"/{member}")])
+
+
+def _count_test(db: Db, caller: Caller, webhook: Webhook, now: float) -> str:
+    """Note a test of a webhook and return "", or return why it may not leave today."""
+    host = urlsplit(webhook.url).hostname or ""
+    return sending.refusal(db, caller.workspace, host, sending.WEBHOOK, now)
 
 
 def _webhook(db: Db, caller: Caller, text: str) -> Webhook:

@@ -1,7 +1,7 @@
-"""Daily limits of the hub's messages to telephones and mail addresses.
+"""Daily limits of the hub's messages to telephones and mail addresses, and of tests of webhooks.
 
-Each SMS and mail costs the operator of the hub money. An alarm has no limit here: `tries` bounds
-how often a contact gets it.
+Each SMS and mail costs the operator of the hub money, and each test calls a third party's server.
+An alarm has no limit here: `tries` bounds how often a contact gets it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from fieldagent.system.sentence import sentence
 
 DAY = 86_400.0
 PER_WORKSPACE = 500
-"""Tests, letters and replies of a workspace in a day."""
-TEST, LETTER, REPLY = "test", "letter", "reply"
-PER_ADDRESS = {TEST: 10, LETTER: 50, REPLY: 50}
-"""Messages of a workspace to one address in a day, by kind."""
+"""Tests, letters and replies of a workspace in a day; and apart from them, tests of webhooks."""
+TEST, LETTER, REPLY, WEBHOOK = "test", "letter", "reply", "webhook"
+PER_ADDRESS = {TEST: 10, LETTER: 50, REPLY: 50, WEBHOOK: 50}
+"""Messages of a workspace to one address in a day, by kind. The address of a webhook is its host.
+"""
 
 
 def refusal(db: Db, workspace: int, address: str, what: str, now: float) -> str:
@@ -22,8 +23,8 @@ def refusal(db: Db, workspace: int, address: str, what: str, now: float) -> str:
     db.execute("DELETE FROM sending WHERE at <= ?", now - DAY)
     ((to_it, of_it),) = db.execute(
         "SELECT count(CASE WHEN address = ? AND what = ? THEN 1 END), count(*) FROM sending"
-        " WHERE workspace = ?",
-        *(address, what, workspace),
+        " WHERE workspace = ? AND (what = 'webhook') = (? = 'webhook')",
+        *(address, what, workspace, what),
     )
     most = PER_ADDRESS[what]
     if to_it >= most:

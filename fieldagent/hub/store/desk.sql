@@ -106,7 +106,7 @@ CREATE INDEX alarm_link_of_sos ON alarm_link (sos);
 CREATE TABLE sending ( -- a message to an address within the last day, for the daily limits
     workspace {int} NOT NULL REFERENCES workspace ON DELETE CASCADE,
     address TEXT NOT NULL,
-    what TEXT NOT NULL, -- test, letter, reply
+    what TEXT NOT NULL, -- test, letter, reply, webhook
     at {real} NOT NULL
 );
 CREATE INDEX sending_of_workspace ON sending (workspace);
