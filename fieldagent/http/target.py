@@ -34,7 +34,8 @@ def origin_form(target: str, host: str, options: bool) -> str:
     """
     authority, slash, rest = _AFTER_AUTHORITY.split(target.partition("://")[2], maxsplit=1)
     if not host or authority.lower() != host.lower():
-        raise Problem(400, f"the request target names {authority!r}, and Host {host!r}")
+        # Neither is repeated, because the target can contain a password.
+        raise Problem(400, "the request target and Host name different servers")
     if slash == "/":
         return "/" + rest
     return "/?" + rest if slash else "*" if options else "/"

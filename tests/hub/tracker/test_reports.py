@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -236,6 +237,36 @@ def test_what_cannot_be_read_is_told(kind: str, request_: Request, why: str) -> 
     assert refusal.value.status in (400, 411) and why in refusal.value.detail
 
 
+def numbers_in(document: dict[str, Any], *above: str) -> Iterator[tuple[str, ...]]:
+    """Yield the path of each number."""
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield from numbers_in(value, *above, name)
+        elif isinstance(value, int | float):
+            yield (*above, name)
+
+
+@pytest.mark.parametrize("digits", ["4" * 401, "-" + "4" * 401, "4" * 5000, "1e400"])
+@pytest.mark.parametrize(
+    ("kind", "document"), [("traccar", TRACCAR), ("osmand", CLIENT), ("owntracks", PHONE)]
+)
+def test_a_number_of_any_length_is_refused_or_left_out(
+    kind: str, document: dict[str, Any], digits: str
+) -> None:
+    """An unexpected error would be answered with 500."""
+    for path in numbers_in(document):
+        marked = json.dumps(with_(document, *path, value="@"))
+        for written in (digits, f'"{digits}"'):
+            request = asked(body=marked.replace('"@"', written), **OF_A_PHONE)
+            try:
+                tracker_kinds()[kind].read(request)
+            except Problem as refusal:
+                assert refusal.status == 400 and len(refusal.detail) < 200
+            else:
+                assert path[-1] not in ("lat", "latitude", "lon", "longitude")
+
+
+OF_A_PHONE = {"x-limit-u": "ada", "x-limit-d": "phone"}
 NO_NUMBER = "lat must be a number, not 'north'"
 
 
