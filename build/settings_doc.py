@@ -12,7 +12,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fieldagent.agent import settings as agent
+from fieldagent.agent.kit_part import part_keys
 from fieldagent.agent.radios.known import RADIOS, radio
+from fieldagent.agent.satellites.known import modem
+from fieldagent.agent.satellites.known import modems as modem_names
 from fieldagent.hub import settings as hub
 from fieldagent.hub.escalation.known import contact_kinds
 from fieldagent.hub.operator.known import operators
@@ -62,7 +65,7 @@ are unknown with another.
 
 
 def page() -> str:
-    of_agent = table(agent.KEYS, agent.NEEDS) + radios()
+    of_agent = table([*agent.KEYS, *part_keys()], agent.needs()) + modems() + radios()
     of_hub = table(hub.KEYS, {}) + satellite_operators() + people()
     return HEAD + AGENT + of_agent + HUB + of_hub
 
@@ -109,12 +112,35 @@ def people() -> str:
     return CONTACTS_HEAD + "".join(rows)
 
 
+MODEM_HEAD = """
+### Satellite modems
+
+These are the values of `satellite-modem`. [Connect a satellite modem](../how-to/satellite.md) shows
+how to use them, and [add a satellite modem](../how-to/add-a-satellite-modem.md) how to write your
+own.
+
+| `satellite-modem` | for | facts in `GET /api/status` |
+|---|---|---|
+"""
+
+
+def modems() -> str:
+    """Return the available satellite modems as a table, and the settings of all as another one."""
+    kinds = [modem(name) for name in modem_names()]
+    rows = [f"| `{kind.name}` | {kind.means} | {_facts(kind.facts)} |" for kind in kinds]
+    keys = [key for kind in kinds for key in kind.keys]
+    return MODEM_HEAD + "\n".join(rows) + "\n" + table(keys, {})
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    return "; ".join(f"`{name}`: {means}" for name, means in facts.items())
+
+
 def radios() -> str:
     """Return the available radios as a table, and the settings of all as another one."""
     kinds = [radio(name) for name in RADIOS]
     rows = [
-        f"| `{kind.name}` | {kind.means} | {_names(kind.needs)} |"
-        f" {'; '.join(f'`{name}`: {means}' for name, means in kind.facts.items())} |"
+        f"| `{kind.name}` | {kind.means} | {_names(kind.needs)} | {_facts(kind.facts)} |"
         for kind in kinds
     ]
     keys = [key for kind in kinds for key in kind.keys]

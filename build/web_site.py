@@ -21,6 +21,9 @@ from pathlib import Path
 
 import api_page
 
+from fieldagent.extensions import api_packages
+from fieldagent.http.description import description
+
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = ROOT / "dist/site"
 DOCUMENTS = ("*.md", "docs/**/*.md", "examples/*.md")
@@ -145,10 +148,11 @@ def stage(folder: Path) -> None:
             (folder / each).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / each, folder / each)
     for name, (whose, title) in APIS.items():
-        description = json.loads((ROOT / f"fieldagent/{whose}/api/openapi.json").read_bytes())
+        more = api_packages() if whose == "hub" else []
+        document = json.loads(description(f"fieldagent.{whose}.api", *more))
         page = folder / f"api/{name}.md"
         page.parent.mkdir(exist_ok=True)
-        page.write_text(api_page.page(title, description))
+        page.write_text(api_page.page(title, document))
     for path in documents():
         # A program that draws these would load three megabytes; they are readable as text, too.
         text = (folder / path).read_text()

@@ -35,7 +35,7 @@ from fieldagent.agent.journal import (
 from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
-from fieldagent.agent.kit_part import kit_parts
+from fieldagent.agent.kit_part import kit_part, part_names
 from fieldagent.agent.only_one import only_one
 from fieldagent.agent.outbound import check_in, own_position
 from fieldagent.agent.outbound.budget import sos_reserve
@@ -128,7 +128,7 @@ class Agent:
             "mesh": None if self.parts.people is None else self.parts.people.status(),
             **{
                 name: service.status() if (service := services.get(name)) is not None else None
-                for name in kit_parts()
+                for name in part_names()
             },
             "track": self.tracking.status(),
         }
@@ -400,7 +400,7 @@ async def _run_parts(
         if agent.parts.people is not None:
             nursery.start_soon(keep, "people's radio", agent.parts.people.run)
         for name, service in agent.parts.services.items():
-            title = kit_parts()[name].title
+            title = kit_part(name).title
             run = partial(service.run, agent.status, agent.supervisor.notes(title))
             nursery.start_soon(keep, title, run)
         if agent.parts.station is not None:

@@ -4,12 +4,13 @@ be changed remotely, and returns the new file (`fieldagent settings --go-on`).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from fieldagent.agent.kit_part import SECRET, kit_parts
 from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS
-from fieldagent.agent.satellites.known import MODEMS
+from fieldagent.agent.satellites.known import modems
 from fieldagent.agent.settings import Settings, parse
 from fieldagent.system.java_properties import pairs, with_pairs, without
 from fieldagent.system.properties import InvalidSettings
@@ -50,7 +51,12 @@ NEVER = {
     **{name: why for part in kit_parts().values() for name, why in part.not_from_afar.items()},
 }
 """Settings that can only be changed on the kit itself, each with the reason."""
-OURS = {"radio-protocol": RADIOS, "satellite-modem": MODEMS, "mesh-protocol": PEOPLES_RADIOS}
+OURS: Mapping[str, Collection[str]] = {
+    "extensions": (),
+    "radio-protocol": RADIOS,
+    "satellite-modem": modems(),
+    "mesh-protocol": PEOPLES_RADIOS,
+}
 """Settings that may also name a user's own program; remotely only our names are allowed."""
 
 

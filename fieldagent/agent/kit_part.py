@@ -1,14 +1,13 @@
 """The contract of a part that an extension adds to the agent.
 
-The settings read `KEYS` of each part at every start, so a part names its functions by their places:
-they are imported only when the settings turn the part on.
+A part is imported if the settings file has a setting of an extension. Its functions have places,
+which are imported only when the settings turn the part on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from functools import cache
 from typing import Any
 
 from fieldagent.extensions import places
@@ -51,15 +50,27 @@ class KitPart:
     """Keys that a remote command cannot change, each with the reason."""
 
 
-@cache
+def part_names() -> list[str]:
+    """Return the name of each extension's part, without an import of the part."""
+    return [*places("kit_parts")]
+
+
+def kit_part(name: str) -> KitPart:
+    """Return the part with this name."""
+    return named_object(places("kit_parts")[name], KitPart)
+
+
 def kit_parts() -> Mapping[str, KitPart]:
     """Return the parts of all extensions, by name."""
-    return {name: named_object(place, KitPart) for name, place in places("kit_parts").items()}
+    return {name: kit_part(name) for name in part_names()}
 
 
 def parts_on(settings: Mapping[str, Any]) -> dict[str, KitPart]:
-    """Return the parts that their settings turn on, by name. `settings` are those of all parts."""
-    return {name: part for name, part in kit_parts().items() if part.is_on(settings[name])}
+    """Return the parts that their settings turn on, by name. A part that is missing in `settings`
+    is off.
+    """
+    parts = {name: kit_part(name) for name in settings}
+    return {name: part for name, part in parts.items() if part.is_on(settings[name])}
 
 
 def part_keys() -> list[Key]:

@@ -1,6 +1,7 @@
 """The settings file, `agent.properties`: Java properties, read once at the start.
 
-`KEYS` is the complete list; `docs/reference/settings.md` and the installer's file follow it.
+`KEYS` has the settings of the core, and `all_keys` also those of extensions. The installer's file
+and `docs/reference/settings.md` follow `all_keys`.
 """
 
 from __future__ import annotations
@@ -8,11 +9,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fieldagent.agent import air_settings, command_settings, page_settings, relay_settings
+from fieldagent.agent import (
+    air_settings,
+    command_settings,
+    page_settings,
+    relay_settings,
+    satellite_settings,
+)
 from fieldagent.agent.channels.healing import (
     HealingStep,
     healing_faults,
@@ -23,16 +31,20 @@ from fieldagent.agent.kit_part import kit_parts, part_keys
 from fieldagent.agent.people_settings import KEYS as PEOPLE_KEYS
 from fieldagent.agent.people_settings import PeopleSettings
 from fieldagent.agent.radios.known import RADIOS, own_keys, radio, unfit
-from fieldagent.agent.satellites.known import MODEMS, modem
+from fieldagent.agent.satellite_settings import hexadecimal_keys
+from fieldagent.agent.satellites.known import AUTO
+from fieldagent.agent.satellites.known import own_keys as modem_keys
 from fieldagent.agent.sms import settings as sms_settings
 from fieldagent.agent.sms.settings import SmsSettings
-from fieldagent.extensions import absent_extension
+from fieldagent.extensions import absent_extension, add_extensions
 from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
 from fieldagent.system.directories import state_directory, xdg_directory
+from fieldagent.system.java_properties import NoProperties
+from fieldagent.system.java_properties import pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.price import Price, credit_price
+from fieldagent.system.price import Price
 from fieldagent.system.properties import (
     InvalidSettings,
     Key,
@@ -74,8 +86,8 @@ class Settings:
     satellite_recovery_command: str | None
     satellite_key: tuple[bytes, ...]
     satellite_receipts: str
-    imt_topic: str
-    imt_minimum_bytes: int
+    satellite_own: Mapping[str, Any]
+    """Settings of the configured kind of satellite modem, by name."""
     hub_address: str | None
     hub_token: str | None
     hub_ca_file: Path | None
@@ -107,8 +119,11 @@ class Settings:
     radio_frequency: int | None
     radio_bit_rate: int | None
     mesh: PeopleSettings
+    extensions: tuple[str, ...]
+    """Places of third-party extensions."""
     parts: Mapping[str, Any]
-    """The settings of each extension's part, by the part's name."""
+    """The settings of each extension's part, by the part's name. Empty if the file has no setting
+    of an extension."""
     fan_out: FanOut
     fan_out_until: str
     fan_out_head_start: int
@@ -129,11 +144,6 @@ class Settings:
     page_portal_port: int | None
     canned_messages: tuple[str, ...]
     api_port: int
-
-
-def _hours(value: str) -> float | None:
-    hours = whole(0, 8760, "hours; 0 for never")(value)
-    return hours * 3600.0 or None
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -170,18 +180,8 @@ def _ping(value: str) -> int:
     return 0 if value == "0" else whole(5, 86_400, "seconds; 0 for never")(value)
 
 
-def _keys(value: str) -> tuple[bytes, ...]:
-    try:
-        keys = tuple(bytes.fromhex(key) for key in value.split())
-    except ValueError:
-        raise WrongProperty("must be 64 hexadecimal digits; two, with a space, to rotate") from None
-    if not 1 <= len(keys) <= 2 or any(len(key) != 32 for key in keys):
-        raise WrongProperty("must be 64 hexadecimal digits; two, with a space, to rotate")
-    return keys
-
-
 def _one_key(value: str) -> tuple[bytes, ...]:
-    if len(keys := _keys(value)) == 1:
+    if len(keys := hexadecimal_keys(value)) == 1:
         return keys
     raise WrongProperty("must be one key of 64 hexadecimal digits")
 
@@ -196,12 +196,6 @@ def _callsign(value: str) -> str:
 
 def _radio_name(value: str) -> str:
     radio(value)
-    return value
-
-
-def _modem_name(value: str) -> str:
-    if value not in MODEMS:
-        modem(value)
     return value
 
 
@@ -241,95 +235,7 @@ KEYS = (
         (),
         "secret that signs these posts (Standard Webhooks, whsec_…); two, with a space, to rotate",
     ),
-    Key("satellite-port", text, None, "serial port of the satellite modem, such as /dev/ttyUSB0"),
-    Key(
-        "satellite-modem",
-        _modem_name,
-        "sbd",
-        "kind of modem: sbd (Iridium 9602, 9603, 9523), imt (9704), auto (the kind that answers"
-        " at the port), or package.module:NAME of your own (sbd)",
-    ),
-    Key(
-        "satellite-baud",
-        whole(1200, 921600, "baud"),
-        None,
-        "speed of the serial port (sbd 19200, imt 230400, or another at which the modem answers)",
-    ),
-    Key(
-        "satellite-credits-per-day",
-        whole(0, 1_000_000, "credits of 50 bytes"),
-        None,
-        "most credits of 50 bytes per UTC day (no limit)",
-    ),
-    Key(
-        "satellite-bytes-per-day",
-        whole(0, 100_000_000, "bytes"),
-        None,
-        "most bytes per UTC day with imt, whose accounts pay for bytes (no limit)",
-    ),
-    Key(
-        "satellite-sos-reserve",
-        whole(0, 1_000_000, "credits"),
-        None,
-        "part of these credits that only an SOS may use, and the message that ends it; half of"
-        " the part may also fetch the answer; with imt, 50 bytes each (10, or half of the day's"
-        " credits if that is less)",
-    ),
-    Key(
-        "satellite-credit-price",
-        credit_price,
-        None,
-        "price of a credit, such as 0.12 EUR, to show costs in money",
-    ),
-    Key(
-        "satellite-mailbox-check",
-        _hours,
-        None,
-        "hours after which the mailbox is checked without a ring; each check costs a credit (0:"
-        " never)",
-    ),
-    Key(
-        "satellite-registration",
-        one_of("auto", "session"),
-        "auto",
-        "auto: the modem registers itself after a long move, so that rings reach it; session:"
-        " it registers only with each session, for accounts that pay for registrations (auto)",
-    ),
-    Key(
-        "satellite-heal",
-        read_steps,
-        None,
-        "recovery steps for a silent modem, in this order: dtr, gpio:LINE (its sleep pin),"
-        " rockblock:I_EN/I_BTD (9704), usb (its port), command; or none (dtr, and the command"
-        " if it is set)",
-    ),
-    Key(
-        "satellite-recovery-command",
-        text,
-        None,
-        "shell command that restarts a silent modem, such as `uhubctl --action cycle --ports 2`",
-    ),
-    Key(
-        "satellite-key",
-        _keys,
-        (),
-        "64 hexadecimal digits that authenticate messages in both directions; two, with a"
-        " space, to rotate",
-    ),
-    Key(
-        "satellite-receipts",
-        one_of("ride", "at-once"),
-        "ride",
-        "ride: send receipts to the hub with the next message, without cost; at-once: send each"
-        " receipt separately, for a credit (ride). Receipts of an SOS are sent at once",
-    ),
-    Key("imt-topic", text, "RAW", "name or number of the topic for imt messages (RAW)"),
-    Key(
-        "imt-minimum-bytes",
-        whole(0, 100_000, "bytes"),
-        0,
-        "fewest bytes that the account of an imt modem pays for each message (0)",
-    ),
+    *satellite_settings.KEYS,
     Key(
         "hub-address",
         hub_address,
@@ -420,7 +326,7 @@ KEYS = (
     Key("radio-name", text, "", "name of this kit for neighbours (the station number)"),
     Key(
         "radio-key",
-        _keys,
+        hexadecimal_keys,
         (),
         "64 hexadecimal digits that all kits of a group share; packets without it are ignored."
         " During a change: the new key and the old key, with a space (docs/how-to/radio-key.md)."
@@ -450,7 +356,13 @@ KEYS = (
     *relay_settings.KEYS,
     *air_settings.KEYS,
     *PEOPLE_KEYS,
-    *part_keys(),
+    Key(
+        "extensions",
+        add_extensions,
+        (),
+        "third-party extensions, package.module:NAME, separated by spaces"
+        " (docs/how-to/add-a-satellite-modem.md)",
+    ),
     Key(
         "fan-out",
         _fan_out,
@@ -549,14 +461,6 @@ EXAMPLES = {
     "update-address": "https://example.org/fieldagent.pyz",
     "inbound-hook": "/usr/local/lib/fieldagent-hook",
     "webhook-address": "http://127.0.0.1:8080/",
-    "satellite-port": "/dev/fieldagent-satellite",
-    "satellite-credits-per-day": "100",
-    "satellite-sos-reserve": "10",
-    "satellite-credit-price": "0.12 EUR",
-    "satellite-mailbox-check": "24",
-    "satellite-registration": "session",
-    "satellite-heal": "dtr gpio:17",
-    "satellite-recovery-command": "uhubctl --action cycle --ports 2",
     "radio-heal": "dtr command",
     "radio-recovery-command": "uhubctl --action cycle --ports 3",
     "hub-address": "https://hub.example.org",
@@ -565,8 +469,8 @@ EXAMPLES = {
     "cellular-ping": "300",
     "cellular-heal": "usb:1-1.2 command",
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
+    **satellite_settings.EXAMPLES,
     **sms_settings.EXAMPLES,
-    **{name: text for part in kit_parts().values() for name, text in part.examples.items()},
     **air_settings.EXAMPLES,
     "mesh-callsign": "N0CALL-7",
     "mesh-calls": "N0CALL-9",
@@ -577,8 +481,6 @@ EXAMPLES = {
     "radio-callsign": "N0CALL",
     "radio-name": "Hut",
     "radio-relay": "cellular",
-    "satellite-baud": "19200",
-    "satellite-bytes-per-day": "100000",
     "mesh-port": "/dev/ttyACM1",
     "mesh-people": "!a1b2c3d4 Ada, !0badf00d Ben",
     "state-directory": "/var/lib/fieldagent",
@@ -621,24 +523,51 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     return parse(read_file(file, required=path is not None), file, environ)
 
 
+def all_keys() -> Sequence[Key]:
+    """Return the keys of the core and of all extensions, without those of a single radio."""
+    return [*KEYS, *modem_keys({"satellite-modem": AUTO}), *part_keys()]
+
+
 def keys_of(text: str) -> Sequence[Key]:
     """Return the keys that are allowed in a settings file with this text."""
-    return [*KEYS, *own_keys(text)]
+    return [*all_keys(), *own_keys(text)]
+
+
+def examples() -> Mapping[str, str]:
+    """Return `EXAMPLES` with those of extensions."""
+    of_parts = {name: text for part in kit_parts().values() for name, text in part.examples.items()}
+    return {**EXAMPLES, **of_parts}
+
+
+def needs() -> Mapping[str, str]:
+    """Return `NEEDS` with those of extensions."""
+    of_parts = {name: other for part in kit_parts().values() for name, other in part.needs.items()}
+    return {**NEEDS, **of_parts}
 
 
 def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings of the text at `path`. Raises InvalidSettings with all errors."""
-    own = own_keys(text)
-    values, pairs, faults = read(text, path, [*KEYS, *own], absent_extension)
+    named = _pairs(text)
+    with suppress(WrongProperty):
+        # The key's own reader reports what cannot be loaded.
+        add_extensions(named.get("extensions", ""))
+    of_radio, of_modem = own_keys(text), modem_keys(named)
+    # A file with only the settings of the core loads no part of an extension.
+    has_more = bool(named.keys() - {key.name for key in (*KEYS, *of_radio, *of_modem)})
+    parts = kit_parts() if has_more else {}
+    of_parts = [key for part in parts.values() for key in part.keys]
+    keys = [*KEYS, *of_radio, *of_modem, *of_parts]
+    values, pairs, faults = read(text, path, keys, absent_extension)
     sms_keys = sms_settings.KEYS
     values["sms"] = SmsSettings(*(values.pop(key.attribute) for key in sms_keys))
     values["mesh"] = PeopleSettings(*(values.pop(key.attribute) for key in PEOPLE_KEYS))
     values["parts"] = {
         name: part.own(*(values.pop(key.attribute) for key in part.keys))
-        for name, part in kit_parts().items()
+        for name, part in parts.items()
     }
-    values["radio_own"] = {key.name: values.pop(key.attribute) for key in own}
-    faults += _incomplete(pairs, values)
+    values["radio_own"] = {key.name: values.pop(key.attribute) for key in of_radio}
+    values["satellite_own"] = {key.name: values.pop(key.attribute) for key in of_modem}
+    faults += _incomplete(pairs, needs() if parts else NEEDS)
     if faults:
         raise InvalidSettings(path, faults)
     if path == INSTALLED:
@@ -658,10 +587,8 @@ NEEDS = {
     "cellular-heal": "hub-address",
     "cellular-recovery-command": "hub-address",
     **sms_settings.NEEDS,
-    **{name: other for part in kit_parts().values() for name, other in part.needs.items()},
     "radio-port": "radio-station",
-    "satellite-heal": "satellite-port",
-    "satellite-recovery-command": "satellite-port",
+    **satellite_settings.NEEDS,
     "radio-heal": "radio-port",
     "radio-recovery-command": "radio-port",
     "radio-callsign": "radio-port",
@@ -675,10 +602,18 @@ NEEDS = {
 """Settings that need another setting."""
 
 
-def _incomplete(pairs: Mapping[str, str], values: Mapping[str, Any]) -> list[str]:
+def _pairs(text: str) -> Mapping[str, str]:
+    """Return the pairs of a settings file; none if it is no properties file."""
+    try:
+        return dict(pairs_in(text))
+    except NoProperties:
+        return {}
+
+
+def _incomplete(pairs: Mapping[str, str], needed: Mapping[str, str]) -> list[str]:
     faults = [
         f"{name} needs {other}: set that too, or remove {name}"
-        for name, other in NEEDS.items()
+        for name, other in needed.items()
         if name in pairs and other not in pairs
     ]
     faults += unfit(pairs)

@@ -2,6 +2,7 @@
 
 To remove an extension, delete its folder and its line in `NAMES`. The core imports this list and
 no extension: it asks `places` which objects there are, and imports those that the settings use.
+A settings file can add a third-party extension with `extensions`.
 """
 
 from __future__ import annotations
@@ -11,28 +12,51 @@ from collections.abc import Mapping
 from functools import cache
 
 from fieldagent.system.extension import Extension
+from fieldagent.system.named_object import named_object
 
 NAMES = (
+    "imt",
     "lab",
     "mqtt",
     "tak",
 )
-SETTINGS = {"mqtt-": "mqtt", "tak-": "tak"}
+SETTINGS = {"cloudloop-": "imt", "imt-": "imt", "mqtt-": "mqtt", "tak-": "tak"}
 """The extension of each setting, by the beginning of the setting's name. An entry stays if the
 extension is deleted, so that `fieldagent check` can name it."""
+_THIRD_PARTY: dict[str, Extension] = {}
+"""Extensions that the settings file names, by their place. A process reads one settings file, so
+the process has one set of extensions."""
 
 
 @cache
-def extensions() -> Mapping[str, Extension]:
-    """Return the description of each extension by the name of its folder."""
+def _own() -> Mapping[str, Extension]:
     modules = {name: importlib.import_module(f"{__name__}.{name}") for name in NAMES}
     return {name: module.EXTENSION for name, module in modules.items()}
+
+
+def extensions() -> Mapping[str, Extension]:
+    """Return the description of each extension by the name of its folder or by its place."""
+    return {**_own(), **_THIRD_PARTY}
+
+
+def add_extensions(value: str) -> tuple[str, ...]:
+    """Add the third-party extensions at these places, `package.module:NAME`, separated by spaces,
+    and return the places. Raises WrongProperty.
+    """
+    named = tuple(value.split())
+    _THIRD_PARTY.update({place: named_object(place, Extension) for place in named})
+    return named
 
 
 def absent_extension(setting: str) -> str:
     """Return the deleted extension that a setting belongs to, or an empty string."""
     owners = (name for beginning, name in SETTINGS.items() if setting.startswith(beginning))
     return next((name for name in owners if name not in NAMES), "")
+
+
+def api_packages() -> list[str]:
+    """Return the packages in which extensions describe their routes of the hub's API."""
+    return [each.hub_api for each in extensions().values() if each.hub_api]
 
 
 def places(kind: str) -> dict[str, str]:

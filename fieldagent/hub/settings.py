@@ -8,11 +8,12 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from fieldagent.extensions import absent_extension
+from fieldagent.extensions import absent_extension, add_extensions
 from fieldagent.http.address import Network
 from fieldagent.hub.bridge.contract import BridgeKind
 from fieldagent.hub.bridge.known import bridges
@@ -119,6 +120,8 @@ class HubSettings:
     keep_audit_days: int
     drain_seconds: int
     synthetic_item: str
+    extensions: tuple[str, ...]
+    """Places of third-party extensions."""
     operators: tuple[str, ...]
     """Third-party operators."""
     operator_own: Mapping[str, Any]
@@ -292,6 +295,13 @@ KEYS = (
         " there, through the proxy and TLS (off)",
     ),
     Key(
+        "extensions",
+        add_extensions,
+        (),
+        "third-party extensions, package.module:NAME, separated by spaces"
+        " (docs/how-to/add-a-satellite-modem.md)",
+    ),
+    Key(
         "operators",
         _own_operators,
         (),
@@ -399,6 +409,9 @@ def parse(
     """Return the settings in a file's text. `path` is named in faults, `database` overrides the
     text. Raises InvalidSettings with every fault.
     """
+    with suppress(NoProperties, WrongProperty):
+        # The key's own reader reports what cannot be loaded.
+        add_extensions(dict(pairs_in(content)).get("extensions", ""))
     satellite = _kinds(content, "operators", operators)
     people = _kinds(content, "contacts", contact_kinds)
     owners: dict[str, Sequence[OperatorKind | ContactKind | BridgeKind]] = {

@@ -26,7 +26,7 @@ from fieldagent.agent.people.known import peoples_radio
 from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS, radio
 from fieldagent.agent.radios.radio_line import is_serial, open_line
-from fieldagent.agent.satellites.known import MODEMS, modem
+from fieldagent.agent.satellites.known import modem, modems
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -69,7 +69,7 @@ def all_kinds() -> list[Recognition]:
     from fieldagent.agent.sms.recognition import RECOGNITION as GSM
     from fieldagent.kit.gnss import RECOGNITIONS as GNSS
 
-    satellites = [each.recognition() for each in map(modem, MODEMS) if each.recognition]
+    satellites = [each.recognition() for each in map(modem, modems()) if each.recognition]
     return [*GNSS, *radios(), GSM, *satellites]
 
 

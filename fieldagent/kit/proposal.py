@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS, radio
-from fieldagent.agent.satellites.known import MODEMS
-from fieldagent.agent.settings import KEYS, NEEDS, keys_of, parse
+from fieldagent.agent.satellites.known import modems
+from fieldagent.agent.settings import KEYS, keys_of, needs, parse
 from fieldagent.kit.devices import FoundDevice
 from fieldagent.kit.serial_ports import is_same_port
 from fieldagent.system.java_properties import pairs as pairs_in
@@ -38,7 +38,7 @@ AUTO = "auto"
 """Kind that means: any that answers."""
 RADIO = DeviceSeat("radio-port", "radio-protocol", RADIOS)
 SEATS = (
-    DeviceSeat("satellite-port", "satellite-modem", MODEMS),
+    DeviceSeat("satellite-port", "satellite-modem", modems()),
     DeviceSeat("sms-port", "", ("gsm",)),
     DeviceSeat("mesh-port", "mesh-protocol", PEOPLES_RADIOS),
     RADIO,
@@ -139,7 +139,7 @@ def _wanted(seat: DeviceSeat, known: Mapping[str, str]) -> list[str]:
     wanted = [*radio(_said(seat, known)).needs] if seat is RADIO else []
     names = [seat.port, *wanted]
     while names:
-        name = NEEDS.get(names.pop(0), "")
+        name = needs().get(names.pop(0), "")
         if name and name not in (*wanted, seat.port):
             wanted.append(name)
             names.append(name)

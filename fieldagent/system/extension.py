@@ -20,6 +20,17 @@ class Extension:
     """A noun phrase for people, such as "MQTT and Home Assistant"."""
     kit_parts: Mapping[str, str] = field(default_factory=dict)
     """`agent.kit_part.KitPart` by member of `GET /api/status`."""
+    satellite_modems: Mapping[str, str] = field(default_factory=dict)
+    """`agent.satellites.contract.SatelliteModem` by its name in `satellite-modem`."""
+    traces: Mapping[str, str] = field(default_factory=dict)
+    """Functions that remove the payloads from a trace of a serial line, by the line's protocol, as
+    `wire.trace.mask` does."""
+    modem_kinds: Mapping[str, str] = field(default_factory=dict)
+    """`wire.modem_kind.ModemKind` by the name that operators report to the hub."""
+    operators: Mapping[str, str] = field(default_factory=dict)
+    """`hub.operator.contract.OperatorKind` by name."""
+    hub_api: str = ""
+    """Package with an `openapi.json` that is added to the description of the hub's API."""
     bridges: Mapping[str, str] = field(default_factory=dict)
     """`hub.bridge.contract.BridgeKind` by name."""
     verbs: Mapping[str, str] = field(default_factory=dict)

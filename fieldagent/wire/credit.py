@@ -1,4 +1,4 @@
-"""Price of a satellite message: whole credits of 50 bytes (SBD), or its bytes (IMT)."""
+"""Price of a satellite message: whole credits of 50 bytes, or its bytes."""
 
 from __future__ import annotations
 

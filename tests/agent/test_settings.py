@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.channels.healing import HealingStep
-from fieldagent.agent.kit_part import part_keys
 from fieldagent.agent.settings import INSTALLED, KEYS, default_path, load, parse
 from fieldagent.system.directories import state_directory
 from fieldagent.system.properties import InvalidSettings
@@ -16,6 +15,7 @@ PATH = Path("agent.properties")
 OTHER = "11" * 32
 GOOD = {
     "canned-messages": "All well; Storm,  we stay ",
+    "extensions": "",
     "inbound-hook": "/opt/hook.sh --now",
     "inbound-hook-deadline": "90",
     "inbound-dead-letters": "hook",
@@ -24,8 +24,6 @@ GOOD = {
     "satellite-port": "/dev/ttyUSB0",
     "satellite-baud": "19200",
     "satellite-bytes-per-day": "20000",
-    "imt-topic": "PINK",
-    "imt-minimum-bytes": "25",
     "satellite-credits-per-day": "100",
     "satellite-sos-reserve": "20",
     "satellite-credit-price": "0.12 EUR",
@@ -107,7 +105,7 @@ GOOD = {
 
 
 def test_every_key_is_read() -> None:
-    assert GOOD.keys() == {key.name for key in KEYS} - {key.name for key in part_keys()}
+    assert GOOD.keys() == {key.name for key in KEYS}
     settings = parse("".join(f"{name}={value}\n" for name, value in GOOD.items()), PATH)
     assert settings.inbound_hook == "/opt/hook.sh --now"
     assert [str(each) for each in settings.page_listen] == ["192.168.4.0/24", "fd00::/64"]

@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from fieldagent.extensions.imt import messages as imt_messages
 from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
 from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
 from fieldagent.extensions.lab.simulator.imt_modem import SimulatedImtModem
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.package.package import Data, Message
-from fieldagent.wire import imt, sbd
+from fieldagent.wire import sbd
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.fragments import split
@@ -32,7 +33,7 @@ from tests.processes import agent, until
 
 SIZES = (50, 340, 2_000, 30_000)
 """Bytes of a payload."""
-LARGEST = {"sbd": sbd.MO_BYTES, "imt": imt.PAYLOAD_BYTES}
+LARGEST = {"sbd": sbd.MO_BYTES, "imt": imt_messages.PAYLOAD_BYTES}
 POSTS = 20
 NUMBER, TIME = 50_000_000, 1_790_000_000
 """A sequence and a time of the usual length."""

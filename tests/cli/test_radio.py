@@ -15,7 +15,7 @@ from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS
 from fieldagent.kit.devices import all_kinds, radios
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
-from fieldagent.wire import jspr, kiss, meshtastic, model, rnode
+from fieldagent.wire import kiss, meshtastic, model, rnode
 from fieldagent.wire import meshcore_companion as companion
 from fieldagent.wire import meshcore_kiss as meshcore
 from fieldagent.wire.node import Damaged, NodeHello, NodeLink, NodeOpened
@@ -150,7 +150,8 @@ def check_harmless(asked: bytes) -> None:
     assert any(isinstance(event, NodeOpened) for event in events)
     assert all(isinstance(event, NodeOpened | Damaged) for event in events)
     commands = {each for each in asked.split(b"\r") if each.startswith((b"AT", b"GET", b"PUT"))}
-    assert commands <= {model.QUESTION.strip(), jspr.get("apiVersion").strip()}
+    of_modems = {each.question().strip() for each in all_kinds()}
+    assert commands <= {model.QUESTION.strip(), *of_modems}
 
 
 def test_a_radio_that_is_unplugged_while_it_is_asked() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from fieldagent.agent.from_afar import NEVER, OURS, NotForThisKit, changed
 from fieldagent.agent.outcomes import OFFER
-from fieldagent.agent.settings import KEYS, parse
+from fieldagent.agent.settings import all_keys, parse
 from fieldagent.kit import kit_health, settings_trial
 from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.wire.kit_note import SettingsOffer
@@ -197,7 +197,7 @@ def test_what_is_wrong_is_refused_and_touches_nothing(kit: Kit, name: str) -> No
 
 def test_no_program_of_ones_own_is_named_from_afar() -> None:
     """This covers each setting whose description allows a third-party program."""
-    named = {key.name for key in KEYS if "package.module:NAME" in key.means}
+    named = {key.name for key in all_keys() if "package.module:NAME" in key.means}
     assert named == OURS.keys()
     for name in named:
         change = SettingsChange("kit", kit_of(TOKEN), 1, ((name, "json:loads"),))
@@ -209,7 +209,7 @@ def test_no_program_of_ones_own_is_named_from_afar() -> None:
 
 @pytest.mark.parametrize("name", NEVER)
 def test_what_is_set_on_the_kit_alone_is_refused_from_afar(kit: Kit, name: str) -> None:
-    assert name in {key.name for key in KEYS}
+    assert name in {key.name for key in all_keys()}
     assert f"`{name}`" in OPERATING and NEVER[name] in OPERATING
     kit.bring((name, "1"))
     assert kit.go_on() == 65

@@ -19,10 +19,10 @@ from fieldagent.system.java_properties import pairs
 from tests.cli.test_radio import KNOWN, check_harmless
 from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.gps_log import nmea
-from tests.processes import MODULE, PATIENCE, Agent, Running, free_port, imt_sky, sky, until
+from tests.processes import MODULE, PATIENCE, Agent, Running, free_port, sky, until
 from tests.serial_device import serial_device
 
-MODEMS = ["sbd", "imt", "gsm"]
+MODEMS = ["sbd", "gsm"]
 VALUES = {
     "radio-station": "7",
     "sms-hub-number": "+41790000000",
@@ -70,8 +70,6 @@ def plugged_in(kind: str, home: Path) -> Iterator[Path]:
     with ExitStack() as stack:
         if kind == "sbd":
             stack.enter_context(sky(home))
-        elif kind == "imt":
-            stack.enter_context(imt_sky(home))
         elif kind == "gsm":
             command = [*MODULE, "simulate", "gsm", "--link", str(home / "modem")]
             stack.enter_context(Running(command, "type `help`"))
@@ -92,29 +90,34 @@ def is_ready(status: Mapping[str, Any], port: str) -> bool:
     return str(states[port]()).startswith("ready")
 
 
+def check_written(home: Path, kind: str, port: Path) -> None:
+    """`setup` recognises the device at the port, and an agent works with what it writes."""
+    survey = looked(home, port)
+    assert [each["kind"] for each in survey["ports"]] == [kind]
+    values = {**VALUES, "hub-address": f"http://127.0.0.1:{free_port()}"}
+    more = []
+    for name in (each for names in survey["needed"].values() for each in names):
+        value = next(value for ending, value in values.items() if name.endswith(ending))
+        more += ["--set", f"{name}={value}"]
+    code, text = setup(home, port, "--yes", *more)
+    assert code == OK, text
+    assert VALUES["hub-token"] not in text
+    (seat,) = (name for name, value in settings(home).items() if value == str(port))
+    with Agent(home, {"satellite-port": None, **settings(home)}) as agent:
+        until(lambda: is_ready(agent.call("GET", "/api/status").body, seat))
+        # It finds its own port in use and does not touch it.
+        code, text = setup(home, "--yes")
+        assert f"{port} is in use by the agent (process {agent.process.pid})" in text
+        assert f"{seat}={port} stays" in text
+        assert code == OK
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("kind", [*KNOWN, *MODEMS])
 def test_an_agent_works_with_what_was_written(kind: str, tmp_path: Path) -> None:
     begin(tmp_path)
     with plugged_in(kind, tmp_path) as port:
-        survey = looked(tmp_path, port)
-        assert [each["kind"] for each in survey["ports"]] == [kind]
-        values = {**VALUES, "hub-address": f"http://127.0.0.1:{free_port()}"}
-        more = []
-        for name in (each for names in survey["needed"].values() for each in names):
-            value = next(value for ending, value in values.items() if name.endswith(ending))
-            more += ["--set", f"{name}={value}"]
-        code, text = setup(tmp_path, port, "--yes", *more)
-        assert code == OK, text
-        assert VALUES["hub-token"] not in text
-        (seat,) = (name for name, value in settings(tmp_path).items() if value == str(port))
-        with Agent(tmp_path, {"satellite-port": None, **settings(tmp_path)}) as agent:
-            until(lambda: is_ready(agent.call("GET", "/api/status").body, seat))
-            # It finds its own port in use and does not touch it.
-            code, text = setup(tmp_path, "--yes")
-            assert f"{port} is in use by the agent (process {agent.process.pid})" in text
-            assert f"{seat}={port} stays" in text
-            assert code == OK
+        check_written(tmp_path, kind, port)
 
 
 @pytest.mark.full
@@ -162,15 +165,6 @@ def test_what_works_is_not_replaced(tmp_path: Path) -> None:
         assert f"radio-port={other} stays" in text
         assert "nothing to set" in text
     assert (tmp_path / "agent.properties").read_text() == before
-
-
-@pytest.mark.full
-def test_the_kind_is_set_right_where_the_port_stays(tmp_path: Path) -> None:
-    with imt_sky(tmp_path):
-        begin(tmp_path, **{"satellite-port": str(tmp_path / "modem")})
-        code, _ = setup(tmp_path, tmp_path / "modem", "--yes")
-        assert code == OK
-    assert settings(tmp_path)["satellite-modem"] == "imt"
 
 
 @pytest.mark.full

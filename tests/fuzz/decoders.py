@@ -6,7 +6,6 @@ cut into frames, the result must not depend on the pieces in which the bytes arr
 
 from __future__ import annotations
 
-import json
 import urllib.parse
 import zlib
 from collections import Counter
@@ -36,14 +35,11 @@ from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire import (
     aprs,
     ax25,
-    cloudloop,
     cobs,
     directip,
     envelope,
     fragments,
     gpsd,
-    imt,
-    jspr,
     jwt,
     kiss,
     link,
@@ -145,7 +141,7 @@ def converse(data: bytes) -> None:
                 if isinstance(event, sbd.Ready):
                     conversation.send_payload(b"ab")
                 elif isinstance(event, sbd.ModemReply):
-                    _try_each(_OF_A_REPLY, event)
+                    try_each(_OF_A_REPLY, event)
 
 
 _OF_A_REPLY: tuple[Callable[[sbd.ModemReply], Any], ...] = (
@@ -164,7 +160,7 @@ _OF_A_MESSAGE: tuple[Callable[[Any], Any], ...] = (
 )
 
 
-def _try_each(readers: Iterable[Callable[[Any], Any]], value: Any) -> None:
+def try_each(readers: Iterable[Callable[[Any], Any]], value: Any) -> None:
     for read in readers:
         with suppress(RemoteProtocolError):
             read(value)
@@ -222,7 +218,7 @@ def read_companion(data: bytes) -> None:
     assert frames == [frame for piece in in_pieces(data) for frame in cut.receive_data(piece)]
     assert whole.damaged == cut.damaged
     for content in [*frames, data]:
-        _try_each((*OF_A_COMPANION, *TO_A_COMPANION), content)
+        try_each((*OF_A_COMPANION, *TO_A_COMPANION), content)
         with suppress(RemoteProtocolError):
             contact = meshcore_companion.read_contact(content)
             again = meshcore_companion.write_contact(contact)
@@ -239,54 +235,6 @@ def read_companion(data: bytes) -> None:
             if text.type != meshcore_companion.TextType.SIGNED:
                 again = meshcore_companion.write_text(text)
                 assert meshcore_companion.read_text(again) == text._replace(snr=text.snr or 0.0)
-
-
-OF_A_9704: tuple[Callable[[jspr.JsprLine], Any], ...] = (
-    imt.read_event,
-    imt.newest_version,
-    imt.provisioned,
-)
-
-
-def read_imt(data: bytes) -> None:
-    """Decode a modem's lines and assemble its messages."""
-    whole, cut = jspr.LineReader(), jspr.LineReader()
-    whole.receive_data(data)
-    lines = _lines(whole)
-    again = []
-    for piece in in_pieces(data):
-        cut.receive_data(piece)
-        again += _lines(cut)
-    # A line that is too long counts as noise, which depends on the part of it that has arrived.
-    assert lines == again or len(data) > jspr.LINE_BYTES
-    assembly, ours = imt.MtAssembly(), imt.MoMessage(b"hello")
-    for line in lines:
-        assert line.in_words()
-        _try_each(OF_A_9704, line)
-        with suppress(RemoteProtocolError):
-            event = imt.read_event(line)
-            if isinstance(event, imt.MtSegment):
-                assembly.add(event)
-            elif isinstance(event, imt.MtEnded):
-                assembly.end(event)
-            elif isinstance(event, imt.MoEnded):
-                assert imt.mo_final(event.word) and imt.mo_refused(event.word)
-            elif isinstance(event, imt.SegmentWanted):
-                ours.segment(event)
-
-
-def _lines(reader: jspr.LineReader) -> list[jspr.JsprLine]:
-    return list(iter(reader.next_line, None))
-
-
-def read_lingo(data: bytes) -> None:
-    with suppress(ValueError, RecursionError):
-        document = json.loads(data)
-        with suppress(RemoteProtocolError):
-            lingo = cloudloop.read_lingo(document)
-            assert len(lingo.imei) == 15
-        with suppress(RemoteProtocolError):
-            cloudloop.read_records(document)
 
 
 def read_sms(data: bytes) -> None:
@@ -329,7 +277,7 @@ def read_gsm(data: bytes) -> None:
                     talk.pdu(text)
                 elif isinstance(event, sms_modem.GsmReply):
                     sms_modem.judge(event)
-                    _try_each((sms_modem.listed, sms_modem.filled), event)
+                    try_each((sms_modem.listed, sms_modem.filled), event)
 
 
 SAID_BY_MESH: tuple[ProtobufSchema[Any], ...] = (meshtastic.FROM_RADIO, meshtastic.TO_RADIO)
@@ -353,7 +301,7 @@ def read_meshtastic(data: bytes) -> None:
                 content = schema.decode(message)
                 # Compared as text: a float may be NaN, which equals nothing.
                 assert repr(schema.decode(schema.encode(content))) == repr(content)
-    _try_each((each.decode for each in IN_MESH_PACKETS), data)
+    try_each((each.decode for each in IN_MESH_PACKETS), data)
 
 
 def read_rnode(data: bytes) -> None:
@@ -403,7 +351,7 @@ def read_directip(data: bytes) -> None:
     with suppress(RemoteProtocolError):
         elements = directip.take_message(buffer)
         if elements is not None:
-            _try_each(_OF_A_MESSAGE, elements)
+            try_each(_OF_A_MESSAGE, elements)
 
 
 def read_rockblock(data: bytes) -> None:
@@ -490,8 +438,6 @@ DECODERS: dict[str, Decoder] = {
     "kiss": read_kiss,
     "meshcore": read_meshcore,
     "companion": read_companion,
-    "imt": read_imt,
-    "lingo": read_lingo,
     "sms": read_sms,
     "sms-frame": read_sms_frame,
     "gsm": read_gsm,

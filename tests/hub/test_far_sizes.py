@@ -1,4 +1,4 @@
-"""Kits with a 9602 and with a 9704 in one workspace: each gets messages of its modem's size."""
+"""Kits with modems of small and of large messages: each gets messages of its modem's size."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import tests.hub.large_modem  # noqa: F401
 from fieldagent.hub.access import directory, people
 from fieldagent.hub.field import mobile_terminated
 from fieldagent.hub.field.cost import costs
@@ -22,13 +23,13 @@ from tests.hub.test_push_api import Cloud, cloud
 
 PICTURE = Data(b"RIFF\x10\x75\0\0WEBPVP8 " + bytes(30_000))
 SMALL, LARGE = 2, 3
-"""Ben has a 9602, Cleo a 9704."""
+"""Ben has a 9602, Cleo a modem of large messages."""
 
 
 async def give_modems(alps: Field) -> None:
     def store(db: Db) -> None:
         db.execute("UPDATE device SET modem = 'sbd' WHERE id = ?", SMALL)
-        db.execute("UPDATE device SET modem = 'imt', thing = 't' WHERE id = ?", LARGE)
+        db.execute("UPDATE device SET modem = 'large', thing = 't' WHERE id = ?", LARGE)
 
     await alps.store.commit(store)
 
@@ -85,7 +86,7 @@ async def test_each_is_packed_for_its_modem(store: Store) -> None:
         assert max(map(len, small)) <= 270
 
 
-async def test_bytes_are_told_of_an_imt_modem_and_no_credits(store: Store) -> None:
+async def test_bytes_are_told_of_a_large_modem_and_no_credits(store: Store) -> None:
     async with field_of(store) as alps:
         await give_modems(alps)
 
@@ -122,15 +123,15 @@ async def test_what_became_too_large_holds_up_nobody(store: Store) -> None:
 
 
 async def settle_modems(hub: Cloud) -> None:
-    """Give Ada's and Cleo's kits a 9602, and Ben's a 9704. The group `rescue` contains the first
-    two.
+    """Give Ada's and Cleo's kits a 9602, and Ben's kit a modem of large messages. The group
+    `rescue` contains the first two.
     """
 
     def settle(db: Db) -> None:
         cleo = directory.add_user(db, 1, "Cleo", now=hub.now)
         directory.add_device(db, 1, 3, directory.NewDevice("bens kit"), now=hub.now)
         directory.add_device(db, 1, cleo, directory.NewDevice("cleos kit"), now=hub.now)
-        for device, modem in ((1, "sbd"), (2, "imt"), (3, "sbd")):
+        for device, modem in ((1, "sbd"), (2, "large"), (3, "sbd")):
             db.execute(
                 "UPDATE device SET imei = ?, operator = 'directip', modem = ? WHERE id = ?",
                 *(f"30000000000000{device}", modem, device),

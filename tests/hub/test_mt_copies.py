@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+import tests.hub.large_modem  # noqa: F401
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.records.operator_book import OperatorBook
@@ -146,12 +147,12 @@ async def test_receipts_together_in_any_order_ask_for_nothing(store: Store) -> N
 
 
 @pytest.mark.parametrize("confirms", [False, True])
-async def test_an_imt_modem_that_has_it_and_a_kit_that_does_not_say_so(
+async def test_a_large_modem_that_has_it_and_a_kit_that_does_not_say_so(
     store: Store, confirms: bool
 ) -> None:
     """Its modem keeps no copy: without this, a message that its kit failed to store is lost."""
     async with field(store) as alps:
-        await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'imt'"))
+        await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'large'"))
         alps.sky.verdicts.append(Verdict(Outcome.SENT, id="mt-9"))
         entry = await given(alps, "its commit failed")
         hello = Message("hello")
@@ -171,7 +172,7 @@ async def test_an_imt_modem_that_has_it_and_a_kit_that_does_not_say_so(
 
 async def test_the_guard_is_the_modems(store: Store) -> None:
     async with field(store) as alps:
-        await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'imt'"))
+        await alps.store.commit(lambda db: db.execute("UPDATE device SET modem = 'large'"))
         await given(alps, "a text")
         body = alps.sky.taken[0][1]
         rows = await alps.rows("SELECT size, guard FROM mt_copy")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tests.hub.large_modem  # noqa: F401
 from fieldagent.hub.records import usage
 from fieldagent.hub.records.usage_file import CountedDay, WrongUsageFile, read_usage
 from fieldagent.hub.store.contract import Store
@@ -146,9 +147,9 @@ async def test_what_the_operator_took_counts_and_what_it_did_not_bill_is_named(
         assert day.difference().startswith(f"{day.mt} credits fewer there: what was handed over")
 
 
-async def test_an_imt_modem_is_compared_by_bytes(store: Store) -> None:
+async def test_a_large_modem_is_compared_by_bytes(store: Store) -> None:
     async with field(store) as alps:
-        await store.commit(lambda db: db.execute("UPDATE device SET modem = 'imt' WHERE id = 1"))
+        await store.commit(lambda db: db.execute("UPDATE device SET modem = 'large' WHERE id = 1"))
         await sessions(alps, (ONE, "a", 5000))
         day = usage.day_of(alps.now)
         theirs = [CountedDay(ONE, day, 1, 0, 5025, ("a",))]

@@ -29,7 +29,7 @@ from fieldagent.agent.channels.sbd_modem import Modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.standing import standing_of
-from fieldagent.agent.satellites.sbd_probe import SBD
+from fieldagent.agent.satellites.sbd import SBD
 from fieldagent.extensions.lab.simulator.sbd_modem import SimulatedModem
 from fieldagent.extensions.lab.simulator.sbd_state import NextStatus, Volatile
 from fieldagent.package.package import Message, Status

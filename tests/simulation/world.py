@@ -38,7 +38,6 @@ from fieldagent.agent.outbound import missing_fragments as gaps
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.radios import node
 from fieldagent.agent.satellites import sbd
-from fieldagent.agent.satellites.imt import kind as imt_kind
 from fieldagent.agent.settings import parse
 from fieldagent.extensions.lab.drill.lines import SimulatedLines, Wire
 from fieldagent.extensions.lab.drill.steady import SteadyJournal, at_once, seed_trio
@@ -108,7 +107,7 @@ UPDATE sqlite_sequence SET seq = {number} WHERE name = 'package';
 """
 """A journal starts at a random number, but a seed at its own, above all that were drawn."""
 
-WITH_CHANCE = (drivers, imt_kind, radio_piggyback, repeating, sbd, station)
+WITH_CHANCE = (drivers, radio_piggyback, repeating, sbd, station)
 """The agent's modules with their own randomness, which the seed replaces."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import tally
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.kit_part import kit_parts
+from fieldagent.agent.kit_part import kit_part, part_names
 from fieldagent.http import openmetrics
 from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.system.named_object import imported
@@ -23,9 +23,9 @@ def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal)
     `GET /api/status`; `faults` contains the number of failures of each part of the agent.
     """
     families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
-    for name, part in kit_parts().items():
-        if status[name] is not None and part.metrics:
-            families += imported(part.metrics)(status[name])
+    for name in part_names():
+        if status[name] is not None and (place := kit_part(name).metrics):
+            families += imported(place)(status[name])
     families += _people(status["mesh"])
     return openmetrics.text("fieldagent", families)
 

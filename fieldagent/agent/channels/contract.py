@@ -155,8 +155,7 @@ class Intent:
     modem: str
     """Identity of the modem that received it (the IMEI)."""
     at_modem: int
-    """Number that identifies the transmission at the modem. SBD: the MOMSN. IMT: topic and message
-    id."""
+    """Number that identifies the transmission at the modem, such as the MOMSN of SBD."""
 
 
 class Carriage(NamedTuple):

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 
 import trio
 
+from fieldagent.extensions import places
 from fieldagent.system.folder import put_file
+from fieldagent.system.named_object import imported
 from fieldagent.wire import trace
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
 
@@ -34,7 +37,7 @@ class FlightRecorder:
     def __init__(self, ring: Path | None = None, kind: str = "") -> None:
         self.ring = ring
         self.kind = kind
-        """Protocol of the line, as `trace.mask` names it."""
+        """Protocol of the line, as `mask` names it."""
         self._records: deque[TraceRecord] = deque()
         self._size = 0
         self._kept = -inf
@@ -72,7 +75,7 @@ class FlightRecorder:
     def text(self, *, payloads: bool = False) -> str:
         """Return the records in memory as a trace."""
         records = list(self._records)
-        shown = records if payloads else trace.mask(records, self.kind)
+        shown = records if payloads else mask(records, self.kind)
         return trace.head(self.kind, masked=not payloads) + trace.write(shown)
 
     async def fault(self, text: str) -> None:
@@ -83,7 +86,7 @@ class FlightRecorder:
         now = self._now()
         if self.ring is None or now - self._written < KEEP_EVERY:
             return
-        masked = trace.mask(list(self._records), self.kind)
+        masked = mask(list(self._records), self.kind)
         new = [each for each in masked if each.at > self._kept]
         self._kept = self._written = now
         try:
@@ -97,6 +100,17 @@ class FlightRecorder:
             return await trio.to_thread.run_sync(_read, self.ring) if self.ring else ""
         except OSError:
             return ""
+
+
+def mask(records: Sequence[TraceRecord], kind: str) -> list[TraceRecord]:
+    """Return the records without payloads. `kind` is a protocol of `trace.mask` or of an
+    extension.
+    """
+    place = places("traces").get(kind)
+    if place is None:
+        return trace.mask(records, kind)
+    shown: list[TraceRecord] = imported(place)(records)
+    return shown
 
 
 def _read(ring: Path) -> str:

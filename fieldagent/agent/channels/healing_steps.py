@@ -28,7 +28,7 @@ DTR_LOW = 2.0
 SLEEP_LOW = 5.0
 """Seconds that the sleep pin is low, and that a USB port is off."""
 ROCKBLOCK_OFF, ROCKBLOCK_FOLLOWS = 2.0, 10.0
-"""Seconds that a RockBLOCK 9704 is off, and the longest delay of I_BTD after I_EN."""
+"""Seconds that a RockBLOCK is off, and the longest delay of I_BTD after I_EN."""
 USB_DEVICES = Path("/sys/bus/usb/devices")
 TTYS = Path("/sys/class/tty")
 
@@ -168,9 +168,9 @@ def _sleep(where: str) -> None:
 
 
 def _power_rockblock(where: str) -> None:
-    """Switch a RockBLOCK 9704 off and on by I_EN. Its module may be damaged if I_EN changes before
+    """Switch a RockBLOCK off and on by I_EN. Its module may be damaged if I_EN changes before
     I_BTD has followed. In that case the line stays low while the agent runs, and an error is
-    raised. (Ground Control, RockBLOCK 9704, power sequence)
+    raised. (Ground Control, RockBLOCK, power sequence)
     """
     enable, booted = where.split("/")
     follows = GpioInput(int(booted))

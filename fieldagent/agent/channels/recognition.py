@@ -8,7 +8,7 @@ question must not contain bytes that another kind of firmware would obey:
                    would be data, and would be transmitted at the next FEND
     an RNode       obeys each byte after a FEND at once, and has no command 13 either. Bytes that
                    begin with the letters S or T would change its stored settings
-    a modem        takes one line at a time, and rejects any line except an AT command, or JSPR
+    a modem        takes one line at a time, and rejects any line except a command of its own
     Meshtastic, MeshCore's companion and a node skip bytes that are not their frames
 
 A question never changes a setting, and nothing is transmitted on the air.

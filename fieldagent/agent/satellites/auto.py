@@ -1,30 +1,26 @@
-"""Finds the satellite modem at a port, by AT and then by JSPR, and runs its driver."""
+"""Finds the satellite modem at a port by the question of each kind, and runs its driver."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import trio
 
 from fieldagent.agent.channels.contract import LinkState
-from fieldagent.agent.channels.line_speed import SEARCH_EVERY, answers_at
+from fieldagent.agent.channels.line_speed import SEARCH_EVERY, Probe, answers_at
 from fieldagent.agent.channels.reopening import keep_open
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
-from fieldagent.agent.satellites.imt.probe import IMT
-from fieldagent.agent.satellites.sbd_probe import SBD
+from fieldagent.agent.satellites.known import AUTO, modem, modems
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
 from fieldagent.system.signals import run_breakable
 
 log = logging.getLogger(__name__)
-
-PROBES = (SBD, IMT)
-"""Order of the questions."""
 
 AWAY = 300.0
 """Seconds that a modem must be away before another kind is searched for."""
@@ -34,18 +30,26 @@ class NobodyAnswers(Exception):
     """No satellite modem of a known kind answers at the port."""
 
 
+def probes() -> Sequence[Probe]:
+    """Return the question of each kind, in the order in which they are sent."""
+    kinds = [modem(name).probe for name in modems() if name != AUTO]
+    return [probe() for probe in kinds if probe is not None]
+
+
 async def kind_at(port: str, baud: int | None, *, searches: bool = True) -> tuple[str, int]:
     """Return the kind and baud rate of the modem at the port. Try the configured rate, or the first
     rate of each kind, and with `searches` their other rates. Raises NobodyAnswers, PortLost.
     """
-    asked = [(probe, baud or probe.speeds[0]) for probe in PROBES]
+    known = probes()
+    asked = [(probe, baud or probe.speeds[0]) for probe in known]
     if searches and baud is None:
-        asked += [(probe, speed) for probe in PROBES for speed in probe.speeds[1:]]
+        asked += [(probe, speed) for probe in known for speed in probe.speeds[1:]]
     for probe, speed in asked:
         if await answers_at(port, speed, probe):
             return probe.kind, speed
+    kinds = ", ".join(probe.kind for probe in known)
     raise NobodyAnswers(
-        f"nothing answers at {port}, neither to AT nor to JSPR: is it the modem's port, and has the"
+        f"no satellite modem ({kinds}) answers at {port}: is it the modem's port, and has the"
         " modem power?"
     )
 
@@ -68,7 +72,7 @@ async def _run(seat: SatelliteSeat) -> NoReturn:
         log.info("the satellite modem at %s is of kind %s, at %d baud", seat.port, kind, baud)
         seat.link.facts["modem"] = kind
         if key not in drivers:
-            drivers[key] = _modem(kind).driver(seat._replace(baud=baud))
+            drivers[key] = modem(kind).driver(seat._replace(baud=baud))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(drivers[key])
             await _until_away(seat)
@@ -92,18 +96,7 @@ async def _until_away(seat: SatelliteSeat) -> None:
             return
 
 
-def _modem(kind: str) -> SatelliteModem:
-    """Load the module of this kind only."""
-    if kind == "sbd":
-        from fieldagent.agent.satellites import sbd as module
-
-        return module.MODEM
-    from fieldagent.agent.satellites.imt import kind as imt_module
-
-    return imt_module.MODEM
-
-
-def check(port: str, baud: int | None) -> list[Finding]:
+def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     """Return findings about the modem at the port."""
     kind, speed = "", 0
 
@@ -118,13 +111,13 @@ def check(port: str, baud: int | None) -> list[Finding]:
     else:
         findings = [
             Finding(True, f"{port}: a modem of kind {kind}, at {speed} baud"),
-            *_modem(kind).check(port, speed),
+            *modem(kind).check(port, speed, own),
         ]
     return findings
 
 
 MODEM = SatelliteModem(
-    "auto",
+    AUTO,
     "whichever of these answers at the port",
     driver,
     check,

@@ -1,19 +1,22 @@
 """Description of a satellite modem, so that the rest of the agent does not depend on its kind.
 
-A modem is a module or folder with a `SatelliteModem`, named in `known.MODEMS`. Whatever its
-protocol, it serves the channel Satellite, and its driver obeys `channels/contract.py`.
+A modem is a module or folder with a `SatelliteModem`. `known.MODEMS` or an extension names it.
+Whatever its protocol, it serves the channel Satellite, and its driver obeys `channels/contract.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
+from typing import Any
 
 from fieldagent.agent.channels.contract import ChannelLink, Outbox, Reception
+from fieldagent.agent.channels.line_speed import Probe
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.properties import Key
 
 
 class SatelliteSeat(NamedTuple):
@@ -26,10 +29,8 @@ class SatelliteSeat(NamedTuple):
     """Seconds after which the mailbox is checked without a ring; None for never."""
     registers: bool
     """True if the modem registers by itself wherever it is carried."""
-    topic: str
-    """Topic of outgoing messages; for IMT only."""
-    minimum_bytes: int
-    """Minimum bytes that are billed for each message; for IMT only."""
+    own: Mapping[str, Any]
+    """Settings of this kind of modem by name, each as its `Key` reads it."""
     outbox: Outbox
     reception: Reception
     link: ChannelLink
@@ -50,10 +51,14 @@ class SatelliteModem:
     driver: Callable[[SatelliteSeat], Callable[[], Awaitable[None]]]
     """Makes the task that serves the modem until it is canceled, also while the modem is absent,
     unplugged or without an account."""
-    check: Callable[[str, int | None], list[Finding]]
-    """Queries the modem at this port and baud rate for `fieldagent check`. It sends no message and
-    has no cost."""
+    check: Callable[[str, int | None, Mapping[str, Any]], list[Finding]]
+    """Queries the modem at this port and baud rate, with its own settings, for `fieldagent check`.
+    It sends no message and has no cost."""
+    keys: tuple[Key, ...] = ()
+    """Settings of this kind; each name begins with the modem's name."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Meanings of its extra members in `GET /api/status`, by name."""
+    probe: Callable[[], Probe] | None = None
+    """Loads the question that shows if this kind is at a port; None if `auto` must not find it."""
     recognition: Callable[[], Recognition] | None = None
     """Loads the recognition of this kind at a port; None if it cannot be recognised."""

@@ -1,22 +1,29 @@
-"""Registry of the satellite modems. To add a modem, add a module or folder here, and a
-line below.
+"""Registry of the satellite modems. To add a modem of the core, add a module or folder here, and a
+line below. An extension adds its modem with `Extension.satellite_modems`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from fieldagent.extensions import places
 from fieldagent.system.named_object import known_object
+from fieldagent.system.properties import WrongProperty
 
 if TYPE_CHECKING:
     from fieldagent.agent.satellites.contract import SatelliteModem
+    from fieldagent.system.properties import Key
 
-MODEMS = {
-    "sbd": "fieldagent.agent.satellites.sbd:MODEM",
-    "imt": "fieldagent.agent.satellites.imt.kind:MODEM",
-    "auto": "fieldagent.agent.satellites.auto:MODEM",
-}
-"""Modems by their name in `satellite-modem`. A kit loads only its own modem."""
+MODEMS = {"sbd": "fieldagent.agent.satellites.sbd:MODEM"}
+"""Modems of the core by their name in `satellite-modem`. A kit loads only its own modem."""
+AUTO = "auto"
+"""Name of the modem that stands for the kind that answers."""
+
+
+def modems() -> dict[str, str]:
+    """Return the place of each modem of the core and of all extensions, by name."""
+    return {**MODEMS, **places("satellite_modems"), AUTO: "fieldagent.agent.satellites.auto:MODEM"}
 
 
 def modem(name: str) -> SatelliteModem:
@@ -27,4 +34,25 @@ def modem(name: str) -> SatelliteModem:
     # Imported here, so that a kit without a satellite modem saves this memory.
     from fieldagent.agent.satellites.contract import SatelliteModem
 
-    return known_object(name, MODEMS, SatelliteModem)
+    return known_object(name, modems(), SatelliteModem)
+
+
+def own_keys(pairs: Mapping[str, str]) -> Sequence[Key]:
+    """Return the settings of the configured modem, and of each modem whose settings the file has:
+    these stay if another modem is tried. Return no settings for a modem that cannot be loaded,
+    because the error of `satellite-modem` explains that.
+    """
+    named = pairs.get("satellite-modem", "")
+    known = {*modems()} - {*MODEMS, AUTO}
+    used = [
+        name
+        for name in known | {named} - {*MODEMS, AUTO, ""}
+        if name == named or named == AUTO or any(key.startswith(f"{name}-") for key in pairs)
+    ]
+    keys: list[Key] = []
+    for name in sorted(used):
+        try:
+            keys += modem(name).keys
+        except WrongProperty:
+            continue
+    return keys

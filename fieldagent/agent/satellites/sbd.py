@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import Any
 
 import trio
 
 from fieldagent.agent.channels import satellite
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.channels.line_speed import LineSpeed
+from fieldagent.agent.channels.line_speed import LineSpeed, Probe
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.sbd_modem import Modem, ModemSilent, open_modem
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
-from fieldagent.agent.satellites.sbd_probe import SBD
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
 from fieldagent.system.signals import run_breakable
@@ -24,6 +24,18 @@ from fieldagent.wire.errors import RemoteProtocolError
 
 CHECK_MAX = 60.0
 """Seconds in which the modem must answer all queries of `fieldagent check`."""
+
+
+def _answers_at(said: bytes) -> bool:
+    # The modem may answer with a word or, with a stored V0 setting, with a digit.
+    return b"OK" in said or said.replace(b"AT\r", b"").strip(b"\r\n\0") == b"0"
+
+
+SBD = Probe(
+    "sbd", (19_200, 115_200, 9_600, 38_400, 57_600, 4_800, 2_400, 1_200), b"AT\r", _answers_at
+)
+"""The question that shows if an SBD modem is present. The rates are those that +IPR can set, the
+most likely first."""
 
 
 def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
@@ -42,7 +54,7 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
     )
 
 
-def check(port: str, baud: int | None) -> list[Finding]:
+def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     """Return findings about the modem. It sends and reads no message, and has no cost."""
     link = ChannelLink()
     speed = LineSpeed(baud, SBD)
@@ -104,5 +116,6 @@ MODEM = SatelliteModem(
     driver,
     check,
     facts={"imei": "the modem's", "firmware": "the modem's"},
+    probe=lambda: SBD,
     recognition=_recognition,
 )

@@ -235,7 +235,9 @@ def _add_device(actions: Subparsers) -> None:
     add.add_argument("--imei", help="IMEI of its satellite modem, 15 digits")
     add.add_argument("--operator", metavar="NAME", help="satellite operator")
     add.add_argument(
-        "--thing", metavar="ID", help="its id at Cloudloop (learned from the first message)"
+        "--thing",
+        metavar="ID",
+        help="its id at the operator, which the hub learns from its first message",
     )
     add.add_argument("--tagged", action="store_true", help="authenticate satellite messages")
     add.add_argument(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fieldagent.agent.from_afar import NEVER
-from fieldagent.agent.settings import KEYS
+from fieldagent.agent.settings import all_keys
 from fieldagent.cli.hub.opened_store import show, with_store
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
@@ -86,7 +86,7 @@ def kit_of(db: Db, arguments: argparse.Namespace) -> SignedFor:
 
 def change_of(kit: SignedFor, settings: Sequence[str], number: int) -> SettingsChange:
     """Return the change from NAME=VALUE arguments. Raises Refused."""
-    known = {key.name: key for key in KEYS}
+    known = {key.name: key for key in all_keys()}
     pairs = []
     for each in settings:
         name, between, value = each.partition("=")

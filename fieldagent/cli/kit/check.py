@@ -298,7 +298,8 @@ def _satellite(settings: Settings, port: str, running: Running) -> Iterator[Find
         present = check_serial_port(Path(port))
         yield present
         if present.good:
-            yield from modem(settings.satellite_modem).check(port, settings.satellite_baud)
+            kind, baud = modem(settings.satellite_modem), settings.satellite_baud
+            yield from kind.check(port, baud, settings.satellite_own)
 
 
 def _as_the_agent_sees_it(port: str, channel: Mapping[str, Any]) -> Finding:

@@ -21,7 +21,7 @@ from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
 from fieldagent.extensions.lab.simulator.hub_side import HubSide
 from fieldagent.extensions.lab.simulator.imt_commands import ImtBench
 from fieldagent.extensions.lab.simulator.imt_commands import obey as obey_imt
-from fieldagent.extensions.lab.simulator.imt_modem import SimulatedImtModem
+from fieldagent.extensions.lab.simulator.imt_modem import PAYLOAD_BYTES, SimulatedImtModem
 from fieldagent.extensions.lab.simulator.imt_port import ImtPort
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.extensions.lab.simulator.pty_port import NoLine, PtyPort
@@ -33,7 +33,6 @@ from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import WrongProperty, endpoint
 from fieldagent.system.signals import Asks, run_heeding
 from fieldagent.system.terminal import escaped
-from fieldagent.wire import imt
 from fieldagent.wire.credit import by_bytes
 from fieldagent.wire.envelope import derive_key
 
@@ -142,7 +141,7 @@ def build_imt(link: Path, imei: str, latency: float, masters: Sequence[bytes] = 
         queue,
         key=derive_key(masters[0], "MT") if masters else None,
         keys=[derive_key(master, "MO") for master in masters],
-        mt_bytes=imt.PAYLOAD_BYTES,
+        mt_bytes=PAYLOAD_BYTES,
     )
     gateway = SimulatedGateway(say, queue, home, by_bytes(0))
     modem = SimulatedImtModem(gateway, imei=imei)

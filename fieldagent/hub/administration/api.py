@@ -20,7 +20,7 @@ from fieldagent.hub.administration.users import UsersApi
 from fieldagent.hub.administration.webhooks import WebhooksApi
 from fieldagent.hub.escalation.known import Reach
 from fieldagent.hub.field.mobile_originated import MobileOriginated
-from fieldagent.hub.operator.known import OPERATORS
+from fieldagent.hub.operator.known import operator_places
 from fieldagent.hub.records.usage import Prices
 
 
@@ -29,7 +29,7 @@ def routes(
     mobile_originated: MobileOriginated,
     open_stream: Opener,
     reach: Reach,
-    operators: Collection[str] = tuple(OPERATORS),
+    operators: Collection[str] = tuple(operator_places()),
     prices: Prices = lambda operator: None,
     grace: float = 0.0,
 ) -> list[Route]:

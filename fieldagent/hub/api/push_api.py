@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from fieldagent.extensions import api_packages
 from fieldagent.http.description import described_in
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
@@ -100,7 +101,7 @@ class HubApi:
             Route("POST", "/api/package", self.push, judge=self.judge),
             Route("POST", "/api/package/cost", self.cost, judge=self.judge),
             Route("GET", "/api/push/{id}", self.look, judge=self.judge),
-            described_in(__package__),
+            described_in(__package__, *api_packages()),
         ]
 
     async def judge(self, head: Request) -> Caller:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
 from fieldagent.extensions import places
 from fieldagent.hub.bridge.contract import BridgeKind
 from fieldagent.system.named_object import named_object
 
 
-@cache
 def bridges() -> Mapping[str, BridgeKind]:
     """Return each bridge by its name."""
     return {name: named_object(place, BridgeKind) for name, place in places("bridges").items()}

@@ -1,8 +1,7 @@
 """Checks, before a push is entered, if it fits the satellite modems of the kits.
 
-A 9602 or 9603 accepts 270 bytes in a message, a 9704 100 000. The hub refuses a push with the
-reason if no addressed kit can get it. If some can, the hub enters it, and the others wait for a
-link.
+A modem of SBD accepts 270 bytes in a message. The hub refuses a push with the reason if no
+addressed kit can get it. If some can, the hub enters it, and the others wait for a link.
 """
 
 from __future__ import annotations

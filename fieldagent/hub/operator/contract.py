@@ -1,8 +1,9 @@
 """Interface of a satellite operator. It accepts MT messages for an IMEI and returns the result. It
 delivers MO messages. It describes itself, so that no other module needs to know it.
 
-An operator is a module or folder with an `OperatorKind`, named in `known.OPERATORS`. Each must pass
-`tests/hub/operator/test_contract.py`. docs/how-to/add-an-operator.md describes all steps.
+An operator is a module or folder with an `OperatorKind`. `known.OPERATORS` or an extension names
+it. Each must pass `tests/hub/operator/test_contract.py`. docs/how-to/add-an-operator.md describes
+all steps.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class FarModem(NamedTuple):
     """Known facts about the modem for which a message is."""
 
     kind: str = ""
-    """Kind reported by the operator: `sbd`, `imt`; empty if unknown."""
+    """Kind reported by the operator, such as `sbd`; empty if unknown."""
     address: str = ""
     """The operator's name for the modem, if that is not the IMEI."""
     tries: int = 0

@@ -1,11 +1,12 @@
-"""The available satellite operators. A new operator is a module or folder beside this one, and an
-entry here.
+"""The available satellite operators. A new operator of the core is a module or folder beside this
+one, and an entry here. An extension adds its operator with `Extension.operators`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from fieldagent.extensions import places
 from fieldagent.hub.operator.contract import OperatorKind
 from fieldagent.system.named_object import named_object
 from fieldagent.system.properties import WrongProperty
@@ -13,10 +14,14 @@ from fieldagent.system.properties import WrongProperty
 OPERATORS = {
     "directip": "fieldagent.hub.operator.directip:KIND",
     "rockblock": "fieldagent.hub.operator.rockblock:KIND",
-    "cloudloop": "fieldagent.hub.operator.cloudloop:KIND",
 }
-"""Operators by their name in a device's `operator`. The first is the default."""
+"""Operators of the core by their name in a device's `operator`. The first is the default."""
 DEFAULT = next(iter(OPERATORS))
+
+
+def operator_places() -> dict[str, str]:
+    """Return the place of each operator of the core and of all extensions, by name."""
+    return OPERATORS | places("operators")
 
 
 def operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
@@ -25,7 +30,7 @@ def operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
 
     Raises WrongProperty, with a text that follows the word `operators`.
     """
-    kinds = [named_object(place, OperatorKind) for place in (*OPERATORS.values(), *own)]
+    kinds = [named_object(place, OperatorKind) for place in (*operator_places().values(), *own)]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):
         raise WrongProperty("names one that is there already")

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fieldagent.hub.contract import Device
+from fieldagent.hub.records.modem_kinds import modem_kind
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import imt
 from fieldagent.wire.envelope import derive_key
-from fieldagent.wire.sbd import MT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,24 +18,17 @@ class Account:
     budget: int | None
     reserve: int
     modem: str = ""
-    """Kind of the modem, from its operator: sbd or imt."""
+    """Kind of the modem, as its operator reports it; empty if it is unknown."""
 
     @property
     def mt_bytes(self) -> int:
         """Return the bytes that the modem accepts in one message."""
-        return mt_bytes_of(self.modem)
+        return modem_kind(self.modem).mt_bytes
 
     @property
     def by_bytes(self) -> bool:
         """Return True if messages are paid for by bytes instead of credits."""
-        return self.modem == "imt"
-
-
-def mt_bytes_of(modem: str) -> int:
-    """Return the bytes that a kind of modem accepts in one message. An unknown kind gets the
-    smaller limit of SBD.
-    """
-    return imt.PAYLOAD_BYTES if modem == "imt" else MT_BYTES
+        return modem_kind(self.modem).by_bytes
 
 
 ACCOUNT = (

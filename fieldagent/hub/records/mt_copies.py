@@ -4,20 +4,20 @@
 |---|---|
 | its kit reports an unreadable message of that size and guard | at once |
 | its kit confirms a later message but not this one | after ten minutes: its receipt may be late |
-| an imt modem has it, its kit sends something half an hour later, but no receipt | at once |
+| a modem without copies has it, its kit sends half an hour later, but no receipt | at once |
 
-The operator reports when an imt modem has a message. Receipts of such a kit always have space,
-while receipts of other kits are sent only when they cost nothing. Fragments are not included,
-because their kit asks for them itself. Repeated content is packed again with all that is due, for
-the credits of its day. Each item and each incident update is repeated at most three times.
+The operator reports when a modem that keeps no copy has a message. Receipts of such a kit always
+have space, while receipts of other kits are sent only when they cost nothing. Fragments are not
+included, because their kit asks for them itself. Repeated content is packed again with all that is
+due, for the credits of its day. Each item and each incident update is repeated at most three times.
 """
 
 from __future__ import annotations
 
-import binascii
 import json
 from collections.abc import Collection, Sequence
 
+from fieldagent.hub.records.modem_kinds import modem_kind
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Unreadable
@@ -66,14 +66,9 @@ def keep(
     db.execute(
         "INSERT INTO mt_copy (device, at, size, guard, items, receipts, operator_id)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        *(device, now, len(body), guard_of(body, modem)),
+        *(device, now, len(body), modem_kind(modem).guard(body)),
         *(json.dumps(items), json.dumps(list(receipts)), operator_id),
     )
-
-
-def guard_of(body: bytes, modem: str) -> int:
-    """Return the 16-bit checksum by which a modem of this kind checks a message it hands over."""
-    return binascii.crc_hqx(body, 0) if modem == "imt" else sum(body) & 0xFFFF
 
 
 def note_arrived(db: Db, operator_id: str, now: float) -> None:
@@ -143,7 +138,7 @@ def _lost_by_a_modem_without_a_copy(
     db: Db, device: int, now: float, waiting: Collection[int]
 ) -> list[MtCopy]:
     rows = db.execute("SELECT modem FROM device WHERE id = ?", device)
-    if not rows or rows[0][0] != "imt":
+    if not rows or modem_kind(rows[0][0]).keeps_copies:
         return []
     return [
         each

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from fieldagent.hub.records.modem_kinds import modem_kind
 from fieldagent.hub.records.usage_file import CountedDay
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -85,12 +86,13 @@ async def count_session_of(
     now = clock()
 
     def count(db: Db) -> None:
-        db.execute(
-            "INSERT INTO mo_session (device, session, day, bytes, credits)"
-            " SELECT id, ?, ?, ?, CASE WHEN modem = 'imt' THEN 0 ELSE ? END FROM device"
-            " WHERE imei = ? ON CONFLICT DO NOTHING",
-            *(session, day_of(now), size, max(1, credits_for(size)), imei),
-        )
+        for device, modem in db.execute("SELECT id, modem FROM device WHERE imei = ?", imei):
+            paid = 0 if modem_kind(modem).by_bytes else max(1, credits_for(size))
+            db.execute(
+                "INSERT INTO mo_session (device, session, day, bytes, credits)"
+                " VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                *(device, session, day_of(now), size, paid),
+            )
         for table in ("mo_session", "operator_count"):
             db.execute(f"DELETE FROM {table} WHERE day < ?", day_of(now - KEPT))
 
@@ -171,7 +173,7 @@ def usage(
 def _usage_day(
     day: str, device: int, name: str, modem: str, operator: str | None, counts: dict[str, Any]
 ) -> UsageDay:
-    place, unit = (1, "byte") if modem == "imt" else (0, "credit")
+    place, unit = (1, "byte") if modem_kind(modem).by_bytes else (0, "credit")
     mo, mt = (counts.get(each, (0, 0))[place] for each in ("mo", "mt"))
     theirs = counts["theirs"][place] if "theirs" in counts else None
     unknown = counts.get("unknown", ())

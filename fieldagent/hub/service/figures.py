@@ -9,7 +9,7 @@ from dataclasses import field
 from itertools import accumulate
 
 from fieldagent.http.openmetrics import Family, Sample
-from fieldagent.hub.operator.known import OPERATORS
+from fieldagent.hub.operator.known import operator_places
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.webhook.delivery import HandoverOutcome
 from fieldagent.wire.outcome import Outcome
@@ -38,7 +38,7 @@ AT_ZERO = {
     "webhook_posts": [{"result": outcome.value} for outcome in HandoverOutcome],
     "operator_calls": [
         {"operator": operator, "result": outcome.value}
-        for operator in OPERATORS
+        for operator in operator_places()
         for outcome in Outcome
     ],
 }

@@ -47,7 +47,7 @@ CREATE TABLE device (
     key_trouble TEXT NOT NULL DEFAULT '', -- key error that its last message showed
     relay {int} NOT NULL DEFAULT 0, -- 1: may relay messages of other kits
     journal {int} NOT NULL DEFAULT 0, -- its number; 0: the agent does not send it
-    modem TEXT NOT NULL DEFAULT '', -- sbd, imt: reported by the operator
+    modem TEXT NOT NULL DEFAULT '', -- its kind, such as sbd: reported by the operator
     thing TEXT NOT NULL DEFAULT '', -- the operator's name for it
     place {int} NOT NULL DEFAULT 0, -- last place of the log that it was given
     revoked {real}, -- time; null: not revoked

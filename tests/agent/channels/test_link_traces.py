@@ -59,7 +59,7 @@ def test_what_is_no_message_is_shown_by_its_length(data: bytes) -> None:
 
 def test_a_radio_trace_says_why_it_cannot_be_played() -> None:
     assert "sums and tags stand in what is left out" in trace.head(trace.RADIO, masked=True)
-    for kind, masked in ((trace.RADIO, False), ("sbd", True), ("imt", True), (trace.LINK, True)):
+    for kind, masked in ((trace.RADIO, False), ("sbd", True), (trace.LINK, True)):
         assert trace.head(kind, masked=masked).count("\n") == 1
     assert trace.read(trace.head(trace.RADIO, masked=True)) == []
 

@@ -25,7 +25,7 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.outbox import ChannelOutbox
-from fieldagent.agent.satellites.sbd_probe import SBD
+from fieldagent.agent.satellites.sbd import SBD
 from fieldagent.extensions.lab.simulator import sbd_commands
 from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
 from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway

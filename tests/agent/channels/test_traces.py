@@ -5,15 +5,13 @@ again.
 
 from __future__ import annotations
 
-import base64
-import json
 import random
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import trio
@@ -26,17 +24,14 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
-from fieldagent.agent.satellites.imt import driver as imt_driver
-from fieldagent.agent.satellites.imt.probe import IMT
-from fieldagent.agent.satellites.sbd_probe import SBD
+from fieldagent.agent.satellites.sbd import SBD
 from fieldagent.package.package import Message, Status
-from fieldagent.wire import imt, jspr, trace
+from fieldagent.wire import trace
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
 from tests import autojump
 from tests.agent.channels.contract import Checked
 from tests.agent.channels.test_satellite import Sky, agent, outcome, until
-from tests.agent.satellites import test_imt
 from tests.kit import RATES, Kit, kit
 from tests.replay import Replay, kind_of, records_of
 
@@ -50,6 +45,8 @@ def clock(request: pytest.FixtureRequest) -> trio.testing.MockClock:
     return trio.testing.MockClock(request.param, autojump_threshold=0)
 
 
+Record: TypeAlias = "Callable[[Path], Awaitable[str]]"
+"""Records one trace with a journal in the folder, and returns its text."""
 records = st.lists(
     st.builds(
         TraceRecord,
@@ -97,13 +94,6 @@ def test_no_part_of_a_message_is_left(body: bytes, piece: int, right: bool) -> N
     assert shown[2].data == zeros
     read = b"".join(each.data for each in shown[5:])
     assert read == answer[:4] + zeros + b"\r\nOK\r\n"
-
-
-def test_of_a_9704_the_segments_are_left_out() -> None:
-    line = b'299 messageTerminateSegment {"topic_id":244,"data":"c2VjcmV0"}\r'
-    trace_records = [TraceRecord(0.0, CAME, line[:55]), TraceRecord(0.0, CAME, line[55:])]
-    shown = b"".join(each.data for each in trace.mask(trace_records, "imt"))
-    assert shown == line.replace(b"c2VjcmV0", b"AAAAAAAA")
 
 
 def test_of_a_radio_a_frame_is_its_length() -> None:
@@ -195,91 +185,6 @@ def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
     assert SECRET.encode() not in (TRACES / name).read_bytes()
 
 
-# A 9704.
-
-
-@given(st.binary(min_size=1, max_size=4000), st.integers(1, 1446), st.booleans())
-def test_of_a_9704_the_sum_stays_right_or_wrong(body: bytes, size: int, right: bool) -> None:
-    guard = imt.crc(body)
-    whole = body + (guard if right else bytes([guard[0] ^ 1, guard[1]]))
-    trace_records, key = [], {"topic_id": 244, "message_id": 3}
-    for start in range(0, len(whole), size):
-        piece = whole[start : start + size]
-        text = json.dumps(
-            {
-                **key,
-                "segment_length": len(piece),
-                "segment_start": start,
-                "data": base64.b64encode(piece).decode(),
-            }
-        )
-        trace_records.append(
-            TraceRecord(0.0, CAME, f"299 messageTerminateSegment {text}\r".encode())
-        )
-    end = json.dumps({**key, "final_mt_status": "complete"})
-    trace_records.append(TraceRecord(0.0, CAME, f"299 messageTerminateStatus {end}\r".encode()))
-    shown = trace.mask(trace_records, "imt")
-    assert [len(each.data) for each in shown] == [len(each.data) for each in trace_records]
-    lines, assembly, message = jspr.LineReader(), imt.MtAssembly(), None
-    lines.receive_data(b"".join(each.data for each in shown))
-    while (line := lines.next_line()) is not None:
-        event = imt.read_event(line)
-        if isinstance(event, imt.MtSegment):
-            assembly.add(event)
-        elif isinstance(event, imt.MtEnded):
-            message = assembly.end(event)
-    assert message is not None
-    assert not any(message.body[:-1])
-    assert (message.damage == "") == right
-
-
-@pytest.mark.parametrize("way", [SENT, CAME])
-def test_the_rest_of_a_line_that_is_not_there_any_more_is_left_out(way: str) -> None:
-    trace_records = [TraceRecord(0.0, way, b'c2VjcmV0"}\rPUT hwInfo {}\r')]
-    assert trace.mask(trace_records, "imt")[0].data == b"..........\rPUT hwInfo {}\r"
-
-
-@asynccontextmanager
-async def played_9704(name: str, path: Path) -> AsyncIterator[tuple[Replay, Kit]]:
-    """Yield the same with the driver of a 9704."""
-    replay = Replay(records_of(TRACES / name), path / "modem")
-    async with kit(path) as k, trio.open_nursery() as nursery:
-        await nursery.start(replay.run)
-
-        async def drive() -> None:
-            outbox, pace = Checked(k.outbox, in_flight=1), imt_driver.ImtPace(random.Random(1))
-            seat = str(replay.link), outbox, k.reception, k.outbox.link, pace
-            await imt_driver.run(*seat, speed=LineSpeed(230_400, IMT))
-
-        nursery.start_soon(drive)
-        yield replay, k
-        nursery.cancel_scope.cancel()
-
-
-async def test_a_9704_that_lost_power_with_a_message_as_it_was_recorded(
-    tmp_path: Path, clock: Any
-) -> None:
-    """The network had the message, and the modem lost power before its report. The message goes
-    again.
-    """
-    async with played_9704("imt-reset.log", tmp_path) as (replay, k):
-        id_ = await k.post(message={"content": SECRET})
-        assert await outcome(k, id_) is Status.DELIVERED
-        assert any("may have left" in str(line) for line in k.history(id_))
-        assert replay.is_over
-        assert replay.unknown == []
-
-
-async def test_mail_that_came_garbled_to_a_9704_as_it_was_recorded(
-    tmp_path: Path, clock: Any
-) -> None:
-    async with played_9704("imt-garbled-mail.log", tmp_path) as (_, k):
-        await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
-        ((reason, body),) = k.journal.read("SELECT reason, body FROM dead_letter")
-        assert reason == "its CRC is wrong"
-        assert not any(body[:-1]), "and has no payload"
-
-
 async def test_the_recorder_writes_what_a_fault_was(tmp_path: Path, clock: Any) -> None:
     """The driver itself records it, from its line to the file that people copy."""
     text = await record_reset(tmp_path)
@@ -330,55 +235,16 @@ async def record_garbled(path: Path) -> str:
     return await _recorded(path, sky, work)
 
 
-async def _recorded_9704(path: Path, sky: test_imt.Sky, work: Any) -> str:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(sky.port.run)
-        async with test_imt.agent(sky) as k:
-            k.outbox.link.recorder.ring = path / "trace.log"
-            await work(k)
-            text = k.outbox.link.recorder.text()
-        nursery.cancel_scope.cancel()
-    return text
-
-
-async def record_reset_9704(path: Path) -> str:
-    sky = test_imt.Sky(path)
-    sky.faults.reset_at = "told"
-
-    async def work(k: Kit) -> None:
-        id_ = await k.post(message={"content": SECRET})
-        assert await outcome(k, id_) is Status.DELIVERED
-
-    return await _recorded_9704(path, sky, work)
-
-
-async def record_garbled_9704(path: Path) -> str:
-    sky = test_imt.Sky(path)
-
-    async def work(k: Kit) -> None:
-        await until(lambda: k.outbox.link.state is LinkState.READY)
-        sky.faults.wrong_crcs = 1
-        sky.bring(SECRET)
-        await until(lambda: k.journal.read("SELECT 1 FROM dead_letter"))
-
-    return await _recorded_9704(path, sky, work)
-
-
-def main() -> None:
-    """Write the traces of the tree."""
+def write_traces(folder_of_traces: Path, records: Mapping[str, Record]) -> None:
+    """Write the traces of the tree, each by its name."""
     autojump.install()
-    for name, record in (
-        ("reset-in-session.log", record_reset),
-        ("garbled-mail.log", record_garbled),
-        ("imt-reset.log", record_reset_9704),
-        ("imt-garbled-mail.log", record_garbled_9704),
-    ):
+    for name, record in records.items():
         with tempfile.TemporaryDirectory() as folder:
             clock = trio.testing.MockClock(autojump_threshold=0)
             text = trio.run(record, Path(folder), clock=clock)
-        (TRACES / name).write_text(text.replace(folder, "/dev"), "ascii")
+        (folder_of_traces / name).write_text(text.replace(folder, "/dev"), "ascii")
         print(name, len(text), file=sys.stderr)
 
 
 if __name__ == "__main__":
-    main()
+    write_traces(TRACES, {"reset-in-session.log": record_reset, "garbled-mail.log": record_garbled})

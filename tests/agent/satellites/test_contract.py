@@ -1,9 +1,12 @@
-"""The contract of each satellite modem of `known.MODEMS`, and of a third-party modem: real agents
-below a simulated sky.
+"""The contract of each satellite modem of the core and the extensions, and of a third-party modem:
+real agents below a simulated sky.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -12,15 +15,17 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.satellites import sbd
-from fieldagent.agent.satellites.known import MODEMS, modem
-from fieldagent.system.properties import WrongProperty
+from fieldagent.agent.satellites.known import modem, modems
+from fieldagent.agent.settings import parse
+from fieldagent.system.properties import InvalidSettings, WrongProperty
 from tests import offline
-from tests.processes import Running, agent, imt_sky, sky, until
+from tests.processes import MODULE, PATIENCE, Running, agent, imt_sky, sky, until
 
+ROOT = Path(__file__).parents[3]
 SKIES: dict[str, Callable[[Path], AbstractContextManager[Running]]] = {
     "sbd": sky,
     "imt": imt_sky,
-    "auto": imt_sky,
+    "auto": sky,
 }
 """Functions that put a simulated modem at `home`/modem, by the modem's name."""
 
@@ -51,13 +56,14 @@ def check_driver(home: Path, name: str, above: Running, path: str) -> None:
         status = kit.call("GET", "/api/status").body["channels"]["Satellite"]
         assert kind.facts.keys() <= status.keys(), "what it says that it tells"
         assert kind.means
-    assert [each.text for each in kind.check(str(home / "modem"), None) if not each.good] == []
-    nowhere = kind.check(str(home / "nowhere"), None)
+    own = parse(f"satellite-modem={name}", Path("agent.properties")).satellite_own
+    assert [each.text for each in kind.check(str(home / "modem"), None, own) if not each.good] == []
+    nowhere = kind.check(str(home / "nowhere"), None, own)
     assert nowhere
     assert not any(each.good for each in nowhere)
 
 
-@pytest.mark.parametrize("name", MODEMS)
+@pytest.mark.parametrize("name", modems())
 def test_each_modem_of_ours_keeps_the_contract(tmp_path: Path, name: str) -> None:
     with SKIES[name](tmp_path) as above:
         check_driver(tmp_path, name, above, offline.path(""))
@@ -72,7 +78,7 @@ def test_so_does_one_that_somebody_else_has_made(tmp_path: Path, own: str) -> No
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("lora", "must be sbd, imt, auto or package.module:NAME"),
+        ("lora", "must be sbd, .*auto or package.module:NAME"),
         ("no_such_package.modem:MODEM", "cannot be loaded: No module named"),
         ("json:MODEM", "cannot be loaded: module 'json' has no attribute"),
         ("json:dumps", "which is no fieldagent.agent.satellites.contract.SatelliteModem"),
@@ -81,3 +87,40 @@ def test_so_does_one_that_somebody_else_has_made(tmp_path: Path, own: str) -> No
 def test_a_modem_that_cannot_be_loaded_is_told(name: str, why: str) -> None:
     with pytest.raises(WrongProperty, match=why):
         modem(name)
+
+
+EXAMPLE = ROOT / "examples/own_modem.py"
+PAGE = ROOT / "docs/how-to/add-a-satellite-modem.md"
+
+
+def test_a_third_party_extension_brings_a_modem_with_its_own_setting(tmp_path: Path) -> None:
+    """The agent, its status and `fieldagent check` use the setting, which no core module names."""
+    path = offline.path(str(EXAMPLE.parent))
+    own = {"extensions": "own_modem:EXTENSION", "satellite-modem": "mymodem"}
+    settings = {**own, "mymodem-label": "roof"}
+    with sky(tmp_path):
+        with agent(tmp_path, settings, PYTHONPATH=path) as kit:
+            assert kit.post("out").body["status"] == "Delivered"
+            status = kit.call("GET", "/api/status").body["channels"]["Satellite"]
+            assert status["label"] == "roof"
+        file = tmp_path / "agent.properties"
+        done = subprocess.run(
+            [*MODULE, "check", "--config", str(file)],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert "the label is roof" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_third_party_extension_that_cannot_be_loaded_is_reported() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        parse("extensions=no_such_package:EXTENSION", Path("agent.properties"))
+    (fault,) = caught.value.faults
+    assert fault.startswith("extensions names no_such_package:EXTENSION, which cannot be loaded")
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL))
+def test_the_page_quotes_what_runs(block: str) -> None:
+    assert block in EXAMPLE.read_text()

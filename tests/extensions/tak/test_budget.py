@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 import trio
 
+import tests.hub.large_modem  # noqa: F401
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.bridge import inward, outward, records
 from fieldagent.extensions.tak.bridge.inward import (
@@ -131,7 +132,7 @@ async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) 
 async def test_bytes_that_are_paid_for_count_as_credits(store: Store) -> None:
     async with mountain(store) as alps:
         await alps.store.commit(
-            lambda db: db.execute("UPDATE device SET modem = 'imt' WHERE id = ?", CLEO)
+            lambda db: db.execute("UPDATE device SET modem = 'large' WHERE id = ?", CLEO)
         )
         assert (await say(alps, CHARLIE, "x" * 80, "m-1")).why == ""
         assert await alps.rows("SELECT credits FROM tak_event") == [(3,)]

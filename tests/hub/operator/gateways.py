@@ -4,7 +4,7 @@ messages.
 
 from __future__ import annotations
 
-import base64
+import importlib
 import importlib.util
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,13 +13,20 @@ from typing import Any, Protocol, TypeAlias
 
 import trio
 
+from fieldagent.extensions import NAMES
 from fieldagent.http.listeners import port_of
 from fieldagent.http.message import Response
 from fieldagent.http.routes import router
-from fieldagent.hub.operator import cloudloop, directip, rockblock
-from fieldagent.hub.operator.contract import MoListener, OperatorHost, OperatorKind, Own
+from fieldagent.hub.operator import directip, rockblock
+from fieldagent.hub.operator.contract import (
+    HandedOver,
+    MoListener,
+    OperatorHost,
+    OperatorKind,
+    Own,
+)
 from tests.http.serving import anybody
-from tests.hub import test_cloudloop, test_directip, test_rockblock
+from tests.hub import test_directip, test_rockblock
 from tests.wire.test_rockblock import FORM, KEY_PEM, claims, token
 
 EXAMPLE = Path(__file__).parents[3] / "examples/folder_operator.py"
@@ -111,31 +118,42 @@ class RockBlockGateway:
             return (await test_rockblock.bring(url, signed)).status == 200
 
 
-class CloudloopGateway:
-    kind = cloudloop.KIND
-    imei = test_cloudloop.IMEI
-    body = b"Hello"
-    codes: Mapping[Any, Any] = cloudloop.CLOUDLOOP
-    own: Own
+class Shelf:
+    """The hub's memory for an operator: `contract.Book` in memory."""
 
-    def __init__(self, url: str, service: test_cloudloop.Service, home: Path) -> None:
-        self._service = service
-        self.own = test_cloudloop.own(home, url)
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[str, str]] = {}
+        self.ids: set[str] = set()
+        self.until: float | None = None
+        self.handed: dict[str, str] = {}
+        self.left: Mapping[str, float] = {}
 
-    def taken(self) -> list[bytes]:
-        sent = [asked for name, asked in self._service.asked if name == "DoSendImtMessage"]
-        return [base64.b64decode(asked["message"]) for asked in sent]
+    async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
+        self.left = left
 
-    def refuse(self, code: Any) -> None:
-        self._service.answers["DoSendImtMessage"] = Response(code, b"", "application/json")
+    async def learn(self, imei: str, kind: str, address: str) -> None:
+        self.known[imei] = (kind, address)
 
-    def fall_silent(self) -> bool:
-        self._service.answers["DoSendImtMessage"] = Response(502, b"")
-        return True
+    async def imei_of(self, address: str) -> str | None:
+        return next((imei for imei, known in self.known.items() if known[1] == address), None)
 
-    async def bring(self, host: OperatorHost) -> bool:
-        async with test_rockblock.serving(router(self.kind.routes(self.own, host))) as url:
-            return (await test_cloudloop.bring(url, test_cloudloop.lingo())).status == 200
+    async def has(self, id_: str) -> bool:
+        return id_ in self.ids
+
+    async def note(self, id_: str) -> None:
+        self.ids.add(id_)
+
+    async def fetched(self) -> float | None:
+        return self.until
+
+    async def note_fetched(self, until: float) -> None:
+        self.until = until
+
+    async def under_way(self) -> list[HandedOver]:
+        return [HandedOver(id_, state) for id_, state in self.handed.items()]
+
+    async def note_state(self, id_: str, state: str, *, ended: bool) -> None:
+        self.handed[id_] = state
 
 
 class FolderGateway:
@@ -198,12 +216,6 @@ async def rockblock_gateway(home: Path) -> AsyncIterator[Gateway]:
 
 
 @asynccontextmanager
-async def cloudloop_gateway(home: Path) -> AsyncIterator[Gateway]:
-    async with test_cloudloop.service(home) as (service, _, url):
-        yield CloudloopGateway(url, service, home)
-
-
-@asynccontextmanager
 async def folder_gateway(home: Path) -> AsyncIterator[Gateway]:
     yield FolderGateway(example(), home)
 
@@ -220,10 +232,19 @@ def example() -> OperatorKind:
 
 
 MakeGateway: TypeAlias = "Callable[[Path], AbstractAsyncContextManager[Gateway]]"
-GATEWAYS: dict[str, MakeGateway] = {
+_CORE: dict[str, MakeGateway] = {
     "directip": directip_gateway,
     "rockblock": rockblock_gateway,
-    "cloudloop": cloudloop_gateway,
     "folder": folder_gateway,
 }
-"""Gateways by operator. One of `known.OPERATORS` without a gateway here fails its tests."""
+
+
+def gateways() -> dict[str, MakeGateway]:
+    """Return the gateways by operator, with those of each extension that has a `gateways` module.
+    An operator without a gateway fails its tests.
+    """
+    known = dict(_CORE)
+    for name in NAMES:
+        if importlib.util.find_spec(f"tests.extensions.{name}.gateways") is not None:
+            known |= importlib.import_module(f"tests.extensions.{name}.gateways").GATEWAYS
+    return known

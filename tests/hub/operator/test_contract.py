@@ -17,7 +17,7 @@ import pytest
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import FarModem, Operator, OperatorHost
-from fieldagent.hub.operator.known import OPERATORS, operators
+from fieldagent.hub.operator.known import operator_places, operators
 from fieldagent.hub.settings import parse
 from fieldagent.package.package import Message
 from fieldagent.store.group import StoreUnavailable
@@ -28,13 +28,13 @@ from fieldagent.wire.outcome import Outcome
 from tests import offline
 from tests.hub.operator.gateways import (
     EXAMPLE,
-    GATEWAYS,
     Gateway,
     MakeGateway,
+    Shelf,
     example,
+    gateways,
     settings_of,
 )
-from tests.hub.test_cloudloop import Shelf
 from tests.hub.test_journey import folder, message_to
 from tests.processes import MODULE, PATIENCE, administer, hub, until
 from tests.wire.test_rockblock import NOW
@@ -42,15 +42,16 @@ from tests.wire.test_rockblock import NOW
 MT = b"to the kit"
 THERE = FarModem("imt", "t" * 32)
 """The hub's knowledge of the modem."""
-NAMES = [*OPERATORS, "folder"]
+NAMES = [*operator_places(), "folder"]
 """Includes the example of docs/how-to/add-an-operator.md."""
 
 
 @pytest.fixture(params=NAMES)
 def make(request: pytest.FixtureRequest) -> MakeGateway:
     name: str = request.param
-    assert name in GATEWAYS, f"tests/hub/operator/gateways.py has none for {name}"
-    return GATEWAYS[name]
+    known = gateways()
+    assert name in known, f"no gateway for {name}: see tests/hub/operator/gateways.py"
+    return known[name]
 
 
 def caller_of(gateway: Gateway) -> Operator:
@@ -245,3 +246,21 @@ def test_one_of_your_own_brings_its_settings(monkeypatch: pytest.MonkeyPatch) ->
 def test_one_that_cannot_be_used_is_told(lines: str, why: str) -> None:
     with pytest.raises(InvalidSettings, match=why):
         parse(lines, Path("hub.properties"))
+
+
+def test_a_third_party_extension_brings_an_operator_with_its_own_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = EXAMPLE.read_text().replace('"folder"', '"courier"').replace("folder-", "courier-")
+    place = '{"courier": f"{__name__}:KIND"}'
+    text += (
+        "from fieldagent.system.extension import Extension\n"
+        f'EXTENSION = Extension("a courier", operators={place})\n'
+    )
+    (tmp_path / "own_courier.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("fieldagent.extensions._THIRD_PARTY", {})
+    text = "extensions=own_courier:EXTENSION\ncourier-path=/srv/courier\n"
+    settings = parse(text, Path("hub.properties"))
+    assert "courier" in operators(settings.operators)
+    assert settings.operator_own["courier-path"] == Path("/srv/courier")

@@ -12,11 +12,10 @@ from fieldagent.extensions.lab.simulator.commands import (
     number_in,
     switch_in,
 )
-from fieldagent.extensions.lab.simulator.imt_modem import STEPS, SimulatedImtModem
+from fieldagent.extensions.lab.simulator.imt_modem import FINALS, STEPS, SimulatedImtModem
 from fieldagent.extensions.lab.simulator.imt_port import ImtPort
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import imt
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +41,11 @@ def obey(bench: ImtBench, line: str) -> str:
 
 def _final(bench: ImtBench, rest: str) -> str:
     words = rest.split()
-    if not words or words[0] not in imt.FINAL:
-        raise BadCommand(f"a status is one of {', '.join(imt.FINAL)}")
+    if not words or words[0] not in FINALS:
+        raise BadCommand(f"a status is one of {', '.join(FINALS)}")
     arrives = words[0] == "mo_ack_received" or "delivered" in words
     bench.modem.faults.finals.append((words[0], arrives))
-    return f"the next message ends with {words[0]}: {imt.FINAL[words[0]].means}"
+    return f"the next message ends with {words[0]}"
 
 
 def _refuse(bench: ImtBench, rest: str) -> str:

@@ -1,4 +1,4 @@
-"""An Iridium Certus 9704 as seen from its serial line, without I/O: the modem's side of `wire.imt`.
+"""An Iridium Certus 9704 as seen from its serial line, without I/O: the modem's side of JSPR.
 
 It behaves like the real one, as far as known, if that can cause trouble for a driver. A reset
 clears its API version and its state, and restarts the message numbers. It continues with a message
@@ -9,6 +9,7 @@ that happen in the field.
 from __future__ import annotations
 
 import base64
+import binascii
 import json
 import re
 from collections import deque
@@ -17,10 +18,21 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import imt
 
 VERSIONS = ((1, 7, 0), (1, 6, 1), (1, 6, 0))
 TOPICS = ((244, "RAW"), (313, "PURPLE"), (314, "PINK"))
+PAYLOAD_BYTES = 100_000
+"""Largest message in each direction, without its CRC."""
+MO_SEGMENT = 1446
+"""Largest segment that the modem asks the host for, in bytes."""
+FINALS = (
+    *("mo_ack_received", "message_cancelled_pre_transit", "segment_not_supplied"),
+    *("segment_incorrect", "message_dropped_local_crc_error", "user_supplied_crc_error"),
+    *("message_discarded_on_overflow", "subscription_invalid", "message_expired"),
+    *("message_transfer_timeout", "network_error", "protocol_error", "crc_error_in_transfer"),
+    "message_cancelled_in_transit",
+)
+"""Values of final_mo_status."""
 MT_SEGMENT = 1080
 """Segment size in bytes. The maker's library 1.1.2 reads 1083 bytes of a segment, although it
 accepts longer ones."""
@@ -177,7 +189,7 @@ class SimulatedImtModem:
         except ValueError:
             self._say(407, target, {})
             return
-        if self.faults.interleave and self.state == imt.ACTIVE:
+        if self.faults.interleave and self.state == "active":
             self.faults.interleave -= 1
             self.bring_mail()
         if self.version is None and target != "apiVersion":
@@ -215,7 +227,7 @@ class SimulatedImtModem:
         self.state = body["state"]
         self._say(200, "operationalState", {"state": self.state, "reason": 0})
         self._tell("operationalState", {"state": self.state, "reason": 0})
-        if self.state == imt.ACTIVE:
+        if self.state == "active":
             self._tell("constellationState", _told_sky(self))
             self.bring_mail()
 
@@ -231,7 +243,7 @@ class SimulatedImtModem:
 
     def _originate(self, body: Mapping[str, Any]) -> None:
         topic, size = body["topic_id"], body["message_length"]
-        if self.state != imt.ACTIVE or topic not in {id_ for id_, _ in TOPICS}:
+        if self.state != "active" or topic not in {id_ for id_, _ in TOPICS}:
             self._say(418, "messageOriginate", {})
             return
         if self._loses_power("offered"):
@@ -245,7 +257,7 @@ class SimulatedImtModem:
             return
         self._mo = _Mo(topic, self.since_boot.next_mo, size)
         self.since_boot.next_mo = (self.since_boot.next_mo + 1) % 256
-        named = {**members, "message_id": self._mo.id, "message_response": imt.ACCEPTED}
+        named = {**members, "message_id": self._mo.id, "message_response": "message_accepted"}
         if self.faults.lose_answers:
             self.faults.lose_answers -= 1
         else:
@@ -258,7 +270,7 @@ class SimulatedImtModem:
         if self.faults.pause_after == mo.segments:
             self.faults.pause_after = None
             return
-        length = min(imt.SEGMENT_BYTES, mo.size - len(mo.body))
+        length = min(MO_SEGMENT, mo.size - len(mo.body))
         self.since_boot.wanted = (mo.id, len(mo.body))
         wanted = {"segment_length": length, "segment_start": len(mo.body)}
         self._tell("messageOriginateSegment", {**_named(mo), **wanted})
@@ -281,7 +293,7 @@ class SimulatedImtModem:
             self.reset()
         elif len(mo.body) < mo.size:
             self._want(mo)
-        elif imt.crc(bytes(mo.body[:-2])) != bytes(mo.body[-2:]):
+        elif _crc(bytes(mo.body[:-2])) != bytes(mo.body[-2:]):
             self._end(mo, "message_dropped_local_crc_error")
         else:
             mo.whole = True
@@ -339,14 +351,14 @@ class SimulatedImtModem:
         """Push the messages that wait at the gateway to the host, if the modem is on the
         network.
         """
-        if self.state != imt.ACTIVE or not self.visible:
+        if self.state != "active" or not self.visible:
             return
         while (body := self._gateway.next_mobile_terminated()) is not None:
             self._gateway.taken()
             self._push(body)
 
     def _push(self, body: bytes) -> None:
-        guard = imt.crc(body)
+        guard = _crc(body)
         if self.faults.wrong_crcs:
             self.faults.wrong_crcs -= 1
             guard = bytes([guard[0] ^ 1, guard[1]])
@@ -359,12 +371,12 @@ class SimulatedImtModem:
             segment = {"segment_length": len(piece), "segment_start": start}
             data = {"data": base64.b64encode(piece).decode("ascii")}
             self._tell("messageTerminateSegment", {**named, **segment, **data})
-        self._tell("messageTerminateStatus", {**named, "final_mt_status": imt.COMPLETE})
+        self._tell("messageTerminateStatus", {**named, "final_mt_status": "complete"})
 
     def set_sky(self, *, visible: bool, bars: int) -> None:
         """Change the visibility of the network and the signal bars."""
         self.visible, self.bars = visible, bars
-        if self.state == imt.ACTIVE:
+        if self.state == "active":
             self._tell("constellationState", _told_sky(self))
         self.bring_mail()
 
@@ -442,6 +454,11 @@ _SET: Mapping[str, Callable[[SimulatedImtModem, Mapping[str, Any]], None]] = {
     "messageOriginateStatus": SimulatedImtModem._cancel,
 }
 """Actions of PUT requests."""
+
+
+def _crc(body: bytes) -> bytes:
+    """Return the CRC-16/XMODEM of a message."""
+    return binascii.crc_hqx(body, 0).to_bytes(2)
 
 
 def _named(mo: _Mo) -> dict[str, object]:

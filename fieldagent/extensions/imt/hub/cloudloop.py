@@ -21,6 +21,7 @@ from typing import Any
 
 import trio
 
+from fieldagent.extensions.imt.hub import lingo
 from fieldagent.http.client import NotReached, RequestFailed, request
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request, Response
@@ -49,7 +50,6 @@ from fieldagent.system import waits
 from fieldagent.system.properties import Key, WrongProperty, absolute_path, text, url, whole
 from fieldagent.system.text_files import read_text_file
 from fieldagent.system.wording import reason_of
-from fieldagent.wire import cloudloop
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 
@@ -128,7 +128,7 @@ class Cloudloop:
                 deadline=DEADLINE,
                 max_body=ANSWER_BYTES + 1,
             )
-        words = reply.body[: cloudloop.SHOWN * 4].decode("utf-8", "replace")
+        words = reply.body[: lingo.SHOWN * 4].decode("utf-8", "replace")
         if len(reply.body) > ANSWER_BYTES:
             raise _TooLong(f"{name} was answered with more than {ANSWER_BYTES >> 20} MiB")
         if reply.status >= 500:
@@ -155,12 +155,12 @@ class Cloudloop:
     ) -> Verdict:
         if not modem.address:
             return Verdict(Outcome.NOT_SENT, NO_THING)
-        kind = modem.kind or cloudloop.SBD
+        kind = modem.kind or lingo.SBD
         try:
             # The previous call may have been accepted without an answer.
             if modem.tries and (known := await self._taken(modem, body)):
                 return Verdict(Outcome.SENT, id=known)
-            name, members = cloudloop.mt_request(modem.address, kind, body, self._topic, priority)
+            name, members = lingo.mt_request(modem.address, kind, body, self._topic, priority)
             answer = await self.call(name, **members)
         except _Refused as refusal:
             return Verdict(Outcome.NOT_SENT, refusal.failure())
@@ -181,14 +181,14 @@ class Cloudloop:
                 return record.id
         return ""
 
-    async def records(self, since: float, until: float) -> list[cloudloop.Record]:
+    async def records(self, since: float, until: float) -> list[lingo.Record]:
         """Return their history between two Unix times, oldest first. A period that is too large for
         one answer is split in halves.
         """
-        upto = {} if until == inf else {"to": cloudloop.moment(until)}
+        upto = {} if until == inf else {"to": lingo.moment(until)}
         try:
             answer = await self.call(
-                "GetMessageRecords", **{"from": cloudloop.moment(max(0.0, since)), **upto}
+                "GetMessageRecords", **{"from": lingo.moment(max(0.0, since)), **upto}
             )
         except _TooLong:
             until = time.time() + MARGIN if until == inf else until
@@ -196,7 +196,7 @@ class Cloudloop:
             if not since < middle < until:
                 raise
             return await self.records(since, middle) + await self.records(middle, until)
-        return cloudloop.read_records(answer)
+        return lingo.read_records(answer)
 
     async def state_of(self, id_: str) -> str:
         """Return the delivery state of an MT message according to Cloudloop."""
@@ -205,9 +205,9 @@ class Cloudloop:
 
     async def balance(self, now: float) -> dict[str, float]:
         """Return the amount left this month of each shared plan, in the plan's own unit."""
-        year, month = cloudloop.moment(now).split("-")[:2]
+        year, month = lingo.moment(now).split("-")[:2]
         answer = await self.call("GetPoolSummary", group="Sbd", year=year, month=str(int(month)))
-        return cloudloop.read_balance(answer)
+        return lingo.read_balance(answer)
 
     async def ring(self, imei: str) -> Verdict:
         return Verdict(Outcome.REFUSED, unreachable("only Cloudloop itself can ring"))
@@ -225,7 +225,7 @@ class _Refused(Exception):
     def failure(self) -> Failure:
         """Return the failure with its cause and scope."""
         known = CLOUDLOOP.get(self.status)
-        words = str(self)[: cloudloop.SHOWN]
+        words = str(self)[: lingo.SHOWN]
         return known or Failure(
             str(self.status), Scope.MESSAGE, f"Cloudloop reports: {words}", HOURLY
         )
@@ -254,7 +254,7 @@ class _Webhook:
         """Answer 200 once the message is on disk. After any other answer they send it again."""
         body = required_body(asked)
         try:
-            message = cloudloop.read_lingo(load_document(body))
+            message = lingo.read_lingo(load_document(body))
         except (NotJson, RemoteProtocolError) as fault:
             await self._host.take_in("", body, None, unusable=f"from Cloudloop: {fault}")
             return Response(200)
@@ -262,13 +262,13 @@ class _Webhook:
         return Response(200)
 
 
-async def take_lingo(message: cloudloop.Lingo, topic: str, host: OperatorHost) -> None:
+async def take_lingo(message: lingo.Lingo, topic: str, host: OperatorHost) -> None:
     """Store an MO message, unless it was delivered before."""
     assert host.book is not None
     if message.id and await host.book.has(message.id):
         return
     fault = message.fault
-    if message.kind == cloudloop.IMT and message.topic not in ("", topic):
+    if message.kind == lingo.IMT and message.topic not in ("", topic):
         fault = f"it went by the topic {message.topic}, and cloudloop-topic is {topic}"
     await host.book.learn(message.imei, message.kind, message.thing)
     if message.body:
@@ -334,7 +334,7 @@ class _Fetch:
             await self._book.note_fetched(until)
             since = until
 
-    async def _take(self, record: cloudloop.Record) -> None:
+    async def _take(self, record: lingo.Record) -> None:
         """Process a record, which contains only the thing and the first bytes of a long message."""
         if await self._book.has(record.id):
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,22 +13,23 @@ from typing import Any
 
 import pytest
 
+from fieldagent.extensions.imt.hub import cloudloop
+from fieldagent.extensions.imt.hub.lingo import read_lingo
 from fieldagent.http.client import Reply, request
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.routes import router
 from fieldagent.hub.contract import Estimate
-from fieldagent.hub.operator import cloudloop
-from fieldagent.hub.operator.contract import FarModem, HandedOver, Operator, OperatorHost
+from fieldagent.hub.operator.contract import FarModem, Operator, OperatorHost
 from fieldagent.hub.operator.failures import Scope
 from fieldagent.hub.records import operator_trouble
 from fieldagent.hub.records.operator_book import OperatorBook
 from fieldagent.hub.store.contract import Store
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system.supervisor import log_fault
-from fieldagent.wire.cloudloop import read_lingo
 from fieldagent.wire.outcome import Outcome
 from tests.http.serving import anybody
 from tests.hub.field import field_of
+from tests.hub.operator.gateways import Shelf
 from tests.hub.test_rockblock import serving
 from tests.processes import until_async
 from tests.running import running
@@ -46,44 +47,6 @@ def lingo(body: bytes = b"Hello", **members: Any) -> dict[str, Any]:
         "message": base64.b64encode(body).decode().rstrip("="),
         **members,
     }
-
-
-class Shelf:
-    """The hub's memory for an operator: `contract.Book` in memory."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, tuple[str, str]] = {}
-        self.ids: set[str] = set()
-        self.until: float | None = None
-        self.handed: dict[str, str] = {}
-        self.left: Mapping[str, float] = {}
-
-    async def note_balance(self, left: Mapping[str, float], *, below: float) -> None:
-        self.left = left
-
-    async def learn(self, imei: str, kind: str, address: str) -> None:
-        self.known[imei] = (kind, address)
-
-    async def imei_of(self, address: str) -> str | None:
-        return next((imei for imei, known in self.known.items() if known[1] == address), None)
-
-    async def has(self, id_: str) -> bool:
-        return id_ in self.ids
-
-    async def note(self, id_: str) -> None:
-        self.ids.add(id_)
-
-    async def fetched(self) -> float | None:
-        return self.until
-
-    async def note_fetched(self, until: float) -> None:
-        self.until = until
-
-    async def under_way(self) -> list[HandedOver]:
-        return [HandedOver(id_, state) for id_, state in self.handed.items()]
-
-    async def note_state(self, id_: str, state: str, *, ended: bool) -> None:
-        self.handed[id_] = state
 
 
 class Hub:

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.wire import imt, jspr
+from fieldagent.extensions.imt import jspr, messages
+from fieldagent.extensions.imt.messages import (
+    MessageKey,
+    MoMessage,
+    MtAssembly,
+    MtEnded,
+    MtSegment,
+    SegmentWanted,
+)
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.imt import MessageKey, MoMessage, MtAssembly, MtEnded, MtSegment, SegmentWanted
 from fieldagent.wire.sbd_status import SessionVerdict
 
 KEY = MessageKey(244, 5)
@@ -26,7 +33,7 @@ def line(text: str) -> jspr.JsprLine:
     ("body", "guard"), [(b"123456789", "31c3"), (b"hello", "c362"), (b"tst", "67d1"), (b"", "0000")]
 )
 def test_the_crc_is_xmodems(body: bytes, guard: str) -> None:
-    assert imt.crc(body).hex() == guard
+    assert messages.crc(body).hex() == guard
 
 
 @given(st.binary(max_size=200))
@@ -36,7 +43,7 @@ def test_the_crc_is_the_polynomials_remainder(body: bytes) -> None:
         value = value << 1 | bit
         if value & 0x10000:
             value ^= 0x11021
-    assert imt.crc(body) == value.to_bytes(2)
+    assert messages.crc(body) == value.to_bytes(2)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,7 @@ def test_the_crc_is_the_polynomials_remainder(body: bytes) -> None:
         (
             '299 messageOriginateStatus {"topic_id":244,"message_id":5,'
             '"final_mo_status":"mo_ack_received"}',
-            imt.MoEnded(KEY, "mo_ack_received"),
+            messages.MoEnded(KEY, "mo_ack_received"),
         ),
         (
             '299 messageTerminateSegment {"topic_id":244,"message_id":30,"segment_length":5,'
@@ -64,23 +71,26 @@ def test_the_crc_is_the_polynomials_remainder(body: bytes) -> None:
         ),
         (
             '299 bootInfo {"image_type":"production","version":{"major":1,"minor":5,"patch":5}}',
-            imt.Booted("1.5.5"),
+            messages.Booted("1.5.5"),
         ),
-        ('299 constellationState {"constellation_visible":false}', imt.Constellation(False, 0)),
+        (
+            '299 constellationState {"constellation_visible":false}',
+            messages.Constellation(False, 0),
+        ),
         (
             '200 constellationState {"constellation_visible":true,"signal_bars":4,'
             '"signal_level":-111}',
-            imt.Constellation(True, 4),
+            messages.Constellation(True, 4),
         ),
         (
             '299 simStatus {"card_present":true,"sim_connected":true,"iccid":"8988169"}',
-            imt.SimStatus(True, True, "8988169"),
+            messages.SimStatus(True, True, "8988169"),
         ),
         (
             '299 operationalState {"state":"fault","reason":6}',
-            imt.OperationalState("fault", 6),
+            messages.OperationalState("fault", 6),
         ),
-        ('299 messageActivityStatus {"enabled":true,"active":false}', imt.Activity(False)),
+        ('299 messageActivityStatus {"enabled":true,"active":false}', messages.Activity(False)),
         ('200 messageActivityStatus {"enabled":false,"active":false}', None),
         ('200 messageActivityStatus {"enabled":true}', None),
         ('299 messageTerminate {"topic_id":244,"message_id":30,"message_length_max":5}', None),
@@ -88,7 +98,7 @@ def test_the_crc_is_the_polynomials_remainder(body: bytes) -> None:
     ],
 )
 def test_what_the_modem_says_unasked(said: str, event: object) -> None:
-    assert imt.read_event(line(said)) == event
+    assert messages.read_event(line(said)) == event
 
 
 @pytest.mark.parametrize(
@@ -108,7 +118,7 @@ def test_what_the_modem_says_unasked(said: str, event: object) -> None:
 )
 def test_what_the_modem_must_not_say(said: str) -> None:
     with pytest.raises(RemoteProtocolError):
-        imt.read_event(line(said))
+        messages.read_event(line(said))
 
 
 @pytest.mark.parametrize(
@@ -124,14 +134,16 @@ def test_the_newest_version_is_chosen_whichever_order_it_is_listed_in(
 ) -> None:
     names = ("major", "minor", "patch")
     versions = [dict(zip(names, each, strict=True)) for each in listed]
-    chosen = imt.newest_version(jspr.JsprLine(200, "apiVersion", {"supported_versions": versions}))
+    chosen = messages.newest_version(
+        jspr.JsprLine(200, "apiVersion", {"supported_versions": versions})
+    )
     assert tuple(chosen.values()) == newest
 
 
 @pytest.mark.parametrize("listed", [None, [], [{"major": 1}], [1], [{"major": 1, "minor": "7"}]])
 def test_versions_that_cannot_be_read_are_told(listed: object) -> None:
     with pytest.raises(RemoteProtocolError, match="supported_versions"):
-        imt.newest_version(jspr.JsprLine(200, "apiVersion", {"supported_versions": listed}))
+        messages.newest_version(jspr.JsprLine(200, "apiVersion", {"supported_versions": listed}))
 
 
 def test_a_topic_is_found_by_name_or_number() -> None:
@@ -139,18 +151,18 @@ def test_a_topic_is_found_by_name_or_number() -> None:
         '200 messageProvisioning {"provisioning":[{"topic_id":244,"topic_name":"RAW","priority":'
         '"High"},{"topic_id":313,"topic_name":"PURPLE","priority":"Low"},{"topic_id":1},"x"]}'
     )
-    topics = imt.provisioned(said)
+    topics = messages.provisioned(said)
     assert [topic.name for topic in topics] == ["RAW", "PURPLE"]
-    assert imt.topic_called(topics, "RAW") == imt.topic_called(topics, "244") == topics[0]
-    assert imt.topic_called(topics, "PINK") is None
-    assert imt.provisioned(jspr.JsprLine(200, "messageProvisioning", {})) == []
+    assert messages.topic_called(topics, "RAW") == messages.topic_called(topics, "244") == topics[0]
+    assert messages.topic_called(topics, "PINK") is None
+    assert messages.provisioned(jspr.JsprLine(200, "messageProvisioning", {})) == []
 
 
 @pytest.mark.parametrize("key", [KEY, MessageKey(64, 0), MessageKey(65_535, 255)])
 def test_a_key_survives_the_disk(key: MessageKey) -> None:
-    assert imt.unpacked(key.packed()) == key
-    assert key.packed() != imt.UNNAMED
-    assert imt.unpacked(imt.UNNAMED) is None
+    assert messages.unpacked(key.packed()) == key
+    assert key.packed() != messages.UNNAMED
+    assert messages.unpacked(messages.UNNAMED) is None
 
 
 @given(st.binary(min_size=1, max_size=8000))
@@ -158,14 +170,14 @@ def test_segments_make_the_message_and_its_crc(body: bytes) -> None:
     message, whole, start = MoMessage(body), b"", 0
     while start < len(message):
         assert not message.last_given, "before its last segment nothing can leave"
-        length = min(imt.SEGMENT_BYTES, len(message) - start)
+        length = min(messages.SEGMENT_BYTES, len(message) - start)
         request = message.segment(SegmentWanted(KEY, start, length))
         fields = line("200 " + request.decode().partition(" ")[2].rstrip("\r")).body
         assert (fields["segment_length"], fields["segment_start"]) == (length, start)
         whole += base64.b64decode(fields["data"])
         start += length
     assert message.last_given
-    assert whole == body + imt.crc(body)
+    assert whole == body + messages.crc(body)
 
 
 @pytest.mark.parametrize("size", [0, 100_001])
@@ -181,9 +193,9 @@ def test_a_segment_that_is_not_there_is_refused() -> None:
     assert not message.last_given
 
 
-@pytest.mark.parametrize("word", imt.FINAL)
+@pytest.mark.parametrize("word", messages.FINAL)
 def test_only_the_networks_own_acknowledgement_is_sent(word: str) -> None:
-    sent = imt.mo_final(word).verdict is SessionVerdict.SENT
+    sent = messages.mo_final(word).verdict is SessionVerdict.SENT
     assert sent == (word == "mo_ack_received")
 
 
@@ -202,17 +214,17 @@ def test_only_the_networks_own_acknowledgement_is_sent(word: str) -> None:
     ],
 )
 def test_what_a_status_means(word: str, verdict: SessionVerdict) -> None:
-    assert imt.mo_final(word).verdict is verdict
+    assert messages.mo_final(word).verdict is verdict
 
 
 def test_what_was_not_accepted_has_not_left() -> None:
-    for word in (*imt.FINAL, "418, not ready", "mo_ack_received"):
-        verdict = imt.mo_refused(word).verdict
+    for word in (*messages.FINAL, "418, not ready", "mo_ack_received"):
+        verdict = messages.mo_refused(word).verdict
         assert verdict in (SessionVerdict.NOT_SENT, SessionVerdict.FAULT)
 
 
-def assembled(body: bytes, *, damage: bytes = b"", skip: int = -1) -> imt.MtMessage | None:
-    whole, assembly = body + (damage or imt.crc(body)), MtAssembly()
+def assembled(body: bytes, *, damage: bytes = b"", skip: int = -1) -> messages.MtMessage | None:
+    whole, assembly = body + (damage or messages.crc(body)), MtAssembly()
     for number, start in enumerate(range(0, len(whole), 1446)):
         if number != skip:
             assembly.add(MtSegment(KEY, start, whole[start : start + 1446]))
@@ -221,22 +233,22 @@ def assembled(body: bytes, *, damage: bytes = b"", skip: int = -1) -> imt.MtMess
 
 @given(st.binary(min_size=1, max_size=6000))
 def test_an_mt_message_is_made_whole(body: bytes) -> None:
-    assert assembled(body) == imt.MtMessage(244, body, "")
+    assert assembled(body) == messages.MtMessage(244, body, "")
 
 
 def test_segments_may_come_twice_and_in_any_order() -> None:
     body = bytes(range(256)) * 12
-    whole, assembly = body + imt.crc(body), MtAssembly()
+    whole, assembly = body + messages.crc(body), MtAssembly()
     for start in (1446, 0, 2892, 1446):
         assembly.add(MtSegment(KEY, start, whole[start : start + 1446]))
         assembly.add(MtSegment(MessageKey(244, 9), 0, b"another"))
-    assert assembly.end(MtEnded(KEY, "complete")) == imt.MtMessage(244, body, "")
+    assert assembly.end(MtEnded(KEY, "complete")) == messages.MtMessage(244, body, "")
 
 
 def test_damage_is_told_with_the_bytes() -> None:
     garbled = assembled(b"hello", damage=b"\0\0")
     assert garbled is not None
-    assert garbled == imt.MtMessage(244, b"hello", "its CRC is wrong", guard=0)
+    assert garbled == messages.MtMessage(244, b"hello", "its CRC is wrong", guard=0)
     holed = assembled(bytes(4000), skip=1)
     assert holed is not None
     assert holed.damage == "1446 bytes of it did not come"

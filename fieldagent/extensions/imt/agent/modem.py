@@ -16,9 +16,9 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.serial_port import SerialPort, open_serial
+from fieldagent.extensions.imt import jspr, messages
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import imt, jspr
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.sbd_status import MoStatus
 
@@ -48,13 +48,13 @@ class Mailbag:
     """Received messages that are not stored yet; the modem has no copy of them."""
 
     def __init__(self) -> None:
-        self._waiting: deque[imt.MtMessage] = deque()
+        self._waiting: deque[messages.MtMessage] = deque()
         self._changed = trio.Event()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def put(self, message: imt.MtMessage) -> None:
+    def put(self, message: messages.MtMessage) -> None:
         """Add a received message."""
         self._waiting.append(message)
         self._tell()
@@ -68,7 +68,7 @@ class Mailbag:
         self._changed.set()
         self._changed = trio.Event()
 
-    async def first(self) -> imt.MtMessage:
+    async def first(self) -> messages.MtMessage:
         """Wait for a message and return the first; it stays until `take`."""
         while not self._waiting:
             await self._changed.wait()
@@ -88,9 +88,9 @@ class Told:
     rebooted: bool = True
     """True if it had no API version when the port was opened, so it lost the messages of an earlier
     run."""
-    topic: imt.Topic | None = None
-    state: imt.OperationalState | None = None
-    sim: imt.SimStatus | None = None
+    topic: messages.Topic | None = None
+    state: messages.OperationalState | None = None
+    sim: messages.SimStatus | None = None
     service: bool | None = None
     """True if it sees the network."""
     active: bool | None = None
@@ -101,8 +101,8 @@ class Told:
         """Return the reason, for people, why the modem cannot send; empty if it can."""
         if self.sim is not None and not self.sim.present:
             return "the modem finds no SIM: insert the SIM, or activate it in the account"
-        if self.state is not None and self.state.state != imt.ACTIVE:
-            why = imt.STATE_REASONS.get(self.state.reason, f"reason {self.state.reason}")
+        if self.state is not None and self.state.state != messages.ACTIVE:
+            why = messages.STATE_REASONS.get(self.state.reason, f"reason {self.state.reason}")
             return f"the modem is {self.state.state}: {why}"
         return ""
 
@@ -111,9 +111,9 @@ class Outgoing:
     """Outgoing message that the modem has, or is about to get."""
 
     def __init__(self, topic: int, body: bytes) -> None:
-        self.message = imt.MoMessage(body)
+        self.message = messages.MoMessage(body)
         self.topic = topic
-        self.key: imt.MessageKey | None = None
+        self.key: messages.MessageKey | None = None
         """Known once the modem has answered."""
         self.word: str | None = None
         """Final status of the message."""
@@ -133,18 +133,18 @@ class ImtModem:
     port: SerialPort
     link: ChannelLink
     mail: Mailbag
-    topic_name: str = imt.RAW
+    topic_name: str = messages.RAW
     lines: jspr.LineReader = field(default_factory=jspr.LineReader)
     news: trio.Event = field(default_factory=trio.Event)
     """Set when the modem sent an unsolicited report, and then replaced."""
     told: Told = field(default_factory=Told)
     outgoing: Outgoing | None = None
-    ended: dict[imt.MessageKey, str] = field(default_factory=dict)
+    ended: dict[messages.MessageKey, str] = field(default_factory=dict)
     """Final statuses of messages since the port was opened. A status is removed when its number is
     used again."""
-    given_up: set[imt.MessageKey] = field(default_factory=set)
+    given_up: set[messages.MessageKey] = field(default_factory=set)
     """Messages that the modem was asked to cancel: it gets no more segments of them."""
-    _assembly: imt.MtAssembly = field(default_factory=imt.MtAssembly)
+    _assembly: messages.MtAssembly = field(default_factory=messages.MtAssembly)
     _starts: bool = True
     """True during setup, when a boot report is expected."""
     _heard: float = -inf
@@ -166,7 +166,7 @@ class ImtModem:
     async def _take(self, line: jspr.JsprLine) -> None:
         try:
             if line.code == jspr.UNASKED:
-                await self._take_event(imt.read_event(line))
+                await self._take_event(messages.read_event(line))
             elif line.target == "messageOriginateSegment":
                 if line.code != jspr.DONE:
                     log.info("the modem did not take a segment: %s", line.in_words())
@@ -178,29 +178,29 @@ class ImtModem:
         except RemoteProtocolError as error:
             log.warning("the modem sent an invalid line: %s", error)
 
-    async def _take_event(self, event: imt.Event | None) -> None:
+    async def _take_event(self, event: messages.Event | None) -> None:
         # The first two are steps inside a message; the waiting tasks need only its end.
-        if isinstance(event, imt.SegmentWanted):
+        if isinstance(event, messages.SegmentWanted):
             await self._give(event)
             return
-        if isinstance(event, imt.MtSegment):
+        if isinstance(event, messages.MtSegment):
             self._assembly.add(event)
             return
-        if isinstance(event, imt.MtEnded):
+        if isinstance(event, messages.MtEnded):
             self._end_mail(event)
-        elif isinstance(event, imt.MoEnded):
+        elif isinstance(event, messages.MoEnded):
             self._end_outgoing(event)
-        elif isinstance(event, imt.Booted):
+        elif isinstance(event, messages.Booted):
             self.link.facts["firmware"] = event.firmware
             if not self._starts:
                 raise ImtReset("the modem has restarted: its power may have dipped")
-        elif isinstance(event, imt.Constellation):
+        elif isinstance(event, messages.Constellation):
             self.see(event)
-        elif isinstance(event, imt.SimStatus):
+        elif isinstance(event, messages.SimStatus):
             self.told.sim = event
-        elif isinstance(event, imt.OperationalState):
+        elif isinstance(event, messages.OperationalState):
             self.told.state = event
-        elif isinstance(event, imt.Activity):
+        elif isinstance(event, messages.Activity):
             self.told.active = event.active
         self.tell()
 
@@ -209,12 +209,12 @@ class ImtModem:
         self.news.set()
         self.news = trio.Event()
 
-    def see(self, sky: imt.Constellation) -> None:
+    def see(self, sky: messages.Constellation) -> None:
         """Record the modem's view of the network."""
         self.told.service = sky.visible
         self.link.note_signal(sky.bars)
 
-    async def _give(self, wanted: imt.SegmentWanted) -> None:
+    async def _give(self, wanted: messages.SegmentWanted) -> None:
         """Give a segment from memory at once, because the modem waits only 0.3 s."""
         outgoing = self.outgoing
         if outgoing is None or wanted.key.topic != outgoing.topic or outgoing.word is not None:
@@ -233,20 +233,20 @@ class ImtModem:
         """
         if self.outgoing is None or line.target != "messageOriginate":
             return
-        if line.code == jspr.DONE and line.body.get("message_response") == imt.ACCEPTED:
+        if line.code == jspr.DONE and line.body.get("message_response") == messages.ACCEPTED:
             id_ = jspr.number(line, "message_id", 0, 255)
-            self.outgoing.key = imt.MessageKey(self.outgoing.topic, id_)
+            self.outgoing.key = messages.MessageKey(self.outgoing.topic, id_)
             self.ended.pop(self.outgoing.key, None)
             self.given_up.discard(self.outgoing.key)
 
-    def _end_outgoing(self, event: imt.MoEnded) -> None:
+    def _end_outgoing(self, event: messages.MoEnded) -> None:
         self.ended[event.key] = event.word
         if self.outgoing is not None and self.outgoing.key == event.key:
             self.outgoing.word = event.word
         else:
             log.info("message %d, which was given up, ended: %s", event.key.id, event.word)
 
-    def _end_mail(self, event: imt.MtEnded) -> None:
+    def _end_mail(self, event: messages.MtEnded) -> None:
         message = self._assembly.end(event)
         if message is None:
             log.warning("a message from the network was broken off: %s", event.word)
@@ -295,7 +295,7 @@ class ImtModem:
         """Set the modem up as far as necessary. Raises ImtSilent, PortLost."""
         await self._until_quiet()
         version = await self._wake_up()
-        newest = imt.newest_version(version)
+        newest = messages.newest_version(version)
         active = version.body.get("active_version")
         self.told.rebooted = active is None
         if active != newest:
@@ -348,7 +348,8 @@ class ImtModem:
         if line.body.get("interface") in (None, "none"):
             await self._must(jspr.put("simConfig", interface="internal"))
         line = await self.ask(jspr.get("simStatus"))
-        if line.code == jspr.DONE and isinstance(status := imt.read_event(line), imt.SimStatus):
+        status = messages.read_event(line) if line.code == jspr.DONE else None
+        if isinstance(status, messages.SimStatus):
             self.told.sim = status
         await self._within(lambda: self.told.sim is not None and self.told.sim.connected)
         if self.told.sim is not None and self.told.sim.iccid:
@@ -356,20 +357,20 @@ class ImtModem:
 
     async def _activate(self) -> None:
         line = await self.ask(jspr.get("operationalState"))
-        state = imt.read_event(line)
-        if isinstance(state, imt.OperationalState):
+        state = messages.read_event(line)
+        if isinstance(state, messages.OperationalState):
             self.told.state = state
         if self._is_active():
             return
-        if self.told.state is not None and self.told.state.state != imt.INACTIVE:
+        if self.told.state is not None and self.told.state.state != messages.INACTIVE:
             # From a test state the modem can only become active by way of inactive.
-            await self._must(jspr.put("operationalState", state=imt.INACTIVE))
-        await self._must(jspr.put("operationalState", state=imt.ACTIVE))
+            await self._must(jspr.put("operationalState", state=messages.INACTIVE))
+        await self._must(jspr.put("operationalState", state=messages.ACTIVE))
         await self._within(self._is_active)
         await trio.sleep(SETTLES)
 
     def _is_active(self) -> bool:
-        return self.told.state is not None and self.told.state.state == imt.ACTIVE
+        return self.told.state is not None and self.told.state.state == messages.ACTIVE
 
     async def _within(self, holds: Callable[[], bool]) -> None:
         with waits.move_on_after(STATE_MAX):
@@ -385,9 +386,9 @@ class ImtModem:
         for target in (*targets, *["messageActivityStatus"] * self.told.tells_activity):
             line = await self.ask(jspr.get(target))
             if line.code == jspr.DONE:
-                await self._take_event(imt.read_event(line))
+                await self._take_event(messages.read_event(line))
         line = await self.ask(jspr.get("messageProvisioning"))
-        self.told.topic = imt.topic_called(imt.provisioned(line), self.topic_name)
+        self.told.topic = messages.topic_called(messages.provisioned(line), self.topic_name)
         if self.told.topic is not None:
             self.link.facts["topic"] = f"{self.told.topic.name} ({self.told.topic.id})"
 
@@ -408,10 +409,10 @@ class ImtModem:
             again=False,
         )
         if line.code != jspr.DONE:
-            return imt.mo_refused(line.in_words())
+            return messages.mo_refused(line.in_words())
         answer = str(line.body.get("message_response"))
-        if answer != imt.ACCEPTED:
-            return imt.mo_refused(answer)
+        if answer != messages.ACCEPTED:
+            return messages.mo_refused(answer)
         if outgoing.key is None:
             raise ImtSilent("the modem has accepted a message and does not name it")
         return None
@@ -421,7 +422,7 @@ class ImtModem:
         while not outgoing.message.last_given and outgoing.word is None:
             await self.news.wait()
 
-    async def cancel(self, key: imt.MessageKey) -> bool:
+    async def cancel(self, key: messages.MessageKey) -> bool:
         """Ask the modem to cancel a message. Return True if it tries; its status reports the
         result.
         """
@@ -436,7 +437,7 @@ class ImtModem:
         )
         return line.code == jspr.DONE
 
-    async def has_told(self, key: imt.MessageKey) -> None:
+    async def has_told(self, key: messages.MessageKey) -> None:
         """Wait until the modem has reported the end of this message."""
         while key not in self.ended:
             await self.news.wait()
@@ -448,7 +449,7 @@ async def open_modem(
     baud: int,
     link: ChannelLink,
     mail: Mailbag,
-    topic: str = imt.RAW,
+    topic: str = messages.RAW,
 ) -> AsyncIterator[ImtModem]:
     """Open a modem that has answered and is set up. Received messages go to `mail`.
 

@@ -51,7 +51,8 @@ from fieldagent.agent.channels.satellite_waits import (
     until_rested,
 )
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.satellites.imt.modem import (
+from fieldagent.extensions.imt import messages
+from fieldagent.extensions.imt.agent.modem import (
     ImtModem,
     ImtReset,
     ImtSilent,
@@ -60,7 +61,6 @@ from fieldagent.agent.satellites.imt.modem import (
     open_modem,
 )
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import imt
 from fieldagent.wire.credit import by_bytes
 from fieldagent.wire.envelope import Unreadable
 from fieldagent.wire.errors import RemoteProtocolError
@@ -82,7 +82,7 @@ IDLE_LOOKS = 2
 lost."""
 CANCEL_MAX = 20.0
 """Seconds in which the modem reports the end of a message that was given up."""
-FILL = imt.SEGMENT_BYTES - imt.CRC_BYTES
+FILL = messages.SEGMENT_BYTES - messages.CRC_BYTES
 """Bytes up to which waiting entries fill one message: one segment."""
 LOST = (PortLost, ImtSilent, ImtReset, RemoteProtocolError)
 WENT_FIRST = MoStatus(SessionVerdict.NOT_SENT, "an SOS went first")
@@ -112,7 +112,7 @@ async def run(
     pace: ImtPace,
     *,
     speed: LineSpeed,
-    topic: str = imt.RAW,
+    topic: str = messages.RAW,
     heal: Callable[[], Awaitable[bool]] = no_healing,
     progress: Callable[[], None] = lambda: None,
 ) -> NoReturn:
@@ -164,7 +164,7 @@ class ImtDriver:
 
     async def work(self) -> NoReturn:
         """Send the transmissions that are due, forever. Raises one of `LOST`."""
-        self.outbox.fit(Carriage(imt.PAYLOAD_BYTES, FILL, by_bytes(self.pace.minimum_bytes)))
+        self.outbox.fit(Carriage(messages.PAYLOAD_BYTES, FILL, by_bytes(self.pace.minimum_bytes)))
         while True:
             self.progress()
             self._show()
@@ -240,7 +240,7 @@ class ImtDriver:
             return
         await self.pace.mail.is_empty()
         await self.outbox.fix_dates()
-        transmission = self.outbox.load(imt.PAYLOAD_BYTES)
+        transmission = self.outbox.load(messages.PAYLOAD_BYTES)
         if transmission is None:
             await trio.sleep(1)
             return
@@ -254,7 +254,9 @@ class ImtDriver:
         assert self.modem.told.topic is not None
         outgoing = Outgoing(self.modem.told.topic.id, transmission.body)
         try:
-            await self.outbox.intend(transmission, modem=self.modem.told.imei, at_modem=imt.UNNAMED)
+            await self.outbox.intend(
+                transmission, modem=self.modem.told.imei, at_modem=messages.UNNAMED
+            )
             self.link.state = LinkState.BUSY
             status = await self._converse(transmission, outgoing)
         except BaseException:
@@ -284,14 +286,14 @@ class ImtDriver:
         if outgoing.message.last_given:
             await self._until_told(outgoing.key, urgent=urgent)
         if outgoing.word is not None:
-            return imt.mo_final(outgoing.word)
+            return messages.mo_final(outgoing.word)
         sos = not urgent and await self._urgent_waits()
         log.info("message %d is given up%s", outgoing.key.id, ": an SOS waits" if sos else "")
         status = await self._give_up(outgoing.key)
         # The link is not the reason, so no pause follows.
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
 
-    async def _until_told(self, key: imt.MessageKey, *, urgent: bool) -> None:
+    async def _until_told(self, key: messages.MessageKey, *, urgent: bool) -> None:
         """Wait until the modem reports the end of the message, or the time limit is over. Also
         return if the modem has lost the message, or if an SOS waits. Raises ImtReset, ImtSilent.
         """
@@ -306,12 +308,12 @@ class ImtDriver:
             await self.modem.look()
             idle = idle + 1 if self.modem.told.active is False else 0
 
-    async def _give_up(self, key: imt.MessageKey) -> MoStatus:
+    async def _give_up(self, key: messages.MessageKey) -> MoStatus:
         """Cancel a message and return its final status; it may have left before."""
         if key not in self.modem.ended and await self.modem.cancel(key):
             await self._wait(CANCEL_MAX, partial(self.modem.has_told, key))
         if key in self.modem.ended:
-            return imt.mo_final(self.modem.ended[key])
+            return messages.mo_final(self.modem.ended[key])
         return MoStatus(SessionVerdict.DOUBTFUL, NOBODY_KNOWS)
 
     async def _settle(self, transmission: Transmission, status: MoStatus) -> None:
@@ -360,7 +362,7 @@ class ImtDriver:
         """Return the final status of the modem's message; None if the modem no longer knows it, or
         if the status leaves it in doubt.
         """
-        key = imt.unpacked(intent.at_modem)
+        key = messages.unpacked(intent.at_modem)
         if key is None or intent.modem != self.modem.told.imei or self.modem.told.rebooted:
             return None
         status = await self._give_up(key)

@@ -1,5 +1,5 @@
 """Real processes from end to end: an agent, an independent 9704 and Cloudloop
-(tests/peers/cloudloop.py), the hub, a webhook, and the failures between them.
+(cloudloop_peer.py), the hub, a webhook, and the failures between them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from tests.extensions.imt.cloudloop_peer import TRAITS
 from tests.hub.test_cluster import contents, push
 from tests.hub.test_journey import Receiver, folder, message_to, receiver
-from tests.peers.cloudloop import TRAITS
 from tests.processes import MODULE, Agent, Hub, Running, administer, agent, free_port, hub, until
 
-PEER = Path(__file__).parents[1] / "peers/cloudloop.py"
+PEER = Path(__file__).with_name("cloudloop_peer.py")
 SECRET, TOKEN = "c0ffee" * 6, "token-of-the-account"
 IMEI, THING = "300258060000001", "t" * 32
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import Any
 
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.line_speed import LineSpeed
-from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.satellites.contract import SatelliteModem, SatelliteSeat
-from fieldagent.agent.satellites.imt import driver as imt_driver
-from fieldagent.agent.satellites.imt.modem import (
+from fieldagent.extensions.imt.agent import driver as imt_driver
+from fieldagent.extensions.imt.agent.modem import (
     ImtModem,
     ImtReset,
     ImtSilent,
     Mailbag,
     open_modem,
 )
-from fieldagent.agent.satellites.imt.probe import IMT
+from fieldagent.extensions.imt.agent.recognition import PROBE, RECOGNITION
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.finding import Finding
+from fieldagent.system.properties import Key, text, whole
 from fieldagent.system.signals import run_breakable
 from fieldagent.wire.errors import RemoteProtocolError
 
@@ -39,23 +40,26 @@ def driver(seat: SatelliteSeat) -> Callable[[], Awaitable[None]]:
         seat.outbox,
         seat.reception,
         seat.link,
-        imt_driver.ImtPace(random.Random(), seat.minimum_bytes),
-        speed=LineSpeed(seat.baud, IMT),
-        topic=seat.topic,
+        imt_driver.ImtPace(random.Random(), seat.own["imt-minimum-bytes"]),
+        speed=LineSpeed(seat.baud, PROBE),
+        topic=seat.own["imt-topic"],
         heal=seat.heal,
         progress=seat.progress,
     )
 
 
-def check(port: str, baud: int | None) -> list[Finding]:
+def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     """Return findings about the modem. It sends no message and has no cost."""
+    topic: str = own["imt-topic"]
     mail = Mailbag()
-    speed = LineSpeed(baud, IMT)
+    speed = LineSpeed(baud, PROBE)
     speed.note_silent()
 
     async def ask() -> list[Finding]:
         with trio.move_on_after(CHECK_MAX):
-            async with open_modem(port, await speed.look(port), ChannelLink(), mail) as modem:
+            async with open_modem(
+                port, await speed.look(port), ChannelLink(), mail, topic
+            ) as modem:
                 words = speed.in_words()
                 notes = [Finding(True, f"{port}: it {words}")] if words else []
                 return [*_told(port, modem), *notes, *_came(port, mail)]
@@ -87,17 +91,11 @@ def _told(port: str, modem: ImtModem) -> list[Finding]:
 def _came(port: str, mail: Mailbag) -> list[Finding]:
     if not mail:
         return []
-    text = (
+    what = (
         f"{port}: a message arrived from the network during the check, and is lost: have it"
         " sent again"
     )
-    return [Finding(False, text)]
-
-
-def _recognition() -> Recognition:
-    from fieldagent.agent.satellites.imt.recognition import RECOGNITION
-
-    return RECOGNITION
+    return [Finding(False, what)]
 
 
 MODEM = SatelliteModem(
@@ -105,10 +103,20 @@ MODEM = SatelliteModem(
     "Iridium Certus 9704, as on the RockBLOCK 9704",
     driver,
     check,
+    keys=(
+        Key("imt-topic", text, "RAW", "name or number of the topic for imt messages (RAW)"),
+        Key(
+            "imt-minimum-bytes",
+            whole(0, 100_000, "bytes"),
+            0,
+            "fewest bytes that the account of an imt modem pays for each message (0)",
+        ),
+    ),
     facts={
         "imei": "the modem's",
         "sim": "number of its SIM (ICCID)",
         "topic": "by which its messages go",
     },
-    recognition=_recognition,
+    probe=lambda: PROBE,
+    recognition=lambda: RECOGNITION,
 )

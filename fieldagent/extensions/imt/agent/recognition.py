@@ -1,22 +1,38 @@
-"""Recognises a 9704 by its list of JSPR versions. No version is chosen, and no message is
-touched.
+"""Finds a 9704 at a port. `PROBE` accepts any answer, `RECOGNITION` the list of JSPR versions.
+Neither selects a version or touches a message.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 
+from fieldagent.agent.channels.line_speed import Probe
 from fieldagent.agent.channels.recognition import (
     DeviceLine,
     DeviceReport,
     Recognition,
     answer_to,
 )
-from fieldagent.wire import imt, jspr
+from fieldagent.extensions.imt import jspr, messages
 from fieldagent.wire.errors import RemoteProtocolError
 
 NAME = "imt"
 TARGET = "apiVersion"
+
+
+def _answers_jspr(said: bytes) -> bool:
+    lines = jspr.LineReader()
+    lines.receive_data(said)
+    return lines.next_line() is not None
+
+
+PROBE = Probe(
+    NAME,
+    (messages.BAUD, 115_200, 460_800, 921_600),
+    b"\r" + jspr.get(TARGET),
+    _answers_jspr,
+)
+"""The sources name only one baud rate of a 9704; the others are the usual ones around it."""
 
 
 def _answer(said: bytes) -> jspr.JsprLine | None:
@@ -34,12 +50,12 @@ async def tell(line: DeviceLine) -> DeviceReport:
     newest = ""
     if answer is not None:
         with suppress(RemoteProtocolError):
-            newest = ".".join(map(str, imt.newest_version(answer).values()))
+            newest = ".".join(map(str, messages.newest_version(answer).values()))
     spoken = f", JSPR {newest}" if newest else ""
     what = f"satellite modem of IMT, such as a 9704{spoken}"
     return DeviceReport(what, facts={"jspr": newest or None})
 
 
 RECOGNITION = Recognition(
-    NAME, 8, imt.BAUD, lambda: jspr.get(TARGET), lambda said: _answer(said) is not None, tell
+    NAME, 8, messages.BAUD, lambda: jspr.get(TARGET), lambda said: _answer(said) is not None, tell
 )

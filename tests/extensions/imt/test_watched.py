@@ -16,7 +16,7 @@ from tests.processes import MODULE, Agent, Running, agent, imt_sky, until
 pytestmark = pytest.mark.full
 
 IMT = {"satellite-modem": "imt"}
-DRIVER, MODEM = "fieldagent.agent.satellites.imt.driver", "fieldagent.agent.satellites.imt.modem"
+DRIVER, MODEM = (f"fieldagent.extensions.imt.agent.{name}" for name in ("driver", "modem"))
 OUTBOX = "fieldagent.agent.outbound.outbox:ChannelOutbox"
 QUICK = (
     Put("fieldagent.agent.channels.satellite_waits:LOOK_EVERY", 1.0),

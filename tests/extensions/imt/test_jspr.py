@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.wire import jspr
+from fieldagent.extensions.imt import jspr
+from fieldagent.extensions.imt.jspr import JsprLine, LineReader
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.jspr import JsprLine, LineReader
 
 BOOT = (
     b'299 bootInfo {"image_type":"production","version":{"major":1,"minor":5,"patch":5,'

@@ -21,8 +21,9 @@ from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.outbound.budget import DayLimit
-from fieldagent.agent.satellites.imt import driver
-from fieldagent.agent.satellites.imt.probe import IMT
+from fieldagent.extensions.imt import messages
+from fieldagent.extensions.imt.agent import driver
+from fieldagent.extensions.imt.agent.recognition import PROBE
 from fieldagent.extensions.lab.simulator.base_camp import BaseCamp
 from fieldagent.extensions.lab.simulator.gateway import SimulatedGateway
 from fieldagent.extensions.lab.simulator.imt_modem import STEPS, SimulatedImtModem
@@ -30,7 +31,6 @@ from fieldagent.extensions.lab.simulator.imt_port import ImtPort
 from fieldagent.extensions.lab.simulator.mt_queue import MtQueue
 from fieldagent.package.package import Channel, Data, Message, Status
 from fieldagent.package.reading import read_package
-from fieldagent.wire import imt
 from fieldagent.wire.credit import by_bytes
 from tests.agent.channels.contract import Checked
 from tests.kit import RATES, Kit, fail_after, kit
@@ -55,7 +55,7 @@ class Sky:
 
     def __post_init__(self) -> None:
         self.queue = MtQueue()
-        self.home = BaseCamp(lambda line: None, self.queue, mt_bytes=imt.PAYLOAD_BYTES)
+        self.home = BaseCamp(lambda line: None, self.queue, mt_bytes=messages.PAYLOAD_BYTES)
         gateway = SimulatedGateway(lambda line: None, self.queue, self.home, by_bytes(0))
         self.gateway = gateway
         self.modem = SimulatedImtModem(gateway)
@@ -88,7 +88,7 @@ async def agent(sky: Sky, *, minimum_bytes: int = 0, **how: Any) -> AsyncIterato
                 k.reception,
                 k.outbox.link,
                 pace,
-                speed=LineSpeed(230_400, IMT),
+                speed=LineSpeed(230_400, PROBE),
             )
 
         nursery.start_soon(drive)
@@ -160,7 +160,7 @@ async def test_messages_of_any_size_come_in(tmp_path: Path, clock: Any) -> None:
         await until(lambda: len(inbound.listing(k.journal, 9)) == 2)
 
 
-@pytest.mark.parametrize("word", imt.FINAL)
+@pytest.mark.parametrize("word", messages.FINAL)
 async def test_every_status(tmp_path: Path, clock: Any, word: str) -> None:
     """One message has this status, and then the sky is clear. The Package is never lost and never
     doubled.

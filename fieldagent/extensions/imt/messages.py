@@ -22,9 +22,10 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fieldagent.extensions.imt import jspr
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire import jspr
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+from fieldagent.wire.modem_kind import ModemKind
 from fieldagent.wire.sbd_status import MoStatus, SessionVerdict
 
 BAUD = 230_400
@@ -44,6 +45,15 @@ ACTIVE, INACTIVE = "active", "inactive"
 def crc(body: bytes) -> bytes:
     """Return the CRC-16/XMODEM of a message, the higher byte first."""
     return binascii.crc_hqx(body, 0).to_bytes(CRC_BYTES)
+
+
+MODEM = ModemKind(
+    PAYLOAD_BYTES,
+    by_bytes=True,
+    keeps_copies=False,
+    guard=lambda body: binascii.crc_hqx(body, 0),
+)
+"""Properties for the hub."""
 
 
 class MessageKey(NamedTuple):

@@ -1,0 +1,133 @@
+"""Settings of the satellite channel. A modem adds its own settings (`satellites/contract.py`)."""
+
+from __future__ import annotations
+
+from fieldagent.agent.channels.healing import read_steps
+from fieldagent.agent.satellites.known import modem, modems
+from fieldagent.system.price import credit_price
+from fieldagent.system.properties import Key, WrongProperty, one_of, text, whole
+
+
+def _hours(value: str) -> float | None:
+    hours = whole(0, 8760, "hours; 0 for never")(value)
+    return hours * 3600.0 or None
+
+
+def hexadecimal_keys(value: str) -> tuple[bytes, ...]:
+    """Read one or two keys of 64 hexadecimal digits. Raises WrongProperty."""
+    try:
+        keys = tuple(bytes.fromhex(key) for key in value.split())
+    except ValueError:
+        raise WrongProperty("must be 64 hexadecimal digits; two, with a space, to rotate") from None
+    if not 1 <= len(keys) <= 2 or any(len(key) != 32 for key in keys):
+        raise WrongProperty("must be 64 hexadecimal digits; two, with a space, to rotate")
+    return keys
+
+
+def _modem_name(value: str) -> str:
+    if value not in modems():
+        modem(value)
+    return value
+
+
+KEYS = (
+    Key("satellite-port", text, None, "serial port of the satellite modem, such as /dev/ttyUSB0"),
+    Key(
+        "satellite-modem",
+        _modem_name,
+        "sbd",
+        f"kind of modem: {', '.join(modems())} (see below), or package.module:NAME of your own"
+        " (sbd)",
+    ),
+    Key(
+        "satellite-baud",
+        whole(1200, 921600, "baud"),
+        None,
+        "speed of the serial port (the usual one of the kind, or another at which the modem"
+        " answers)",
+    ),
+    Key(
+        "satellite-credits-per-day",
+        whole(0, 1_000_000, "credits of 50 bytes"),
+        None,
+        "most credits of 50 bytes per UTC day (no limit)",
+    ),
+    Key(
+        "satellite-bytes-per-day",
+        whole(0, 100_000_000, "bytes"),
+        None,
+        "most bytes per UTC day, for an account that pays for bytes (no limit)",
+    ),
+    Key(
+        "satellite-sos-reserve",
+        whole(0, 1_000_000, "credits"),
+        None,
+        "part of these credits that only an SOS may use, and the message that ends it; half of"
+        " the part may also fetch the answer; for an account that pays for bytes, 50 bytes each"
+        " (10, or half of the day's credits if that is less)",
+    ),
+    Key(
+        "satellite-credit-price",
+        credit_price,
+        None,
+        "price of a credit, such as 0.12 EUR, to show costs in money",
+    ),
+    Key(
+        "satellite-mailbox-check",
+        _hours,
+        None,
+        "hours after which the mailbox is checked without a ring; each check costs a credit (0:"
+        " never)",
+    ),
+    Key(
+        "satellite-registration",
+        one_of("auto", "session"),
+        "auto",
+        "auto: the modem registers itself after a long move, so that rings reach it; session:"
+        " it registers only with each session, for accounts that pay for registrations (auto)",
+    ),
+    Key(
+        "satellite-heal",
+        read_steps,
+        None,
+        "recovery steps for a silent modem, in this order: dtr, gpio:LINE (its sleep pin),"
+        " rockblock:I_EN/I_BTD (its power pins), usb (its port), command; or none (dtr, and the"
+        " command if it is set)",
+    ),
+    Key(
+        "satellite-recovery-command",
+        text,
+        None,
+        "shell command that restarts a silent modem, such as `uhubctl --action cycle --ports 2`",
+    ),
+    Key(
+        "satellite-key",
+        hexadecimal_keys,
+        (),
+        "64 hexadecimal digits that authenticate messages in both directions; two, with a"
+        " space, to rotate",
+    ),
+    Key(
+        "satellite-receipts",
+        one_of("ride", "at-once"),
+        "ride",
+        "ride: send receipts to the hub with the next message, without cost; at-once: send each"
+        " receipt separately, for a credit (ride). Receipts of an SOS are sent at once",
+    ),
+)
+EXAMPLES = {
+    "satellite-port": "/dev/fieldagent-satellite",
+    "satellite-credits-per-day": "100",
+    "satellite-sos-reserve": "10",
+    "satellite-credit-price": "0.12 EUR",
+    "satellite-mailbox-check": "24",
+    "satellite-registration": "session",
+    "satellite-heal": "dtr gpio:17",
+    "satellite-recovery-command": "uhubctl --action cycle --ports 2",
+    "satellite-baud": "19200",
+    "satellite-bytes-per-day": "100000",
+}
+NEEDS = {
+    "satellite-heal": "satellite-port",
+    "satellite-recovery-command": "satellite-port",
+}

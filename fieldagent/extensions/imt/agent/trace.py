@@ -1,0 +1,73 @@
+"""Removes the payloads from a trace of a 9704's serial line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fieldagent.extensions.imt import jspr, messages
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.trace import CAME, SENT, TraceRecord
+
+
+def mask(records: Sequence[TraceRecord]) -> list[TraceRecord]:
+    """Replace segments by zeros, whose CRC is zero; in base64 they are `A`. A message to the host
+    with a wrong CRC ends with a one instead.
+    """
+    copies = list(records)
+    for way in (SENT, CAME):
+        places = [at for at, each in enumerate(records) if each.way == way]
+        whole = b"".join(records[at].data for at in places)
+        # The type of a line is unknown if its beginning is no longer in the trace.
+        whole = re.sub(rb"\A(?!GET |PUT |[2-5][0-9]{2} )[^\r]*", _dotted, whole)
+        shown = bytearray(re.sub(rb'("data":\s*")([A-Za-z0-9+/]*)', _base64_zeroed, whole))
+        for end in _ends_of_garbled(whole) if way == CAME else ():
+            padding = whole[end : end + 2].count(b"=")
+            shown[end - 1] = b"BEQ"[padding]
+        whole = bytes(shown)
+        begins = 0
+        for at in places:
+            ends = begins + len(records[at].data)
+            copies[at] = records[at]._replace(data=whole[begins:ends])
+            begins = ends
+    return copies
+
+
+def _ends_of_garbled(whole: bytes) -> list[int]:
+    """Return the end of the base64, without its padding, of each message with a wrong CRC."""
+    positions, assembly = [], messages.MtAssembly()
+    ends: dict[messages.MessageKey, tuple[int, int]] = {}
+    end = 0
+    for raw in whole.split(b"\r")[:-1]:
+        begin, end = end, end + len(raw) + 1
+        head = re.search(rb"299 messageTerminate(?:Segment|Status) \{", raw)
+        if head is None or not raw.endswith(b"}"):
+            continue
+        text = raw[head.start() :]
+        lines = jspr.LineReader()
+        lines.receive_data(text + b"\r")
+        line = lines.next_line()
+        try:
+            event = None if line is None else messages.read_event(line)
+        except RemoteProtocolError:
+            continue
+        if isinstance(event, messages.MtSegment):
+            assembly.add(event)
+            data = re.search(rb'"data":\s*"[A-Za-z0-9+/]*', text)
+            if data is not None:
+                place = (event.start, begin + head.start() + data.end())
+                ends[event.key] = max(ends.get(event.key, place), place)
+        elif isinstance(event, messages.MtEnded):
+            message = assembly.end(event)
+            if message is not None and message.damage and event.key in ends:
+                positions.append(ends[event.key][1])
+            ends.pop(event.key, None)
+    return positions
+
+
+def _dotted(match: re.Match[bytes]) -> bytes:
+    return b"." * len(match[0])
+
+
+def _base64_zeroed(match: re.Match[bytes]) -> bytes:
+    return match[1] + b"A" * len(match[2])

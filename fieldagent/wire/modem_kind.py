@@ -1,0 +1,28 @@
+"""Properties of a kind of satellite modem that the hub needs for its MT messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire.sbd import MT_BYTES
+
+
+def _sum(body: bytes) -> int:
+    return sum(body) & 0xFFFF
+
+
+class ModemKind(NamedTuple):
+    """Kind of satellite modem. The defaults are those of SBD."""
+
+    mt_bytes: int = MT_BYTES
+    """Bytes that the modem accepts in one message."""
+    by_bytes: bool = False
+    """True if messages are paid for by bytes instead of credits."""
+    keeps_copies: bool = True
+    """True if the modem repeats a message that its host has not read."""
+    guard: Callable[[bytes], int] = _sum
+    """Returns the 16-bit checksum by which the modem checks a message that it hands over."""
+
+
+SBD = ModemKind()
