@@ -266,12 +266,12 @@ def test_the_commands_of_the_local_apis_page(reader: Reader) -> None:
         assert "works without it" in reader.types(people)
         assert "no inbound payload" in reader.types(f"{read.split('#')[0]} 2>&1 || true")
         for asking in (sos, grid):
-            assert "SOS left by Satellite" in reader.types(on_a_terminal(asking), typed="SOS\n")
+            assert "left by Satellite" in reader.types(on_a_terminal(asking), typed="SOS\n")
         with reader.starts(f"{seen.split('#')[0]} --yes", "left by") as waiting:
             assert "two are injured" in reader.types(answer)
             assert "two are injured" in reader.types(words)
             assert "called off" in reader.types(cancel)
-            waiting.expect("SOS called off")
+            waiting.expect(" called off")
         assert "Camp reached" in reader.types(sent)
         assert "accepted" in reader.types(show)
         assert "Satellite" in reader.types(status)

@@ -18,8 +18,9 @@ def in_brief(status: dict[str, Any]) -> str:
 def _sos(sos: dict[str, Any]) -> list[str]:
     if not sos["active"]:
         return []
-    last = sos["incident"]["steps"][-1]
-    return [f"SOS {last['state']}{' ' + last['by'] if 'by' in last else ''}"]
+    incident = sos["incident"]
+    last = incident["steps"][-1]
+    return [f"SOS {incident['short']} {last['state']}{' ' + last['by'] if 'by' in last else ''}"]
 
 
 def _link(name: str, link: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ def test_an_sos_is_the_first_that_is_seen(tmp_path: Path) -> None:
         assert [(each["id"], each["text"]) for each in sos["items"]] == [(2, "Leg broken")]
         assert 0 < sos["nextTry"] - sos["raised"] <= 600 + 60
         first = command(kit, "status").stdout.splitlines()[0]
-        assert re.match("SOS raised [^;]+; left by Satellite [^;]+; next try ", first)
+        assert re.match("SOS [0-9]{3} raised [^;]+; left by Satellite [^;]+; next try ", first)
         assert "fieldagent_sos_active 1\n" in kit.call("GET", "/metrics").body
         command(kit, "sos", "--cancel")
         state = kit.call("GET", "/api/status").body["sos"]

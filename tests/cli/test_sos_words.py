@@ -83,11 +83,16 @@ ENDS: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
 @pytest.mark.parametrize("name", ENDS)
 def test_only_what_is_known_of_the_next_try_is_said(name: str) -> None:
     members, states, end = ENDS[name]
-    one = {"ended": None, "steps": [step(state, by="Ben") for state in states], **members}
+    one = {
+        "short": "377",
+        "ended": None,
+        "steps": [step(state, by="Ben") for state in states],
+        **members,
+    }
     said = incident_text(one)
     for words in (NONE, "next try"):
         assert (words in said) == end.startswith(words)
-    assert said.endswith(end)
+    assert said.startswith("SOS 377 raised ") and said.endswith(end)
 
 
 @pytest.mark.parametrize("state", SCHEMAS["HeardIncident"]["properties"]["state"]["enum"])
@@ -96,7 +101,7 @@ def test_another_kits_sos_is_dated_by_what_is_known(state: str, age: int | None)
     came = AT if age is None else AT + age
     heard = {
         "number": 693758377,
-        "short": 70,
+        "short": "070",
         "name": "Ada",
         "state": state,
         "raised": AT,
@@ -107,6 +112,6 @@ def test_another_kits_sos_is_dated_by_what_is_known(state: str, age: int | None)
     }
     clock = {None: "", 7 * 3600: "7 hours", 13 * 3600 + 59: "13 hours", 30 * 86_400: "30 days"}
     said = heard_text(heard)
-    assert said.startswith("SOS 70 of Ada (693758377), ") and said.endswith(": help")
+    assert said.startswith("SOS 070 of Ada (693758377), ") and said.endswith(": help")
     assert (f"raised {WHEN}" in said) == (age is None)
     assert (f"{clock[age]} ago by its clock" in said) == (age is not None)

@@ -347,7 +347,8 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
             alarm = shown.locator("#sos li.open")
             alarm.locator(".words", has_text="leg broken").wait_for()
             assert shown.title() == "1 SOS · fieldagent console"
-            assert shown.evaluate("window.noted") == ["SOS 1: Ada (kit-ada) leg broken"]
+            short = kit.call("GET", "/api/sos").body["incident"]["short"]
+            assert shown.evaluate("window.noted") == [f"SOS {short}: Ada (kit-ada) leg broken"]
             kit.call("POST", "/api/sos", {"position": {"latitude": "45,9", "longitude": "7 36"}})
             alarm.locator(".thread li", has_text="45.9, 7.6").wait_for()
             assert shown.locator("#sos > li").count() == 1, "one incident"
@@ -364,11 +365,11 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         shown.get_by_text("What happened").click()
         story = shown.locator("#sos details li")
         story.filter(has_text="seen by Olga").wait_for()
-        shown.get_by_label("Note on 1").fill("<i>two are with her</i>")
+        shown.get_by_label("Note on").fill("<i>two are with her</i>")
         shown.get_by_role("button", name="Note").click()
         story.filter(has_text="noted by Olga “<i>two are with her</i>”").wait_for()
-        assert shown.get_by_label("Note on 1").input_value() == ""
-        shown.get_by_label("Note on 1").fill("not yet")
+        assert shown.get_by_label("Note on").input_value() == ""
+        shown.get_by_label("Note on").fill("not yet")
         assert browser.faults(shown) == []
         browser.keep(shown, f"console-story-{screen}")
         shown.emulate_media(media="print", color_scheme="dark")
@@ -379,11 +380,11 @@ def test_a_dispatcher_sees_an_sos_ring_and_answers_it(tmp_path: Path, screen: st
         assert inks == ["rgb(0, 0, 0)", "rgb(255, 255, 255)"]
         browser.keep(shown, f"console-print-{screen}")
         shown.emulate_media(media="screen", color_scheme=screen.partition("-")[2])
-        shown.get_by_label("Reason to close 1").fill("in hospital")
+        shown.get_by_label("Reason to close").fill("in hospital")
         # Another user's act does not remove text that is being written.
         administer(database, "sos", "note", "1", "seen from the air", "--by", "Olga")
         story.filter(has_text="seen from the air").wait_for()
-        assert shown.get_by_label("Note on 1").input_value() == "not yet"
+        assert shown.get_by_label("Note on").input_value() == "not yet"
         shown.get_by_role("button", name="Close", exact=True).click()
         shown.get_by_text("No SOS is open.").wait_for()
         shown.get_by_label("Search").fill("BROKEN")
@@ -690,7 +691,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
             shown.locator("#map-source").get_by_text("© the mapmakers").wait_for()
         kit.post("leg broken", priority=100)
         # Messages to her appear in the thread with their state.
-        shown.get_by_label("Words to Ada, about 1").fill("<i>Stay</i> where you are")
+        shown.get_by_label("Text to Ada, about").fill("<i>Stay</i> where you are")
         shown.locator("#sos").get_by_role("button", name="Write to Ada").click()
         until(lambda: "where you are" in json.dumps(kit.call("GET", "/api/inbound").body))
         thread = shown.locator("#sos .thread li")
@@ -702,7 +703,7 @@ def test_a_dispatcher_writes_to_people_and_sees_what_it_costs(tmp_path: Path, sc
         # A canned text is selected and can be changed before it is sent.
         often = shown.get_by_label("Standard texts to Ada, about 1")
         often.select_option("help is on its way")
-        assert shown.get_by_label("Words to Ada, about 1").input_value() == "help is on its way"
+        assert shown.get_by_label("Text to Ada, about").input_value() == "help is on its way"
         shown.locator("#sos").get_by_role("button", name="Write to Ada").click()
         until(lambda: "help is on its way" in json.dumps(kit.call("GET", "/api/inbound").body))
         # A position in the thread shows its source.

@@ -127,9 +127,9 @@ def test_what_is_written_at_the_desk_outlives_what_comes(
     held.wait()
     go_on(world, desk, 7)
     held.release()
-    words = desk.get_by_label(f"Information for them about {incident}")
+    words = desk.locator(f"#sos-heir-note-{incident}")
     words.fill("heli at 14:00")
-    desk.get_by_label(f"Who should take {incident}").select_option("Ben")
+    desk.locator(f"#sos-heir-{incident}").select_option("Ben")
     go_on(world, desk, 8)
     assert words.input_value() == "heli at 14:00"
     assert desk.locator(f"#sos-heir-{incident} option:checked").inner_text() == "Ben"
@@ -407,14 +407,14 @@ def test_two_presses_send_once_at_the_desk(world: World, desk: Any, incident: st
     desk.get_by_role("button", name="Hand over").click()
     desk.get_by_text("What happened").click()
     twice = Twice(desk)
-    for label, button in (
-        (f"Words to Ada, about {incident}", f"#sos-write-{incident}"),
-        (f"Information for them about {incident}", f"#sos-heir-ask-{incident}"),
-        (f"Note on {incident}", f"#sos-note-give-{incident}"),
-        (f"Reason to close {incident}", f"#sos-close-{incident}"),
-        ("Text", "#send"),
+    for field, button in (
+        (f"#sos-words-{incident}", f"#sos-write-{incident}"),
+        (f"#sos-heir-note-{incident}", f"#sos-heir-ask-{incident}"),
+        (f"#sos-note-{incident}", f"#sos-note-give-{incident}"),
+        (f"#sos-reason-{incident}", f"#sos-close-{incident}"),
+        ("#field-content", "#send"),
     ):
-        desk.get_by_label(label, exact=True).fill("words")
+        desk.locator(field).fill("words")
         if button == "#send":
             desk.locator("#people").get_by_label("Ada").check()
         twice.press(desk.locator(button))

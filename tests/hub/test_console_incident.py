@@ -53,8 +53,9 @@ def test_its_trail_is_on_the_map_and_what_is_called_off_is_not_red(
             shown.locator("#map .trail.alarm").wait_for()
             assert is_red(shown, "#map .trail")
             until(lambda: is_red(shown, "#map .spot", "fill"))
-            shown.locator("#map .name span", has_text="SOS 1: Ada (kit-ada)").wait_for()
-            shown.locator("#places", has_text="SOS 1: Ada (kit-ada)").wait_for()
+            short = kit.call("GET", "/api/sos").body["incident"]["short"]
+            shown.locator("#map .name span", has_text=f"SOS {short}: Ada (kit-ada)").wait_for()
+            shown.locator("#places", has_text=f"SOS {short}: Ada (kit-ada)").wait_for()
             assert browser.faults(shown) == []
             shown.locator("#chart").scroll_into_view_if_needed()
             browser.keep(shown, f"console-trail-{screen}")
@@ -65,7 +66,7 @@ def test_its_trail_is_on_the_map_and_what_is_called_off_is_not_red(
             assert not is_red(shown, "#map .spot", "fill")
             assert not is_red(shown, "#sos > li", "backgroundColor")
             shown.locator("#places", has_text="called off").wait_for()
-            shown.get_by_label("Reason to close 1").fill("found well")
+            shown.get_by_label("Reason to close").fill("found well")
             shown.get_by_role("button", name="Close", exact=True).click()
             shown.get_by_text("No SOS is open.").wait_for()
             shown.locator("#map .trail").wait_for(state="detached")
@@ -111,7 +112,7 @@ def test_words_place_and_buttons_stay_first_when_97_kits_hear_it(
         assert browser.faults(shown) == []
         shown.goto(f"{running.address}/console/sos/1")
         shown.locator("#sos .words", has_text="leg broken").wait_for()
-        card.get_by_label("Reason to close 1").fill("found well")
+        card.get_by_label("Reason to close").fill("found well")
         card.get_by_role("button", name="Close", exact=True).click()
         shown.get_by_text("No SOS is open.").wait_for()
         shown.goto(f"{running.address}/console/sos/1")
@@ -133,6 +134,7 @@ def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None
     ):
         sign_in_as_olga(shown)
         with agent(tmp_path, kit_of(running, token)) as kit:
+            names: list[str] = []
             for number, (text, reason) in enumerate(
                 [("=leg broken", "in hospital"), ("lost in fog", "found at the hut")], 1
             ):
@@ -140,13 +142,14 @@ def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None
                 until(lambda: administer(database, "sos", "list", "--state", "open"))
                 administer(database, "sos", "close", str(number), reason, "--by", "Olga")
                 until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "closed")
+                names.append(f"SOS {kit.call('GET', '/api/sos').body['incident']['short']}")
         shown.get_by_text("History of closed SOS").click()
         entries = shown.locator("#history-list > li")
         entries.nth(1).wait_for()
         for search, left, many in (
-            ("FOG", "SOS 2", 1),
-            ("hospital", "SOS 1", 1),
-            ("kit-ada", "SOS 2", 2),
+            ("FOG", names[1], 1),
+            ("hospital", names[0], 1),
+            ("kit-ada", names[1], 2),
         ):
             shown.get_by_label("Find in the history").fill(search)
             shown.get_by_label("Find in the history").press("Enter")
@@ -158,12 +161,12 @@ def test_the_history_is_searched_printed_and_taken_along(tmp_path: Path) -> None
         for search in ("fog", "hospital"):
             shown.get_by_label("Find in the history").fill(search)
             shown.get_by_label("Find in the history").press("Enter")
-        entries.first.get_by_text("SOS 1").wait_for()
+        entries.first.get_by_text(names[0]).wait_for()
         until(lambda: shown.title() and len(held) == 1)
         with shown.expect_response("**/api/sos?*text=fog"):
             held.pop().continue_()
         shown.evaluate("fetch('/api/sos/words').then(told => told.text())")
-        assert entries.count() == 1 and "SOS 1" in entries.inner_text()
+        assert entries.count() == 1 and names[0] in entries.inner_text()
         entries.first.locator("summary").click()
         card = entries.first.locator("article")
         card.get_by_text("closed by Olga “in hospital”").first.wait_for()
@@ -209,7 +212,7 @@ def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
         with agent(tmp_path, kit_of(running, token)) as kit:
             kit.call("POST", "/api/sos", {"text": "leg broken"})
             for label, (latitude, longitude) in zip(
-                ("Words to Ada, about 1", "Reason to close 1"), TRAIL, strict=False
+                ("Text to Ada, about", "Reason to close"), TRAIL, strict=False
             ):
                 field = shown.get_by_label(label)
                 field.fill("wait the hut")
@@ -232,7 +235,7 @@ def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
             shown.get_by_label("Note on 1").fill("two are with her")
             shown.get_by_role("button", name="Note", exact=True).dblclick()
             shown.locator("#sos details li", has_text="noted by Olga").first.wait_for()
-            until(lambda: shown.get_by_label("Words to Ada, about 1").input_value() == "")
+            until(lambda: shown.get_by_label("Text to Ada, about").input_value() == "")
             happened = administer(database, "sos", "show", "1")["timeline"]
             hers = [each["event"] for each in happened if each["event"] in ("answered", "note")]
             assert hers == ["answered", "note"]

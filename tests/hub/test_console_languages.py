@@ -68,9 +68,10 @@ def test_an_sos_rings_and_is_answered_in_ones_own_language(
             assert browser.faults(shown) == []
             browser.keep(shown, f"console-sos-{language}")
             mail = relay.mail()
+            short = kit.call("GET", "/api/sos").body["incident"]["short"]
             assert mail["Content-Language"] == language
             assert mail["Subject"] == say(
-                language, "{what} of {device}", what="SOS 1", device="kit-ada"
+                language, "{what} of {device}", what=f"SOS {short}", device="kit-ada"
             )
             text = mail.get_content()
             assert words in text
@@ -78,7 +79,7 @@ def test_an_sos_rings_and_is_answered_in_ones_own_language(
                 say(language, "The link is personal, works once, and asks you to confirm.") in text
             )
             (link,) = LINK.findall(text)
-            answered(opened, running, link, language, words)
+            answered(opened, running, link, language, words, f"SOS {short}")
             seen = texts["Seen by {who}, {time}"].partition("{time}")[0].replace("{who}", "Duty")
             shown.locator("#sos > li.seen").get_by_text(seen).wait_for()
             # The contact's answer in their language reaches the kit with its meaning.
@@ -92,7 +93,7 @@ def test_an_sos_rings_and_is_answered_in_ones_own_language(
             shown.locator("#sos").get_by_text("Seen by Duty,").wait_for()
 
 
-def answered(opened: Any, running: Hub, link: str, language: str, words: str) -> None:
+def answered(opened: Any, running: Hub, link: str, language: str, words: str, title: str) -> None:
     """Answer as a person whose browser prefers that language."""
     context = opened.new_context(
         locale=language,
@@ -112,7 +113,7 @@ def answered(opened: Any, running: Hub, link: str, language: str, words: str) ->
     browser.keep(shown, f"answer-{language}")
     shown.get_by_role("button", name=say(language, "Take over")).click()
     shown.get_by_role(
-        "heading", name=say(language, "You have taken over {what}", what="SOS 1")
+        "heading", name=say(language, "You have taken over {what}", what=title)
     ).wait_for()
     context.close()
 

@@ -517,7 +517,8 @@ def test_one_of_the_history_is_shown_once_however_often_it_is_opened(
     with sos(world, "of the history") as incident:
         pass
     desk.get_by_text("History of closed SOS").click()
-    entry = desk.locator("#history-list > li", has_text=f"SOS {incident} ")
+    short = administer(world.database, "sos", "show", incident)["short"]
+    entry = desk.locator("#history-list > li", has_text=f"SOS {short} ")
     held = Held(desk, f"**/api/sos/{incident}")
     for many in (1, 1, 2):
         entry.locator("summary").click()

@@ -54,12 +54,12 @@ BACK = {"state": "done", "missing": 129, "back": 120, "gone": 9}
 RESTORED = "other: the hub's database was restored:"
 LATE = {"rule": "every 12 hours", "due": NOW - 60, "state": "late"}
 DAY = 86_400
-SOS = {"id": 5, "kind": "sos", "calledOff": None}
+SOS = {"id": 5, "short": "377", "kind": "sos", "calledOff": None}
 CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]] = [
     ({}, [], NOW, []),
-    ({}, [SOS], None, ["sos: SOS 5"]),
-    ({}, [{**SOS, "calledOff": NOW}], None, ["sos: SOS 5, called off"]),
-    ({"disabled": True, "lastContact": None}, [SOS], None, ["sos: SOS 5"]),
+    ({}, [SOS], None, ["sos: SOS 377"]),
+    ({}, [{**SOS, "calledOff": NOW}], None, ["sos: SOS 377, called off"]),
+    ({"disabled": True, "lastContact": None}, [SOS], None, ["sos: SOS 377"]),
     ({"checkIn": LATE}, [{**SOS, "kind": "overdue"}], None, ["silent: check-in late"]),
     ({}, [{**SOS, "kind": "operator"}], None, ["other: alarm 5 about its operator"]),
     ({}, [{**SOS, "kind": "fence"}], None, ["other: alarm 5 about a fence"]),
@@ -118,7 +118,7 @@ CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]
         {"trouble": "another key", "lastContact": None},
         [SOS],
         NOW + DAY,
-        ["sos: SOS 5", "silent: never heard", "clock: its clock is ahead", "other: another key"],
+        ["sos: SOS 377", "silent: never heard", "clock: its clock is ahead", "other: another key"],
     ),
 ]
 
@@ -243,10 +243,10 @@ def test_a_room_of_many_kits(tmp_path: Path, screen: str, kits: int) -> None:
         shown.reload()
         enter(shown)
         rows = shown.locator("#kits a")
-        assert rows.count() == 100 and "SOS 1" in rows.first.inner_text()
+        assert rows.count() == 100 and "SOS 005" in rows.first.inner_text()
         assert "check-in late" in rows.nth(1).inner_text()
         shown.locator("#map .cluster").first.wait_for()
-        shown.locator("#map .name span", has_text="SOS 1: Person 1").wait_for()
+        shown.locator("#map .name span", has_text="SOS 005: Person 1").wait_for()
         shown.locator("#sos li.open .words", has_text="leg broken").wait_for()
         browser.keep(shown, f"console-room-{kits}-{screen}")
         assert browser.faults(shown) == []
@@ -354,7 +354,7 @@ def test_an_address_of_an_sos_leads_to_its_card_also_once_it_is_closed(tmp_path:
         for place in ("#items", "#sos"):
             shown.locator(place).get_by_text("(brought back by a kit)").first.wait_for()
         shown.locator("#items").get_by_text("leg broken").wait_for()
-        shown.get_by_role("link", name="Show SOS 1").focus()
+        shown.get_by_role("link", name="Show SOS 005").focus()
         shown.keyboard.press("Enter")
         shown.wait_for_url(f"{running.address}/console/sos/1")
         shown.go_back()

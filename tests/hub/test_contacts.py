@@ -122,15 +122,16 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
             raise_sos(kit, database)
             mail = relay.mail()
             text = mail.get_content()
+            name = f"SOS {kit.call('GET', '/api/sos').body['incident']['short']}"
             for said in (
-                "SOS 1 of kit-ada: leg broken",
+                f"{name} of kit-ada: leg broken",
                 "46.50000 7.25000",
                 "https://www.openstreetmap.org/?mlat=46.50000&mlon=7.25000",
                 "geo:46.50000,7.25000",
                 f"{ADDRESS}/console/sos/1",
             ):
                 assert said in text
-            assert mail["Subject"] == "SOS 1 of kit-ada"
+            assert mail["Subject"] == f"{name} of kit-ada"
             assert (mail["To"], mail["Auto-Submitted"]) == ("bw@example.org", "auto-generated")
             until(lambda: pager.got and service.got)
             incident = pager.got[0]["payloads"][0]["events"][0]["incident"]
@@ -154,7 +155,7 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
                 assert page.status == 200
                 assert "form-action 'self'" in page.headers["Content-Security-Policy"]
                 assert page.headers["Referrer-Policy"] == "no-referrer"
-            assert "SOS 1 of kit-ada" in page.title and "Bergwacht" in page.text
+            assert f"{name} of kit-ada" in page.title and "Bergwacht" in page.text
             assert state(database) == "open"
 
             forged = own[:-1] + ("A" if own[-1] != "A" else "B")
@@ -166,7 +167,7 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
             assert state(database) == "open"
 
             page = ask(running, "POST", own, text="<b>heli</b> is up")
-            assert (page.status, page.title) == (200, "You have taken over SOS 1")
+            assert (page.status, page.title) == (200, f"You have taken over {name}")
             until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "seen")
             last = kit.call("GET", "/api/sos").body["incident"]["steps"][-1]
             assert (last["by"], last["text"]) == ("Bergwacht", "<b>heli</b> is up")
@@ -175,7 +176,7 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
                 assert (page.status, page.title) == (410, "Link already used")
                 page = ask(running, method, services_)
                 assert (page.status, page.title) == (409, "Already answered")
-                assert "Bergwacht already has SOS 1" in page.text
+                assert f"Bergwacht already has {name}" in page.text
             steps = timeline(database)
             assert ("seen", "Bergwacht", "<b>heli</b> is up") in steps
             handed = {detail for event, _, detail in steps if event == "escalated"}

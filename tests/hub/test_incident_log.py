@@ -24,14 +24,14 @@ from tests.hub.test_journey import receiver
 from tests.processes import PATIENCE, administer, agent, hub, until, until_async
 
 STEPS = {
-    "raised": r"WARNING +SOS 1 of kit-ada: raised",
-    "nobody reached": r"WARNING +SOS 1 of kit-ada: nobody reached",
-    "escalated": r"WARNING +SOS 1 of kit-ada: escalated: webhook 1",
-    "seen": r"WARNING +SOS 1 of kit-ada: seen by Olga: heli is up",
-    "answered": r"WARNING +SOS 1 of kit-ada: answered by Olga: where are you",
-    "note": r"WARNING +SOS 1 of kit-ada: note by Olga: two are with her",
-    "called off": r"WARNING +SOS 1 of kit-ada: called off by Ada",
-    "closed": r"WARNING +SOS 1 of kit-ada: closed by Olga: in hospital",
+    "raised": r"WARNING +SOS [0-9]{3} of kit-ada: raised",
+    "nobody reached": r"WARNING +SOS [0-9]{3} of kit-ada: nobody reached",
+    "escalated": r"WARNING +SOS [0-9]{3} of kit-ada: escalated: webhook 1",
+    "seen": r"WARNING +SOS [0-9]{3} of kit-ada: seen by Olga: heli is up",
+    "answered": r"WARNING +SOS [0-9]{3} of kit-ada: answered by Olga: where are you",
+    "note": r"WARNING +SOS [0-9]{3} of kit-ada: note by Olga: two are with her",
+    "called off": r"WARNING +SOS [0-9]{3} of kit-ada: called off by Ada",
+    "closed": r"WARNING +SOS [0-9]{3} of kit-ada: closed by Olga: in hospital",
 }
 
 
@@ -73,7 +73,7 @@ async def test_whose_kit_has_heard_it_is_said_with_one_by(store: Store) -> None:
         ((item,),) = await field.rows("SELECT id FROM item")
         await store.commit(lambda db: sos.note_stored(db, item, 2, field.now))
         steps = await store.read(lambda db: incident_log._behind(db, 0, 10))
-    assert [each.line for each in steps][-1] == "SOS 1 of kit 1: heard by Ben"
+    assert [each.line for each in steps][-1] == "SOS 001 of kit 1: heard by Ben"
 
 
 async def test_a_step_that_another_hub_commits_late_is_not_skipped(

@@ -126,10 +126,8 @@ async def test_neither_its_items_by_others_nor_others_by_it_are_their_word(store
         incident = await store.read(lambda db: sos.named(db, 1, 1))
         assert incident is not None
         message = await store.read(lambda db: notice.of(db, incident, "1", "", AnswerWays()))
-        assert (
-            message.subject
-            == "SOS 1 of kit 2 (revoked since 2026-09-21T14:13:20Z, possibly stolen)"
-        )
+        revoked = "(revoked since 2026-09-21T14:13:20Z, possibly stolen)"
+        assert message.subject == f"SOS {incident.short} of kit 2 {revoked}"
         await store.commit(lambda db: revocation.restore(db, BEN, now=alps.now))
         hub, holders = alps.mobile_originated(), partial(devices_with, workspace=1)
         await store.commit(lambda db: kept_letters.take_in(db, hub, holders(db)))

@@ -39,7 +39,9 @@ def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None
                 assert rung_for() <= set(re.findall("^fieldagent_[a-z_]+", figures, re.MULTILINE))
                 answer = administer(database, "sos", "acknowledge", "1", "heli is up")
                 assert answer["seen"]["by"]["name"] == "Olga"
-                assert re.search('^SOS seen by Olga .*: "heli is up"$', waiting.expect("seen by"))
+                assert re.search(
+                    '^SOS [0-9]{3} seen by Olga .*: "heli is up"$', waiting.expect("seen by")
+                )
                 assert waiting.wait() == 0
             standing = kit.call("GET", "/api/sos").body
             assert (standing["active"], standing["incident"]["state"]) == (1, "seen")

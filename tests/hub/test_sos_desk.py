@@ -126,7 +126,7 @@ async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store
         # A repetition is not news, and another person gets the name of the first.
         await hub.told("POST", "/api/sos/1/acknowledge")
         refused = await hub.call("POST", "/api/sos/1/acknowledge", who=3)
-        assert refused.status == 409 and b"Ben already has SOS 1" in refused.body
+        assert refused.status == 409 and b"Ben already has SOS 007" in refused.body
         await hub.told("POST", "/api/sos/1/note", {"text": "seen from the air"}, who=3)
         incident = await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"}, who=3)
         assert await told_to_the_kit(hub.alps, 1) == [("closed", "Cleo", "in hospital")]
@@ -156,7 +156,7 @@ async def test_who_takes_it_over_has_it_and_its_kit_knows_whom_to_reckon_with(st
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Cleo", "my watch now")]
         await hub.told("POST", "/api/sos/1/close", {"reason": "in hospital"}, who=3)
         refused = await hub.call("POST", "/api/sos/1/take-over")
-        assert refused.status == 409 and b"SOS 1 is closed" in refused.body
+        assert refused.status == 409 and b"SOS 007 is closed" in refused.body
         assert (await hub.call("POST", "/api/sos/1/take-over", who=1)).status == 403
 
 
@@ -165,7 +165,7 @@ async def test_who_has_it_asks_another_who_takes_it_when_they_do(store: Store) -
         await hub.alps.sends(1, HELP)
         asked = {"to": "3", "note": "heli at 14:00"}
         refused = await hub.call("POST", "/api/sos/1/hand-over", asked)
-        assert refused.status == 409 and b"only the user who has SOS 1" in refused.body
+        assert refused.status == 409 and b"only the user who has SOS 007" in refused.body
         await hub.told("POST", "/api/sos/1/acknowledge")
         assert await told_to_the_kit(hub.alps, 1) == [("seen", "Ben", "")]
         for to in ("1", "2", "77"):

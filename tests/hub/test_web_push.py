@@ -97,8 +97,9 @@ def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, databas
                 pushed.path: (phone if "phone" in pushed.path else laptop).read(pushed)
                 for pushed in service.got
             }
+            short = kit.call("GET", "/api/sos").body["incident"]["short"]
             expected = {
-                "title": "SOS 1 of kit-ada",
+                "title": f"SOS {short} of kit-ada",
                 "body": "leg broken",
                 "sos": 1,
                 "device": "kit-ada",
@@ -282,9 +283,10 @@ def test_who_is_asked_to_take_an_sos_over_is_rung_for_and_nobody_else(
                 database, "sos", "hand-over", "1", "Mia", "--note", "heli at 14:00", "--by", "Olga"
             )
             asked = service.pushed(3)
+            short = kit.call("GET", "/api/sos").body["incident"]["short"]
             assert asked.path == "/push/mia"
             assert phone["mia"].read(asked) == {
-                "title": "SOS 1 von kit-ada übernehmen?",
+                "title": f"SOS {short} von kit-ada übernehmen?",
                 "body": "Olga: heli at 14:00",
                 "sos": 1,
                 "device": "kit-ada",
@@ -339,8 +341,9 @@ def test_chromium_shows_what_is_pushed_and_a_click_opens_the_desk(tmp_path: Path
                 return worker.evaluate(notifications)
 
             until(rings)
+            short = kit.call("GET", "/api/sos").body["incident"]["short"]
             assert worker.evaluate(notifications) == [
-                ["SOS 1 of kit-ada", "<b>leg broken</b>", "sos-1", "/console/sos/1"]
+                [f"SOS {short} of kit-ada", "<b>leg broken</b>", "sos-1", "/console/sos/1"]
             ]
             # A click without an open page.
             worker.evaluate(

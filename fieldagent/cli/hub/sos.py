@@ -50,6 +50,7 @@ def _row(incident: dict[str, Any]) -> dict[str, Any]:
     said = {} if incident["item"] is None else incident["item"]["event"]
     return {
         "id": incident["id"],
+        "short": incident["short"],
         "kind": incident["kind"],
         "state": incident["state"],
         "raised": incident["raised"],

@@ -77,7 +77,7 @@ def _follow(arguments: argparse.Namespace, incident: dict[str, Any]) -> int:
     while True:
         for step in incident["steps"]:
             if step not in known_steps and not arguments.json:
-                print(escaped(f"SOS {step_text(step)}"), flush=True)
+                print(escaped(f"SOS {incident['short']} {step_text(step)}"), flush=True)
         known_steps = incident["steps"]
         if _is_stuck(incident):
             show(arguments, incident, "")
@@ -122,7 +122,7 @@ def _call_off(arguments: argparse.Namespace) -> int:
         notice = (
             "; everyone who may have received it is notified" if answer["othersNotified"] else ""
         )
-        text = f"the SOS is called off{notice}"
+        text = f"SOS {incident['short']} is called off{notice}"
     show(arguments, answer, text)
     return OK
 
@@ -134,12 +134,14 @@ def _take(arguments: argparse.Namespace) -> int:
     station, number = arguments.take
     body = {"by": arguments.by} | ({} if arguments.content is None else {"text": arguments.content})
     answer = call(arguments.port, "POST", f"/api/sos/{station}/{number}/take", body).body
-    show(
-        arguments,
-        answer,
-        f"{arguments.by} has taken over SOS {number} of kit {station}: its kit is notified",
-    )
+    taken = next((each for each in answer["heard"] if _is(each, station, number)), None)
+    named = "the SOS" if taken is None else f"SOS {taken['short']} of {taken['name']}"
+    show(arguments, answer, f"{arguments.by} has taken over {named}: its kit is notified")
     return OK
+
+
+def _is(incident: dict[str, Any], station: int, number: int) -> bool:
+    return bool(incident["station"] == station and incident["number"] == number)
 
 
 def _answer(arguments: argparse.Namespace) -> int:
@@ -180,7 +182,7 @@ def incident_text(incident: dict[str, Any]) -> str:
     more = f"; next try {clock_time(again)}" if again else ""
     if _is_stuck(incident):
         more = "; no channel can send it"
-    return f"SOS {steps}{more}"
+    return f"SOS {incident['short']} {steps}{more}"
 
 
 def heard_text(incident: dict[str, Any]) -> str:

@@ -19,7 +19,6 @@ from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.sos import Sos, SosState, Who
 from fieldagent.hub.store.contract import Db, marks
 from fieldagent.package.package import SOS_PRIORITY, Message, Said
-from fieldagent.package.short_number import short_number
 from fieldagent.system.sentence import sentence
 
 GRACE = 10.0
@@ -87,7 +86,9 @@ def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: flo
     Refused if the caller does not have it, or the other may not answer an SOS.
     """
     if incident.state != SosState.SEEN or incident.seen_by != member:
-        raise Refused(sentence("only the user who has SOS {id} can hand it over", id=incident.id))
+        raise Refused(
+            sentence("only the user who has SOS {id} can hand it over", id=incident.short)
+        )
     if heir == member or heir not in dispatchers(db, incident.workspace):
         raise Refused(
             sentence("user {heir} is not another dispatcher of this workspace", heir=heir)
@@ -161,8 +162,8 @@ def _again(db: Db, incident: Sos) -> Sos:
 def why_over(db: Db, incident: Sos) -> str:
     """Return the reason why no one else can answer it."""
     if incident.state == SosState.CLOSED:
-        return sentence("SOS {id} is closed", id=incident.id)
-    return sentence("{who} already has SOS {id}", who=who_has(db, incident), id=incident.id)
+        return sentence("SOS {id} is closed", id=incident.short)
+    return sentence("{who} already has SOS {id}", who=who_has(db, incident), id=incident.short)
 
 
 def who_has(db: Db, incident: Sos) -> str:
@@ -245,7 +246,7 @@ def shown(db: Db, incident: Sos) -> dict[str, Any]:
         "raised": float(incident.raised),
         "device": {"id": incident.device, "name": name},
         "number": incident.number,
-        "short": None if incident.number is None else short_number(incident.number),
+        "short": incident.short,
         "item": first[0].as_json() if first else None,
         "items": [each.as_json() for each in said],
         "thread": _thread(db, incident, thread),

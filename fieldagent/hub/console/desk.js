@@ -116,7 +116,7 @@ function kept(sos) {
 const KINDS = { sos: "SOS", overdue: say("Overdue"), operator: say("Satellite operator"), watch: say("No one on watch"), fence: say("Fence") };
 /** Returns the title of an incident. An alarm that is not about a kit belongs to an arbitrary
  * device, which the title leaves out. */
-const title = sos => `${KINDS[sos.kind]} ${sos.id}`
+const title = sos => `${KINDS[sos.kind]} ${sos.short}`
   + (sos.kind === "watch" ? "" : `: ${sos.item ? sos.item.sender.name : ""} (${sos.device.name})`);
 
 /** Returns a card of a closed incident, with all details and without controls. */
@@ -126,7 +126,7 @@ export const closedCard = sos => element("article", {}, lines(sos), thread(sos),
 const alarm = sos => element("li", { class: [sos.state, sos.calledOff && "off", sos.kind !== "sos" && "alarm"].filter(Boolean).join(" ") }, lines(sos),
   deeds(sos), me.mayAnswer ? answerForm(sos) : "", thread(sos), story(sos));
 
-const thread = sos => element("ol", { class: "thread", "aria-label": say("Thread of SOS {id}", { id: sos.id }) }, sos.thread.map(step));
+const thread = sos => element("ol", { class: "thread", "aria-label": say("Thread of SOS {id}", { id: sos.short }) }, sos.thread.map(step));
 
 /** Returns the first message of the kit, and the last one if it differs. */
 function wordsOf(sos) {
@@ -140,7 +140,7 @@ function wordsOf(sos) {
 function lines(sos) {
   const kit = element("a", { href: `/console/kit/${sos.device.id}`, "data-place": true }, say("conversation with {kit}", { kit: sos.device.name }));
   const shown = [
-    element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, say("{what}, since {time}", { what: [title(sos), sos.short].filter(Boolean).join(" · "), time: cameAt(sos.raised, sos.item?.event) }))),
+    element("strong", {}, element("a", { href: `/console/sos/${sos.id}`, "data-place": true, id: sos.state === "closed" ? null : `sos-${sos.id}` }, say("{what}, since {time}", { what: title(sos), time: cameAt(sos.raised, sos.item?.event) }))),
     ...wordsOf(sos),
     element("p", {}, `${say("Last seen: {where}", { where: where(sos.position) })} · `, kit),
   ];
@@ -174,11 +174,11 @@ const inWords = (event, who, detail) =>
 function answerForm(sos) {
   const whom = sos.item ? sos.item.sender.name : sos.device.name;
   const text = element("input", {
-    id: `sos-words-${sos.id}`, "aria-label": say("Text to {whom}, about {id}", { whom, id: sos.id }), maxlength: "2000", placeholder: say("to {who}", { who: whom }), autocomplete: "off",
+    id: `sos-words-${sos.id}`, "aria-label": say("Text to {whom}, about {id}", { whom, id: sos.short }), maxlength: "2000", placeholder: say("to {who}", { who: whom }), autocomplete: "off",
     oninput: () => answers.set(sos.id, text.value),
   });
   text.value = answers.get(sos.id) || "";
-  const often = element("select", { id: `sos-often-${sos.id}`, "aria-label": say("Standard texts to {whom}, about {id}", { whom, id: sos.id }) },
+  const often = element("select", { id: `sos-often-${sos.id}`, "aria-label": say("Standard texts to {whom}, about {id}", { whom, id: sos.short }) },
     element("option", { value: "" }, say("standard texts …")), ...canned.map(words => element("option", { value: words }, worded(words))));
   often.onchange = () => {
     if (!often.value) return;
@@ -206,7 +206,7 @@ function deeds(sos) {
   if (me.mayAnswer) {
     const reason = element("input", {
       id: `sos-reason-${sos.id}`,
-      "aria-label": say("Reason to close {id}", { id: sos.id }),
+      "aria-label": say("Reason to close {id}", { id: sos.short }),
       placeholder: say("reason to close"),
       oninput: () => reasons.set(sos.id, reason.value),
     });
@@ -220,7 +220,7 @@ function deeds(sos) {
     row.append(reason, element("button", { type: "button", id: `sos-close-${sos.id}`, onclick: close }, say("Close")));
   }
   if (sos.seen?.by.id !== me.id) heirs.delete(sos.id);
-  return heirs.has(sos.id) ? [row, heirForm(sos.id, heirs.get(sos.id))] : row;
+  return heirs.has(sos.id) ? [row, heirForm(sos, heirs.get(sos.id))] : row;
 }
 
 /** Opens the choice of a new owner. A second press closes it. */
@@ -235,11 +235,11 @@ async function chooseHeir(id) {
 }
 
 /** Returns the form below the buttons. It stays until a new owner was asked. */
-function heirForm(id, { others, to, note }) {
-  const heir = element("select", { id: `sos-heir-${id}`, "aria-label": say("Who should take {id}", { id }), onchange: () => { heirs.get(id).to = heir.value; } },
+function heirForm({ id, short }, { others, to, note }) {
+  const heir = element("select", { id: `sos-heir-${id}`, "aria-label": say("Who should take {id}", { id: short }), onchange: () => { heirs.get(id).to = heir.value; } },
     others.map(each => element("option", { value: each.id, selected: each.id === to }, each.name)));
   const words = element("input", {
-    id: `sos-heir-note-${id}`, "aria-label": say("Information for them about {id}", { id }), placeholder: say("information for them"), maxlength: "2000",
+    id: `sos-heir-note-${id}`, "aria-label": say("Information for them about {id}", { id: short }), placeholder: say("information for them"), maxlength: "2000",
     oninput: () => { heirs.get(id).note = words.value; },
   });
   words.value = note;
@@ -268,7 +268,7 @@ function story(sos) {
 function noteForm(sos) {
   const text = element("input", {
     id: `sos-note-${sos.id}`,
-    "aria-label": say("Note on {id}", { id: sos.id }),
+    "aria-label": say("Note on {id}", { id: sos.short }),
     placeholder: say("add a note"),
     maxlength: "2000",
     oninput: () => written.set(sos.id, text.value),

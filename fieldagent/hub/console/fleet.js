@@ -110,7 +110,7 @@ function showKit() {
   by("kit").hidden = !kit;
   const incidents = kit ? incidentsOf(id) : [];
   put("kit-troubles", kit ? [...incidents.map(each => element("li", {},
-    element("a", { href: `/console/sos/${each.id}`, "data-place": true }, say("Show SOS {id}", { id: each.id })))),
+    element("a", { href: `/console/sos/${each.id}`, "data-place": true }, say("Show SOS {id}", { id: each.short })))),
   ...kit.troubles.map(each => element("li", {}, badge(each)))] : []);
   put("kit-facts", kit ? facts(kit).filter(([, text]) => text).flatMap(([name, text]) =>
     [element("dt", {}, name), element("dd", {}, text)]) : []);

@@ -13,7 +13,7 @@ function entry(sos) {
   const toggled = () => { if (whole.open && !whole.querySelector("article")) open(sos, whole).catch(trouble); };
   const whole = element("details", { ontoggle: toggled }, element("summary", {},
     element("span", { class: "quiet" }, `${moment(sos.raised)} `),
-    say("SOS {id} ({kit}), closed {time}", { id: sos.id, kit: sos.device.name, time: moment(sos.closed) })));
+    say("SOS {id} ({kit}), closed {time}", { id: sos.short, kit: sos.device.name, time: moment(sos.closed) })));
   return element("li", {}, whole);
 }
 

@@ -24,7 +24,7 @@ const OFFER = /^(\d+) (\w+)(?:: (.+))?$/s;
 export function troubles(device, incidents, dated, now) {
   const found = [];
   const add = (kind, text) => found.push({ kind, text });
-  for (const { id, kind, calledOff } of incidents)
+  for (const { short: id, kind, calledOff } of incidents)
     if (kind === "sos") add("sos", calledOff ? say("{what}, called off", { what: `SOS ${id}` }) : `SOS ${id}`);
     else if (kind === "operator") add("other", say("alarm {id} about its operator", { id }));
     else if (kind === "fence") add("other", say("alarm {id} about a fence", { id }));

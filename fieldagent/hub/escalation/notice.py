@@ -141,9 +141,9 @@ def test(name: str, message_id: str, language: str) -> Notice:
 def why_over(db: Db, incident: Sos, language: str) -> str:
     """Return the reason why no one else can answer it, as `sos_desk.why_over` does."""
     if incident.state == SosState.CLOSED:
-        return say(language, "SOS {id} is closed", id=incident.id)
+        return say(language, "SOS {id} is closed", id=incident.short)
     who = visible(sos_desk.who_has(db, incident))
-    return say(language, "{who} already has SOS {id}", who=who, id=incident.id)
+    return say(language, "{who} already has SOS {id}", who=who, id=incident.short)
 
 
 def _short_map(position: dict[str, Any] | None) -> str:
@@ -154,7 +154,7 @@ def _short_map(position: dict[str, Any] | None) -> str:
 
 
 def title(incident: Sos, language: str) -> str:
-    """Return the name of an incident in a language, such as "SOS 7"."""
+    """Return the name of an incident in a language, such as "SOS 377"."""
     kinds = {
         "sos": "SOS",
         "overdue": say(language, "Overdue"),
@@ -162,7 +162,7 @@ def title(incident: Sos, language: str) -> str:
         "watch": say(language, "Watch"),
         "fence": say(language, "Fence"),
     }
-    return f"{kinds.get(incident.kind, incident.kind)} {incident.id}"
+    return f"{kinds.get(incident.kind, incident.kind)} {incident.short}"
 
 
 def _places(position: dict[str, Any] | None, language: str) -> list[str]:

@@ -16,6 +16,7 @@ from math import floor
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import Location, Said, dated
+from fieldagent.package.short_number import short_number
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENTS = "events"
@@ -58,6 +59,11 @@ class Sos(NamedTuple):
     """Name of the contact who has it and is not a member."""
     asked: int | None
     """Member who has been asked to take it over."""
+
+    @property
+    def short(self) -> str:
+        """The number that people see: the kit's short one, or the id of an alarm."""
+        return str(self.id) if self.number is None else short_number(self.number)
 
 
 _SOS = (

@@ -85,7 +85,7 @@ def _line(db: Db, number: int, device: str) -> str:
     if incident is None or event["event"] in SILENT:
         return ""
     what = _KINDS.get(incident.kind, "SOS")
-    line = f"{what} {incident.id} of {device}: {event['event']}{_by(event)}"
+    line = f"{what} {incident.short} of {device}: {event['event']}{_by(event)}"
     if event["event"] == "raised" and not sos_desk.dispatchers(db, incident.workspace):
         line += (
             "; no user here can acknowledge it: make a user a dispatcher with `fieldagent hub"

@@ -88,9 +88,9 @@ async def test_the_code_acknowledges_once_by_the_name_of_who_was_told(store: Sto
         assert await answer(alps, f"OK {code} with two dogs", "a") == "taken in before"
         assert (await incident(alps)).seen_as == "Bergwacht"
         assert await answer(alps, f"OK {code}") == "used"
-        first, second = await told(alps)
-        assert first.startswith("You have taken over SOS 1.")
-        assert "the code was already used. Bergwacht already has SOS 1" in second
+        short, (first, second) = (await incident(alps)).short, await told(alps)
+        assert first.startswith(f"You have taken over SOS {short}.")
+        assert f"the code was already used. Bergwacht already has SOS {short}" in second
         rows = await alps.rows("SELECT by_name, text FROM receipt WHERE says <> ''")
         assert rows == [("Bergwacht", "with two dogs")]
 
@@ -100,11 +100,9 @@ async def test_of_a_kit_that_is_revoked_nobody_says_that_it_is_told(store: Store
         code = await ask_for_help(alps)
         await store.commit(lambda db: revocation.revoke(db, 1, "stolen", now=alps.now))
         assert await answer(alps, f"OK {code}") == "acknowledged"
-        (text,) = await told(alps)
-        assert (
-            text == "You have taken over SOS 1. Nothing is sent to its kit, and no other contact is"
-            " alerted."
-        )
+        short, (text,) = (await incident(alps)).short, await told(alps)
+        nothing = "Nothing is sent to its kit, and no other contact is alerted."
+        assert text == f"You have taken over SOS {short}. {nothing}"
 
 
 async def test_a_number_alone_proves_nothing(store: Store) -> None:

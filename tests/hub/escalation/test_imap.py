@@ -138,7 +138,8 @@ def test_who_is_told_by_mail_answers_by_mail(tmp_path: Path) -> None:
             seen = [each for each in shown["timeline"] if each["event"] == "seen"]
             assert seen[0]["detail"] == "two of us"
             reply = relay.mail(2)
-            assert reply.get_content().startswith("You have taken over SOS 1.")
+            short = shown["short"]
+            assert reply.get_content().startswith(f"You have taken over SOS {short}.")
             answer = mail_from("bw@example.org", "Stay where you are.\n-- \nOlga")
             answer["In-Reply-To"] = str(mail["Message-ID"])
             box.deliver(answer)

@@ -177,7 +177,8 @@ def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
             raise_sos(kit, database)
             id_, number, text = adapter.read(service.pushed(1))
             assert number == PHONE
-            assert "leg broken" in text
+            short = kit.call("GET", "/api/sos").body["incident"]["short"]
+            assert text.startswith(f"SOS {short} of kit-ada: leg broken")
             assert "https://osm.org/?mlat=46.50000&mlon=7.25000" in text
             assert sms_alphabet.parts(text) <= sms.PARTS[sms_alphabet.alphabet_of(text)]
             detail = f"Bergwacht (by SMS): handed over to {adapter.service}"
@@ -194,8 +195,8 @@ def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
             for _ in range(2):
                 assert post(running, answer) in (200, 204)
             _, _, reply = adapter.read(service.pushed(2))
-            assert reply.startswith("You have taken over SOS 1.")
             shown = administer(database, "sos", "show", "1")
+            assert reply.startswith(f"You have taken over SOS {shown['short']}.")
             assert (shown["state"], shown["seen"]["by"]["name"]) == ("seen", "Bergwacht")
             assert post(running, adapter.came("2", "Is anybody else with you?")) in (200, 204)
             _, _, reply = adapter.read(service.pushed(3))
