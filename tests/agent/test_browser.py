@@ -565,7 +565,8 @@ def test_an_agent_that_hangs_is_noticed_while_nothing_is_asked_of_it(
             assert set(given_up) <= {"/api/events"}
             # An SOS that is pressed now leaves later by itself, once.
             raise_sos(shown, "leg broken")
-            shown.locator("#sos-fault", has_text="Leave this open").wait_for()
+            shown.locator("#sos-fault", has_text="use it").wait_for()
+            assert "/api/sos" not in given_up, "the advice does not wait for the end of the call"
         shown.locator("#away").wait_for(state="hidden")
         shown.locator("#confirm[open]").wait_for(state="hidden")
         until(lambda: sos_texts(kit) == ["leg broken"])

@@ -29,6 +29,10 @@ english => {
   return found;
 }
 """
+NOT_ANSWERED = (
+    "The agent does not answer. Leave this open: the page tries again. If you have another"
+    " emergency device, use it."
+)
 NOT_SIDEWAYS = "document.documentElement.scrollWidth <= innerWidth"
 
 
@@ -239,7 +243,7 @@ def test_the_language_is_there_while_the_agent_is_away(chromium: Any, tmp_path: 
         shown.reload(wait_until="commit")
         shown.locator("#away", has_text=texts["The agent does not answer."]).wait_for()
         raise_sos(shown, "лавина")
-        leave = texts["The agent does not answer. Leave this open: the page tries again."]
+        leave = texts[NOT_ANSWERED]
         shown.locator("#sos-fault", has_text=leave).wait_for()
         with agent(tmp_path, {**settings, "api-port": str(kit.port)}) as again:
             until(lambda: sos_texts(again) == ["avalanche"])

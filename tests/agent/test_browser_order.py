@@ -50,6 +50,23 @@ def test_who_has_gone_back_is_not_told_that_their_next_sos_is_tried(
     kit.call("DELETE", "/api/sos")
 
 
+def test_the_button_shows_that_it_is_not_ready_until_a_press_counts(
+    chromium: Any, kit: Agent
+) -> None:
+    context = chromium.new_context(**browser.SCREENS["390-light"])
+    shown = context.new_page()
+    held = Held(shown, "**/page/start.js")
+    shown.goto(f"http://127.0.0.1:{kit.port}/", wait_until="commit")
+    held.wait()
+    button, how = shown.locator("#raise"), shown.locator("#raise-how")
+    assert button.is_disabled() and how.inner_text().startswith("Loading.")
+    held.release()
+    shown.locator("#raise:enabled").wait_for()
+    assert how.inner_text().startswith("Hold for 1.5 seconds")
+    hold(shown)
+    browser.close(context, shown)
+
+
 def test_an_sos_that_is_raised_while_the_end_of_another_is_asked_for_again_goes_on(
     chromium: Any, kit: Agent
 ) -> None:

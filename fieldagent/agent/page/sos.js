@@ -6,6 +6,8 @@ import { say, spoken, term, unworded, worded } from "./language.js";
 import { ago, by, element, lengthInWords, moment, put, tell } from "./text.js";
 
 const HOLD = 1500, AGAIN = 3000;
+/** Milliseconds without an answer after which the page shows what to do. */
+const SLOW = 3000;
 /** Pixels that a pointer may move on a held button. */
 const LEAVES = 60;
 const OVER = ["closed", "called off"];
@@ -30,6 +32,10 @@ export function showAlarms(sos) {
   const rings = open || heard.some(each => each.state === "open");
   by("alarms").classList.toggle("active", rings);
   document.title = rings ? "SOS · fieldagent" : "fieldagent";
+  showHow(open);
+}
+
+function showHow(open) {
   by("raise-how").textContent = open ? say("Your SOS is open. Hold SOS again to add a text or a position.")
     : say("Hold for 1.5 seconds, then confirm. An SOS uses every channel first, and repeats until someone answers.");
 }
@@ -121,6 +127,10 @@ export function setUpSos(sent) {
     // The focus is on "Back", so that an accidental key press sends nothing.
     by("sos-back").focus();
   });
+  // Until here the button is disabled, so that a press that cannot count is visibly refused.
+  by("raise").disabled = false;
+  showHow(false);
+  spoken.then(() => showHow(false));
   goOn(outlives("sos", () => by("confirm").open ? { key, text: by("sos-text").value, ...placed ? {} : placeTyped() } : null));
   offerWords();
   spoken.then(offerWords);
@@ -226,17 +236,27 @@ function insist(dialog, fault, method, path, repeatKey) {
   const headers = repeatKey ? { "Idempotency-Key": repeatKey } : {};
   return async body => {
     let isLeft = false;
-    const left = new Promise(resolve => by(dialog).addEventListener("close", () => { isLeft = true; resolve(); }, { once: true }));
-    for (;;) {
-      try {
-        return await call(method, path, body, headers);
-      } catch (error) {
-        // Stop after the person left the dialog, even if it is open again.
-        if (!(error instanceof Away) || isLeft) throw error;
-        tell(fault, say("The agent does not answer. Leave this open: the page tries again."));
+    const warn = () => tell(fault, say("The agent does not answer. Leave this open: the page tries again. If you have another emergency device, use it."));
+    const slow = setTimeout(warn, SLOW);
+    const left = new Promise(resolve => by(dialog).addEventListener("close", () => {
+      isLeft = true;
+      clearTimeout(slow);
+      resolve();
+    }, { once: true }));
+    try {
+      for (;;) {
+        try {
+          return await call(method, path, body, headers);
+        } catch (error) {
+          // Stop after the person left the dialog, even if it is open again.
+          if (!(error instanceof Away) || isLeft) throw error;
+          warn();
+        }
+        await Promise.race([left, new Promise(resolve => setTimeout(resolve, AGAIN))]);
+        if (isLeft) throw new Away();
       }
-      await Promise.race([left, new Promise(resolve => setTimeout(resolve, AGAIN))]);
-      if (isLeft) throw new Away();
+    } finally {
+      clearTimeout(slow);
     }
   };
 }
