@@ -320,7 +320,8 @@ class SatelliteDriver:
         self.link.state = LinkState.BUSY
         rang, self.modem.rang = self.modem.rang, False
         try:
-            result = await self.modem.session(answers_ring=rang)
+            urgent = transmission is not None and transmission.urgent
+            result = await self.modem.session(answers_ring=rang, urgent=urgent)
         except BaseException:
             self.modem.rang = self.modem.rang or rang
             raise

@@ -26,6 +26,10 @@ SESSION_TIME = 60
 """Seconds after which the modem itself ends a session (+SBDST)."""
 SESSION_MAX = SESSION_TIME + 30.0
 """Seconds after which the host gives up a session, later than the modem."""
+SOS_SESSION_TIME = 50
+"""The same of an SOS, so that a lost reply holds it up for less than a minute. A session takes 11
+to 62 seconds."""
+SOS_SESSION_MAX = SOS_SESSION_TIME + 5.0
 WRITE_MAX, SLOWEST = 2.0, 120.0
 """Seconds in which +SBDWB is answered after the payload has left, and the lowest speed in bytes per
 second."""
@@ -266,14 +270,18 @@ class Modem:
         while self.service is False:
             await self.news.wait()
 
-    async def session(self, *, answers_ring: bool) -> sbd.SessionResult:
-        """Hold one session with the gateway. Raises RemoteProtocolError if its reply is damaged."""
-        await self.ask(sbd.session_timeout(SESSION_TIME))
+    async def session(self, *, answers_ring: bool, urgent: bool) -> sbd.SessionResult:
+        """Hold one session with the gateway, a shorter one if `urgent`. Raises RemoteProtocolError
+        if its reply is damaged.
+        """
+        limit = await self.ask(sbd.session_timeout(SOS_SESSION_TIME if urgent else SESSION_TIME))
+        # A modem that does not know the limit needs all the time.
+        seconds = SOS_SESSION_MAX if urgent and limit.ok else SESSION_MAX
         reply = None
         if answers_ring:
-            reply = await self.ask(sbd.SESSION_ANSWERING_RING, SESSION_MAX)
+            reply = await self.ask(sbd.SESSION_ANSWERING_RING, seconds)
         if reply is None or not reply.ok:
-            reply = await self.ask(sbd.SESSION, SESSION_MAX)
+            reply = await self.ask(sbd.SESSION, seconds)
         return sbd.parse_session(reply)
 
     async def clear(self, command: str) -> bool:

@@ -280,6 +280,26 @@ async def test_a_lost_reply_is_never_answered_by_asking_again_blindly(
         assert sky.contents == ["hello"]
 
 
+@pytest.mark.parametrize("fault", ["reply lost", "brown-out"])
+async def test_a_session_without_a_reply_holds_an_sos_up_for_less_than_a_minute(
+    tmp_path: Path, clock: Any, fault: str
+) -> None:
+    """The clock is virtual. After it, the modem's number decides, and nothing is sent twice."""
+    async with field_kit(tmp_path) as (sky, k):
+        if fault == "reply lost":
+            sky.modem.faults.lose_replies = 1
+        began, id_ = trio.current_time(), await k.post(priority=100)
+        await until(lambda: sky.modem.session)
+        if fault == "brown-out":
+            sky.modem.brown_out()
+            await until(lambda: sky.modem.session)
+        else:
+            await outcome(k, id_)
+        assert trio.current_time() - began < 60
+        assert await outcome(k, id_) is Status.DELIVERED
+        assert (sky.gateway.sessions, sky.contents) == (1, ["hello"])
+
+
 @pytest.mark.parametrize("reached", [True, False])
 async def test_power_fails_between_intent_and_end(
     tmp_path: Path, clock: Any, reached: bool
