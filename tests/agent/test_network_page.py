@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from fieldagent.agent.entrance import Entrance
+from fieldagent.http.message import Request
+from fieldagent.http.problem import Problem
 from fieldagent.page.language import LANGUAGES
 from fieldagent.system.data_files import read_data
 from tests import browser
@@ -272,6 +274,39 @@ def test_the_lines_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     ]
     assert "The passphrase is set" in outputs[0]
     assert re.search(r"https://127.0.0.1:9092/\n.*\n([0-9A-F]{2}:){31}[0-9A-F]{2}\n$", outputs[1])
+
+
+async def test_guesses_from_many_addresses_lock_no_one_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten addresses guess as often as they may, for ten minutes. People sign in, and mistype."""
+    monkeypatch.setattr(
+        "fieldagent.agent.entrance.check_password", lambda typed, _: typed == PHRASE
+    )
+    phrase, now = tmp_path / "phrase", [0.0]
+    phrase.write_text("a hash")
+    door = Entrance(phrase, lambda: now[0])
+    (enter,) = [each.handler for each in door.routes() if each.method == "POST"]
+
+    async def tries(typed: str, peer: str) -> int:
+        body = json.dumps({"passPhrase": typed}).encode()
+        headers = {"content-length": str(len(body)), "content-type": "application/json"}
+        try:
+            response = await enter(Request("POST", "/enter/session", (), headers, body, peer))
+        except Problem as problem:
+            return problem.status
+        return int(response.status)
+
+    refused = 0
+    for second in range(600):
+        now[0] = float(second)
+        guesses = [await tries("a guess", f"10.0.0.{each}") for each in range(10)]
+        refused += guesses.count(429)
+        assert await tries(PHRASE, "10.0.0.77") == 204
+        if second % 60 == 0:
+            assert await tries("mistyped", f"10.0.1.{second // 60}") == 401
+            assert await tries(PHRASE, f"10.0.1.{second // 60}") == 204
+    assert refused > 5_000, "the guesses themselves have a limit"
 
 
 @pytest.mark.full

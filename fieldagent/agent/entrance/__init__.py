@@ -31,12 +31,18 @@ LASTS = 43_200.0
 SIGNED_IN_MAX = 256
 TRIES = Rate(per_minute=6, burst=12)
 """Rate of wrong passphrases from one address."""
+FEW_TRIES = Rate(per_minute=0.05, burst=3)
+"""Rate of wrong passphrases up to which an address counts as a person who mistypes."""
 ALL_TRIES = Rate(per_minute=60, burst=60)
-"""Rate of wrong passphrases from all addresses, because each check takes processor time."""
-WAITING_MAX = 4
+"""Rate of wrong passphrases from all such addresses, and from all others, because each check takes
+processor time. Guesses from many addresses do not lock people out."""
+WAITING_MAX, GUESSES_WAITING_MAX = 4, 2
+"""Checks that wait, and those of an address with more than a few wrong passphrases."""
 
 Version = tuple[int, int]
 """Identifies one version of the passphrase's file."""
+_Account = tuple[Rate, str]
+"""A limit, and who is counted: an address, or all of a kind."""
 
 
 class Entrance:
@@ -49,7 +55,7 @@ class Entrance:
         self._clock = clock
         self._signed_in: dict[bytes, tuple[float, Version]] = {}
         """Sessions by the hash of the cookie: the end time, and the version of the passphrase."""
-        self._tats: dict[str, float] = {}
+        self._tats: dict[_Account, float] = {}
         self._limiter = trio.CapacityLimiter(1)
 
     def before(self, judge: Judge) -> Judge:
@@ -84,14 +90,14 @@ class Entrance:
         version = _version(self._pass_phrase)
         if version is None:
             raise Problem(403, "this kit has no passphrase yet: run `fieldagent page --set` on it")
-        self._count(request.peer)
-        if self._limiter.statistics().tasks_waiting >= WAITING_MAX:
-            raise _too_many(1)
+        accounts = self._count(source_of(request.peer))
         stored = await trio.to_thread.run_sync(self._pass_phrase.read_text)
         matches = partial(check_password, pass_phrase, stored.strip())
         if not await check_in_thread(matches, self._limiter, SCRYPT_SECONDS):
             raise Problem(401, "the passphrase is wrong")
-        self._give_back(request.peer)
+        for each in accounts:
+            if each in self._tats:
+                self._tats[each] -= 60.0 / each[0].per_minute
         cookie = secrets.token_urlsafe(32)
         now = self._clock()
         known = {key: each for key, each in self._signed_in.items() if each[0] > now}
@@ -104,22 +110,26 @@ class Entrance:
         self._signed_in.pop(_cookie_digest(request), None)
         return Response(204, headers=(set_cookie(COOKIE, "", 0, secure=True),))
 
-    def _count(self, peer: str) -> None:
+    def _count(self, source: str) -> list[_Account]:
         """Count an attempt before it is made, so that simultaneous attempts cannot exceed the
-        limit.
+        limit. Return the accounts that get it back if the passphrase is right.
         """
-        now, source = self._clock(), source_of(peer)
-        self._tats = {who: tat for who, tat in self._tats.items() if tat > now}
-        for who, rate in ((source, TRIES), ("", ALL_TRIES)):
-            tat, wait = rate.admit(self._tats.get(who, 0.0), now)
+        now = self._clock()
+        self._tats = {account: tat for account, tat in self._tats.items() if tat > now}
+        few = FEW_TRIES, source
+        tat, wait = FEW_TRIES.admit(self._tats.get(few, 0.0), now)
+        guesses = wait > 0
+        accounts: list[_Account] = [(TRIES, source), (ALL_TRIES, "guesses" if guesses else "")]
+        waiting = self._limiter.statistics().tasks_waiting
+        if waiting >= (GUESSES_WAITING_MAX if guesses else WAITING_MAX):
+            raise _too_many(1)
+        booked = {} if guesses else {few: tat}
+        for account in accounts:
+            booked[account], wait = account[0].admit(self._tats.get(account, 0.0), now)
             if wait:
                 raise _too_many(wait)
-            self._tats[who] = tat
-
-    def _give_back(self, peer: str) -> None:
-        for who, rate in ((source_of(peer), TRIES), ("", ALL_TRIES)):
-            if who in self._tats:
-                self._tats[who] -= 60.0 / rate.per_minute
+        self._tats |= booked
+        return [*booked]
 
 
 def _too_many(wait: float) -> Problem:
