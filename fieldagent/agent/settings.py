@@ -350,8 +350,8 @@ KEYS = (
         "radio-hops",
         whole(1, 7, "transmissions"),
         3,
-        "most transmissions of an SOS, or of an item for the hub, until it arrives; 1: this kit"
-        " relays nothing (3)",
+        "most transmissions of an SOS, or of an item for the hub, until it arrives: in a line of"
+        " kits, an SOS reaches that many kits in each direction; 1: this kit relays nothing (3)",
     ),
     *relay_settings.KEYS,
     *air_settings.KEYS,

@@ -115,6 +115,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     if settings.radio_port is not None:
         if "radio-port" not in moved:
             yield _radio(settings, settings.radio_port)
+        yield _reach(settings.radio_hops)
         yield from _key_change(settings, running)
         yield from _seal(settings, running)
     if settings.mesh.port is not None and "mesh-port" not in moved:
@@ -318,6 +319,17 @@ def _radio(settings: Settings, port: str) -> Finding:
     if kind.check is None:
         return check_serial_port(Path(port))
     return kind.check(radio_place(settings))
+
+
+def _reach(hops: int) -> Finding:
+    """Return how far an SOS travels from kit to kit."""
+    if hops == 1:
+        return Finding(True, "radio-hops=1: this kit passes on no SOS of other kits")
+    return Finding(
+        True,
+        f"radio-hops={hops}: in a line of kits, an SOS reaches the {hops} nearest kits in each"
+        " direction; for a longer line, set a larger number on each kit (at most 7)",
+    )
 
 
 def _key_change(settings: Settings, running: Running) -> Iterator[Finding]:
