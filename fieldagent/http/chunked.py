@@ -55,7 +55,7 @@ class ChunkedBody:
         if len(data) < end + 2:
             return False
         if data[end : end + 2] != b"\r\n":
-            raise Problem(400, "a chunk does not end where its size says (RFC 9112 7.1)")
+            raise Problem(400, "a chunk is longer than its size field (RFC 9112 7.1)")
         self._framing += start + 2
         if self._framing > self._limits.chunk_framing:
             raise Problem(413, "the chunks are too small: send fewer, larger ones")
@@ -70,7 +70,7 @@ class ChunkedBody:
             raise Problem(431, f"the trailers are larger than {self._limits.head} bytes")
         shape, until = (_BEGUN_TRAILERS, len(data)) if end < 0 else (_TRAILERS, end + 4)
         if not shape.fullmatch(data, 2, until):
-            raise Problem(400, "a trailer is no header line (RFC 9112 7.1.2)")
+            raise Problem(400, "a trailer is not a header line (RFC 9112 7.1.2)")
         if end < 0:
             return False
         del data[: end + 4]

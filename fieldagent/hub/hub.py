@@ -442,7 +442,7 @@ async def _serve(
         await nursery.start(partial(serving, listeners.direct, tls=tls))
         if listeners.by_socket:
             await nursery.start(partial(serving, listeners.by_socket))
-            log.info("a proxy may come by %s", hub.settings.socket_listen)
+            log.info("listening for a proxy on %s", hub.settings.socket_listen)
         if listeners.by_proxy:
             by_proxy = partial(serving, listeners.by_proxy, tls=tls, introduce=introduce)
             await nursery.start(by_proxy)

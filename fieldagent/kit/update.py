@@ -70,7 +70,9 @@ def begin(
     if place.system.exists():
         raise NotTaken("a whole system is under way; `fieldagent update --last`", TAKEN)
     if SettingsPlace(place.folder).trial.exists():
-        raise NotTaken("settings from the hub are on trial; `fieldagent settings` tells", TAKEN)
+        raise NotTaken(
+            "settings from the hub are on trial; `fieldagent settings` shows them", TAKEN
+        )
     root_units.make(place.folder)
     programs = _programs(order, place, brought)
     # Make it readable, because each `check` runs as the agent's user.

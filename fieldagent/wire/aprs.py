@@ -240,7 +240,7 @@ _WEATHER = "_"
 def _compressed(text: str) -> AprsPosition:
     """Parse the form of chapter 9: symbol table, 4 and 4 characters of base 91, symbol, 2, 1."""
     if not re.match(r"[/\\A-Za-j][!-{]{8}.{4}", text, re.S):
-        raise RemoteProtocolError("a compressed position that is none")
+        raise RemoteProtocolError("an invalid compressed position")
     latitude = 90 - _base_91(text[1:5]) / 380_926
     longitude = -180 + _base_91(text[5:9]) / 190_463
     altitude = speed = course = None
@@ -294,13 +294,13 @@ def _mic_e_position(text: str, to: Callsign) -> AprsPosition:
         elif each in _CUSTOM + _OLD:
             digits += str((_CUSTOM if each in _CUSTOM else _OLD).index(each))
         else:
-            raise RemoteProtocolError("a Mic-E latitude that is none")
+            raise RemoteProtocolError("an invalid Mic-E latitude")
         bits.append(0 if each.isdigit() or each == "L" else 1)
     latitude = _degrees(f"{digits[:4]}.{digits[4:]}", 2)
     north, hundred, west = (to.name[place] >= "P" for place in (3, 4, 5))
     raw = [ord(each) - 28 for each in text[1:7]]
     if not all(0 <= each <= 99 for each in raw):
-        raise RemoteProtocolError("a Mic-E longitude that is none")
+        raise RemoteProtocolError("an invalid Mic-E longitude")
     degrees = raw[0] + (100 if hundred else 0)
     degrees -= 80 if 180 <= degrees <= 189 else 190 if 190 <= degrees <= 199 else 0
     minutes = raw[1] - 60 if raw[1] >= 60 else raw[1]

@@ -97,7 +97,7 @@ async def live(folder: Path, people: int) -> None:
         word, number = line.split()
         if word == "away":
             air.away.add(int(number))
-            print(f"node {number} is in nobody's earshot", flush=True)
+            print(f"node {number} is out of range of all nodes", flush=True)
         elif word == "near":
             air.away.discard(int(number))
         elif word == "unplug":

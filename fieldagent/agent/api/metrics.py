@@ -12,7 +12,7 @@ from typing import Any
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.journal import tally
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.kit_part import kit_part, part_names
+from fieldagent.agent.kit_part import kit_parts
 from fieldagent.http import openmetrics
 from fieldagent.http.openmetrics import Family, Sample
 from fieldagent.system.named_object import imported
@@ -23,9 +23,9 @@ def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal)
     `GET /api/status`; `faults` contains the number of failures of each part of the agent.
     """
     families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
-    for name in part_names():
-        if status[name] is not None and (place := kit_part(name).metrics):
-            families += imported(place)(status[name])
+    for name, part in kit_parts().items():
+        if status[name] is not None and part.metrics:
+            families += imported(part.metrics)(status[name])
     families += _people(status["mesh"])
     return openmetrics.text("fieldagent", families)
 
@@ -33,55 +33,78 @@ def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal)
 def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Family]:
     letters, journal = status["deadLetters"], status["journal"]
     for name, kind, about, value, unit in (
-        ("uptime_seconds", "gauge", "Since the agent began.", status["uptime"], "seconds"),
-        ("sos_active", "gauge", "1 while an SOS of this kit is open.", status["sos"]["active"], ""),
-        ("journal_commits", "counter", "Since the agent began.", journal["commits"], ""),
-        ("journal_full", "gauge", "1 while the disk has no room.", journal["full"], ""),
-        ("journal_losses", "gauge", "What damage has cost, entries.", len(journal["losses"]), ""),
-        ("dead_letters", "counter", "Messages that came and are of no use.", letters["came"], ""),
-        ("dead_letters_dropped", "counter", "Those not kept.", letters["dropped"], ""),
-        ("dead_letters_kept", "gauge", "Those kept.", letters["kept"], ""),
+        ("uptime_seconds", "gauge", "Time since the agent started.", status["uptime"], "seconds"),
+        (
+            "sos_active",
+            "gauge",
+            "1 if an SOS of this kit is open, else 0.",
+            status["sos"]["active"],
+            "",
+        ),
+        ("journal_commits", "counter", "Commits since the agent started.", journal["commits"], ""),
+        ("journal_full", "gauge", "1 if the disk is full, else 0.", journal["full"], ""),
+        (
+            "journal_losses",
+            "gauge",
+            "Recorded losses by damage of the journal.",
+            len(journal["losses"]),
+            "",
+        ),
+        ("dead_letters", "counter", "Received messages that cannot be read.", letters["came"], ""),
+        (
+            "dead_letters_dropped",
+            "counter",
+            "Dead letters that were deleted.",
+            letters["dropped"],
+            "",
+        ),
+        ("dead_letters_kept", "gauge", "Stored dead letters.", letters["kept"], ""),
         (
             "confirmations_refused",
             "counter",
-            "Confirmations of another item than ours.",
+            "Confirmations with the digest of another item.",
             status["confirmationsRefused"],
             "",
         ),
         (
             "clock_trusted",
             "gauge",
-            "1 if the clock is trusted, 0 if not.",
+            "1 if the clock can be trusted, else 0.",
             status["clock"]["trusted"],
             "",
         ),
     ):
         yield Family(name, kind, about, [Sample(value)], unit)
     samples = [Sample(times, {"part": part}) for part, times in faults.items()]
-    yield Family("faults", "counter", "Failures by a mistake of ours, by part.", samples)
+    yield Family("faults", "counter", "Failures caused by a fault in the agent, by part.", samples)
 
 
 def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
     for name, member, about, unit in (
-        ("configured", "configured", "1 if the channel is configured.", ""),
-        ("queued_packages", "queued", "Packages that wait on it.", ""),
-        ("signal_bars", "signal", "Signal, 0 to 5; absent while unknown.", "bars"),
-        ("sent_today_bytes", "bytesToday", "Sent since midnight UTC.", "bytes"),
-        ("credits_today", "creditsToday", "Spent since midnight UTC.", ""),
+        ("configured", "configured", "1 if the channel is configured, else 0.", ""),
+        ("queued_packages", "queued", "Packages that wait on the channel.", ""),
+        ("signal_bars", "signal", "Signal strength, 0 to 5, absent if unknown.", "bars"),
+        ("sent_today_bytes", "bytesToday", "Bytes sent since midnight UTC.", "bytes"),
+        ("credits_today", "creditsToday", "Credits spent since midnight UTC.", ""),
         (
             "credits_in_doubt_today",
             "creditsInDoubtToday",
-            "Beside these, may have been paid: copies of what may have left.",
+            "Credits of transmissions that may have been billed.",
             "",
         ),
-        ("credits_per_day", "creditsPerDay", "The budget; absent where there is none.", ""),
+        ("credits_per_day", "creditsPerDay", "Daily budget, absent if there is none.", ""),
         (
             "air_time_left_seconds",
             "airTimeLeft",
-            "That the radio may still be on the air in this hour.",
+            "Air time that the radio may still use this hour.",
             "seconds",
         ),
-        ("last_success_timestamp_seconds", "lastSuccess", "The last transmission.", "seconds"),
+        (
+            "last_success_timestamp_seconds",
+            "lastSuccess",
+            "Time of the last successful transmission.",
+            "seconds",
+        ),
     ):
         samples = [
             Sample(channel[member], {"channel": each})
@@ -94,7 +117,7 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
         for each, channel in channels.items()
         if "healingSteps" in channel
     ]
-    yield Family("healing_steps", "counter", "Steps to bring a silent modem back.", steps)
+    yield Family("healing_steps", "counter", "Steps taken to recover a silent modem.", steps)
     states = [
         Sample(
             state.value == link["state"], {"channel": each, "fieldagent_link_state": state.value}
@@ -103,7 +126,7 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
         if link["configured"]
         for state in LinkState
     ]
-    yield Family("link_state", "stateset", "What the channel is doing.", states)
+    yield Family("link_state", "stateset", "State of the channel's link.", states)
 
 
 def _people(mesh: Mapping[str, Any] | None) -> Iterator[Family]:
@@ -113,7 +136,7 @@ def _people(mesh: Mapping[str, Any] | None) -> Iterator[Family]:
     if mesh is None or not mesh["frames"]:
         return
     samples = [Sample(count, {"result": result}) for result, count in mesh["frames"].items()]
-    about = "Frames of a people's radio: taken, or dropped and why."
+    about = "Frames of the people's radio, by result."
     yield Family("people_frames", "counter", about, samples)
 
 
@@ -122,28 +145,34 @@ def _counted(journal: Journal) -> Iterator[Family]:
         Sample(count, {"channel": channel, "status": status})
         for channel, status, count in tally.ended(journal)
     ]
-    yield Family("packages_ended", "counter", "Packages by how they ended on a channel.", ended)
+    yield Family(
+        "packages_ended", "counter", "Packages that have ended on a channel, by status.", ended
+    )
     hooks = [
         Sample(count, {"hook": hook, "result": result})
         for hook, result, count in tally.hook_results(journal)
     ]
-    yield Family("hook_results", "counter", "Calls of a hook: handed, again, dead.", hooks)
+    yield Family(
+        "hook_results", "counter", "Calls of a hook, by result: handed, again or dead.", hooks
+    )
     spent = tally.spent(journal)
     yield Family(
         "sent_bytes",
         "counter",
-        "Sent since the journal began.",
+        "Bytes sent since the journal was created.",
         [Sample(each.bytes, {"channel": channel}) for channel, each in spent.items()],
         "bytes",
     )
     cost = [Sample(each.credits, {"channel": channel}) for channel, each in spent.items()]
-    yield Family("credits", "counter", "Spent since the journal began.", cost)
+    yield Family("credits", "counter", "Credits spent since the journal was created.", cost)
     doubtful = [Sample(each.doubtful, {"channel": channel}) for channel, each in spent.items()]
-    yield Family("credits_doubtful", "counter", "Beside these, may have been paid.", doubtful)
+    yield Family(
+        "credits_doubtful", "counter", "Credits since then that may have been billed.", doubtful
+    )
     yield Family(
         "delivery_latency_seconds",
         "histogram",
-        "From accepted to delivered.",
+        "Time from the acceptance of a Package to its delivery.",
         list(_latencies(journal)),
         "seconds",
     )

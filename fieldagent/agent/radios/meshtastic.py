@@ -197,7 +197,7 @@ RADIO = Radio(
             f"{NAME}-channel",
             _name,
             "Kits",
-            "the radio's secondary channel for kits, which has a key of its own (Kits)",
+            "the radio's secondary channel for kits, which has its own key (Kits)",
         ),
         Key(
             f"{NAME}-share",

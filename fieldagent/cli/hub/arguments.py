@@ -209,7 +209,7 @@ def _add_exporting(parser: CommandParser, what: str) -> None:
     parser.set_defaults(what=what)
 
 
-_DELETES = "delete a {} for good; without --yes, list what is deleted and what is kept"
+_DELETES = "delete a {} for good; without --yes, only list the consequences"
 
 
 def _add_deletion(actions: Subparsers, what: str) -> None:

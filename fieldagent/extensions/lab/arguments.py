@@ -40,7 +40,7 @@ def _team(text: str) -> int:
 
 def add_to_device(device: Subparsers) -> None:
     """Add the verb `make` to `fieldagent hub device`."""
-    summary = "add test kits for `fieldagent simulate fleet`, in a workspace of their own"
+    summary = "add test kits for `fieldagent simulate fleet` in a new workspace"
     make = command(device, "make", ("extensions.lab.test_kits", "device_make"), summary)
     make.add_argument("kits", type=count, metavar="N", help="number of kits")
     make.add_argument(
@@ -80,7 +80,7 @@ def add_simulate(commands: Subparsers) -> None:
         "--hub", metavar="HOST:PORT", help="bring MO messages to a hub's directip-listen"
     )
     satellite.add_argument(
-        "--mt-port", type=port, default=0, help="port where the hub brings MT messages (any)"
+        "--mt-port", type=port, default=0, help="port to which the hub posts MT messages (any)"
     )
     gsm = command(
         kinds,
@@ -116,7 +116,7 @@ def _add_simulated_radios(kinds: Subparsers) -> None:
         "--topology",
         type=Path,
         metavar="FILE",
-        help="who hears whom, a pair a line: `1 2`, `2 3 0.3` (lost), `3 > 4` (one way)",
+        help="file with one radio link a line: `1 2`, `2 3 0.3` (30 % lost), `3 > 4` (one way)",
     )
     node.add_argument(
         "--tcp-port",
@@ -179,7 +179,7 @@ def _add_fleet(kinds: Subparsers) -> None:
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="of this machine, to call from; several take turns",
+        help="local address to connect from; several take turns",
     )
     fleet.add_argument("--ca-file", type=Path, metavar="FILE", help="as hub-ca-file")
     fleet.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -203,7 +203,11 @@ def add_drill(commands: Subparsers) -> None:
         "--budget", action="store_true", help="print the credits a day that a kit needs"
     )
     drill.add_argument(
-        "--weeks", type=count, default=4, metavar="N", help="of --budget, one a seed (4)"
+        "--weeks",
+        type=count,
+        default=4,
+        metavar="N",
+        help="number of drills for --budget, with a seed each (4)",
     )
     drill.add_argument("--json", action="store_true", help="print the report as JSON")
     drill.add_argument("--out", type=Path, metavar="FILE", help="write the report there")

@@ -56,7 +56,7 @@ def _plans(path: Path, arguments: argparse.Namespace) -> list[tuple[str, DrillPl
     except OSError as error:
         raise _NotRun(reason_of(error), MISSING) from None
     except UnicodeDecodeError:
-        raise _NotRun(f"{path}: it is no text", USAGE) from None
+        raise _NotRun(f"{path}: it is not text", USAGE) from None
     except BadPlan as bad:
         raise _NotRun(f"{path}: {bad}", USAGE) from None
     if arguments.days:

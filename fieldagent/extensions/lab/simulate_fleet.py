@@ -104,7 +104,9 @@ def _check_sources(addresses: Sequence[str]) -> None:
             with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probing:
                 probing.bind((address, 0))
         except (OSError, UnicodeError):
-            raise _NotBegun(f"--source {address} is no address of this machine", USAGE) from None
+            raise _NotBegun(
+                f"--source {address} is not an address of this machine", USAGE
+            ) from None
 
 
 def _raise_open_files(links: int) -> None:

@@ -180,7 +180,7 @@ def obey(port: GsmPort, line: str) -> str:
         case "plug":
             port.plug()
         case _:
-            raise BadCommand(f"{line.strip()!r} is no command; `help` lists them")
+            raise BadCommand(f"{line.strip()!r} is not a command; `help` lists all")
     return "as you say"
 
 
@@ -193,7 +193,7 @@ _STATUS = {"delivered": 0x00, "unconfirmed": 0x01, "trying": 0x20, "failed": 0x4
 def _part(modem: SimulatedGsmModem, text: str) -> str:
     match = _PART.fullmatch(text)
     if match is None or max(map(int, match.groups()[1:4])) > 255:
-        raise BadCommand("say it so: part +41791234567 7 1/2 first half of the text")
+        raise BadCommand("write it like this: part +41791234567 7 1/2 first half of the text")
     reference, number, total = map(int, match.groups()[1:4])
     stored = modem.receive_part(match[1], Part(reference, total, number), match[5])
     return "1 stored" if stored else FULL
@@ -202,7 +202,7 @@ def _part(modem: SimulatedGsmModem, text: str) -> str:
 def _report(modem: SimulatedGsmModem, text: str) -> str:
     match = _REPORT.fullmatch(text)
     if match is None:
-        raise BadCommand("say it so: report 1 delivered")
+        raise BadCommand("write it like this: report 1 delivered")
     if not 1 <= int(match[1]) <= len(modem.sent_to):
         return f"{len(modem.sent_to)} SMS have left"
     return "as you say" if modem.report(int(match[1]), _STATUS[match[2]]) else FULL

@@ -147,7 +147,7 @@ def obey(nodes: Nodes, line: str) -> str:
     if not word:
         return ""
     if word not in COMMANDS:
-        raise BadCommand(f"{word!r} is no command; `help` lists them")
+        raise BadCommand(f"{word!r} is not a command; `help` lists all")
     return COMMANDS[word][1](nodes, rest)
 
 
@@ -180,7 +180,7 @@ def _plug(nodes: Nodes, rest: list[str]) -> str:
 
 def _reboot(nodes: Nodes, rest: list[str]) -> str:
     nodes.reboot(_socket(nodes, rest))
-    return f"node {rest[0]} starts anew and has forgotten everything"
+    return f"node {rest[0]} restarts and has lost its memory"
 
 
 def _loss(nodes: Nodes, rest: list[str]) -> str:
@@ -199,7 +199,7 @@ def _busy(nodes: Nodes, rest: list[str]) -> str:
 def _away(nodes: Nodes, rest: list[str]) -> str:
     number = _socket(nodes, rest).node.number
     nodes.air.away.add(number)
-    return f"node {number} is in nobody's earshot"
+    return f"node {number} is out of range of all nodes"
 
 
 def _near(nodes: Nodes, rest: list[str]) -> str:

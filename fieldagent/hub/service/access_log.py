@@ -38,7 +38,7 @@ WHY = {
     422: "content",
     426: "no upgrade",
     429: "too often",
-    500: "mistake of ours",
+    500: "internal error",
     503: "not now",
     507: "disk full",
 }

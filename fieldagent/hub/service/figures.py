@@ -18,15 +18,15 @@ BOUNDS = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
 """Upper bounds of the histogram buckets in seconds. The last is longer than a caller waits."""
 
 COUNTED = {
-    "refusals": "Calls that were refused, by why.",
-    "webhook_posts": "Posts to webhooks, by how they ended.",
-    "operator_calls": "MT messages called in to the satellite operator, by how that ended.",
-    "carried_bytes": "Envelopes to and from kits.",
-    "bridge_events": "What came from a bridge's server, by what became of it.",
+    "refusals": "Refused calls, by reason.",
+    "webhook_posts": "Posts to webhooks, by result.",
+    "operator_calls": "Calls to satellite operators with MT messages, by result.",
+    "carried_bytes": "Bytes of envelopes to and from kits.",
+    "bridge_events": "Events from a bridge's server, by result.",
 }
 MEASURED = {
-    "call_seconds": "From the head of a call to its answer.",
-    "webhook_seconds": "From the beginning of a post to a webhook to its end.",
+    "call_seconds": "Time from the head of a call to its answer.",
+    "webhook_seconds": "Duration of a post to a webhook.",
 }
 
 AT_ZERO = {

@@ -135,7 +135,9 @@ class Health:
         families.append(Family("satellite_messages_failing", "gauge", _FAILING, waits))
         left = [Sample(n, {"operator": at, "plan": plan}) for at, plan, n in balances]
         families.append(Family("operator_balance", "gauge", _BALANCE, left))
-        families.append(Family("faults", "counter", "Failures by a mistake of ours.", faults))
+        families.append(
+            Family("faults", "counter", "Failures caused by a fault in the hub, by part.", faults)
+        )
         text = openmetrics.text("fieldagent_hub", families)
         return Response(200, text.encode(), openmetrics.CONTENT_TYPE)
 
@@ -149,47 +151,47 @@ class Health:
         return {**figures, **_of_queues(self._queues, now)}
 
 
-_FAILING = "MT messages whose last call failed, by operator, what that holds for, and code."
-_BALANCE = "What is left this month of an account's plan, in the plan's own unit."
+_FAILING = "MT messages whose last call to the operator failed, by operator, scope and code."
+_BALANCE = "Rest of an operator account's monthly plan, in the unit of the plan."
 GAUGES = {
-    "database_up": "1 while the database answers and takes what is written.",
-    "disk_full": "1 while the database has no room for what is written.",
-    "database_answer_seconds": "What the database took to answer this time.",
-    "items": "Items that are kept; of more than 1 000 at most so many: some may be deleted.",
-    "deliveries_waiting": "Items that a kit has not confirmed, for each kit.",
-    "oldest_delivery_seconds": "Age of the oldest of them; 0 where none waits.",
-    "satellite_messages_waiting": "MT messages that the operator has not taken.",
-    "oldest_satellite_message_seconds": "Age of the oldest of them.",
-    "webhook_deliveries_waiting": "Items that a webhook has not taken.",
-    "oldest_webhook_delivery_seconds": "Age of the oldest of them.",
-    "webhook_deliveries_dead": "Items that no webhook will be given again by itself.",
-    "queues_counted_seconds": "Age of the counts of deliveries, made or waiting for a webhook.",
-    "webhooks_disabled": "Webhooks that are given nothing any more.",
-    "imeis_contested": "IMEIs that two workspaces say are theirs.",
-    "sos_open": "SOS that nobody has seen.",
-    "sos_unreached": "Those of them that no dispatcher could be told of.",
-    "sos_seen": "SOS that a person has seen, and nobody closed.",
-    "oldest_unseen_sos_seconds": "Age of the oldest SOS that nobody has seen; 0 where none is.",
-    "contact_steps_broken": "Steps of contacts that nobody could be told by now.",
-    "check_ins_late": "Kits that were not heard of when they were to be.",
-    "devices_linked": "Kits with an IP link, at all hubs of the database.",
-    "links": "Those at this one.",
-    "bridges_linked": "Bridges of this hub that are at their servers.",
-    "rebuild_kits_waiting": "Kits that were not asked yet for what a restored database lost.",
-    "rebuild_items_missing": "Items that kits had and such a database had not, since it began.",
-    "rebuild_items_back": "Those of them that are here again.",
-    "rebuild_items_gone": "Those that no kit has any more, at the most.",
-    "radio_key_kits_pending": "Kits that are a step behind with their group's new radio-key.",
-    "synthetic_item_seconds": "Age of the last item of this hub's own that went the whole way.",
-    "dead_letters_kept": "Messages of kits that cannot be used.",
+    "database_up": "1 if the database answers and accepts writes, else 0.",
+    "disk_full": "1 if the database has no room for writes, else 0.",
+    "database_answer_seconds": "Time of the last query to the database.",
+    "items": "Stored items. Above 1000 an upper bound, because some may be deleted.",
+    "deliveries_waiting": "Deliveries to kits that the kit has not confirmed.",
+    "oldest_delivery_seconds": "Age of the oldest waiting delivery, 0 if none waits.",
+    "satellite_messages_waiting": "MT messages that the operator has not accepted.",
+    "oldest_satellite_message_seconds": "Age of the oldest waiting MT message.",
+    "webhook_deliveries_waiting": "Deliveries to webhooks that have not succeeded yet.",
+    "oldest_webhook_delivery_seconds": "Age of the oldest waiting webhook delivery.",
+    "webhook_deliveries_dead": "Deliveries to webhooks that the hub has stopped trying.",
+    "queues_counted_seconds": "Age of the counts of waiting deliveries.",
+    "webhooks_disabled": "Disabled webhooks.",
+    "imeis_contested": "IMEIs that two workspaces claim.",
+    "sos_open": "SOS that no person has acknowledged.",
+    "sos_unreached": "Open SOS of which no dispatcher could be notified.",
+    "sos_seen": "SOS that are acknowledged and not closed.",
+    "oldest_unseen_sos_seconds": "Age of the oldest unacknowledged SOS, 0 if there is none.",
+    "contact_steps_broken": "Steps of the contact chain at which no contact could be notified.",
+    "check_ins_late": "Kits that are overdue for a check-in.",
+    "devices_linked": "Kits with an IP link to any hub of the database.",
+    "links": "Kits with an IP link to this hub.",
+    "bridges_linked": "Bridges of this hub that are connected to their servers.",
+    "rebuild_kits_waiting": "Kits not asked yet for items that a restored database lost.",
+    "rebuild_items_missing": "Items that a restored database lacked and kits had.",
+    "rebuild_items_back": "Items that a restored database got back from kits.",
+    "rebuild_items_gone": "Largest possible number of lost items that no kit has.",
+    "radio_key_kits_pending": "Kits that have not taken the last step of a radio-key change.",
+    "synthetic_item_seconds": "Age of the last test item of this hub that arrived.",
+    "dead_letters_kept": "Stored dead letters: messages from kits that cannot be read.",
 }
 COUNTERS = {
-    "dead_letters": "Such messages, since the database began.",
-    "dead_letters_dropped": "Those not kept.",
-    "pushes_accepted": "Since this hub began.",
-    "pushes_refused": "Since this hub began.",
-    "confirmations_refused": "Confirmations of another item than ours.",
-    "satellite_sent_bytes": "MT messages that the operator has taken, since the database began.",
+    "dead_letters": "Dead letters since the database was created.",
+    "dead_letters_dropped": "Dead letters that were deleted.",
+    "pushes_accepted": "Accepted pushes since this hub started.",
+    "pushes_refused": "Refused pushes since this hub started.",
+    "confirmations_refused": "Confirmations with the digest of another item.",
+    "satellite_sent_bytes": "Bytes of MT messages that operators have accepted.",
 }
 
 

@@ -102,7 +102,7 @@ def _note_heard(
 def _distress_words(
     tracker: Tracker, report: TrackerReport, alarm: str, place: Location | None, at: float
 ) -> str:
-    where = "at a place that it did not tell"
+    where = "without a position"
     if place is not None:
         where = f"at {place.latitude:.5f} {place.longitude:.5f}"
     unread = f" Not read: {_readable(report.unread, UNREAD_MAX)}." if report.unread else ""

@@ -171,7 +171,7 @@ async def test_an_alarm_without_a_position_or_without_a_newer_one_rings(store: S
         assert await says(alps, TrackerReport(DOG, alarm="sos")) is Became.TAKEN
         (raised, _) = await incidents(alps)
         one, two = await words_for_ada(alps)
-        assert "at 45.91000 7.61000" in one and "at a place that it did not tell" in two
+        assert "at 45.91000 7.61000" in one and "without a position" in two
         assert "No answer can be sent to a tracker" in two
         assert raised.state == "open"
 

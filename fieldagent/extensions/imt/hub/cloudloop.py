@@ -247,7 +247,7 @@ class _Webhook:
         secret = head.path.rpartition("/")[2].encode()
         known = [hmac.compare_digest(secret, each) for each in self._secrets]
         if not any(known):
-            raise Problem(404, "there is nothing here")
+            raise Problem(404, "not found")
         return "cloudloop"
 
     async def take(self, asked: Request, *, secret: str, caller: str) -> Response:

@@ -143,7 +143,7 @@ def changed(values: dict[str, Any], change: str) -> dict[str, Any]:
         return {**values, first: value}
     below = values.get(first, {})
     if not isinstance(below, dict):
-        raise BadPlan(f"{path}: {first} is no table; `kits` is what all kits have in common")
+        raise BadPlan(f"{path}: {first} is not a table; `kits` contains the settings of all kits")
     return {**values, first: changed(below, f"{rest}={text}")}
 
 
@@ -161,7 +161,7 @@ def read_plan(values: Mapping[str, Any]) -> DrillPlan:
         raise BadPlan(f"kit: {KITS_MOST} at most, not {len(kits)}")
     names = [kit.name for kit in kits]
     if len({*names}) < len(names):
-        raise BadPlan("kit: each has a name of its own")
+        raise BadPlan("kit: give each kit another name")
     dispatchers = [
         DispatcherPlan(**_with(_PlanTable(f"dispatcher {number}: ", each), _DISPATCHER, "name"))
         for number, each in enumerate(table.tables("dispatcher"), 1)
@@ -202,13 +202,13 @@ class _PlanTable:
     def table(self, key: str) -> _PlanTable:
         value = self.values.get(key, {})
         if not isinstance(value, dict):
-            raise BadPlan(f"{self.where}{key} is to be a table: [{key}]")
+            raise BadPlan(f"{self.where}{key} must be a table: [{key}]")
         return _PlanTable(f"{self.where}{key}.", value)
 
     def tables(self, key: str) -> list[dict[str, Any]]:
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise BadPlan(f"{self.where}{key} is to be a list of tables: [[{key}]]")
+            raise BadPlan(f"{self.where}{key} must be a list of tables: [[{key}]]")
         return value
 
     def read_all(self, keys: Mapping[str, _Key], beside: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class _PlanTable:
         except BadPlan as bad:
             raise BadPlan(f"{self.where}{name}.{bad}") from None
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise BadPlan(f"{self.where}{name} is to be {key.allowed}, not {value!r}") from None
+            raise BadPlan(f"{self.where}{name} must be {key.allowed}, not {value!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +358,10 @@ _AIR = {
     "bit-rate": _between(100, 1_000_000, " of bits a second"),
     "loss": _SHARE,
     "fades": _Key(_outages, 'a table such as { lost = 0.1, lasting = "1m" }'),
-    "pairs": _Key(_pairs, 'a list such as ["ada ben", "ben cleo 0.3"]: who hears whom, and loss'),
+    "pairs": _Key(
+        _pairs,
+        'a list of radio links with losses, such as ["ada ben", "ben cleo 0.3"]',
+    ),
 }
 _DRILL = {
     "name": _Key(_text, "a text"),

@@ -269,7 +269,7 @@ def budget_text(source: str, runs: Sequence[Run]) -> str:
         for kit, values in budgets.items()
     ]
     days = min((values["days"] for values in budgets.values()), default=0)
-    worst = "" if days >= 100 else " With fewer than 100 days, 99 % is the dearest of them."
+    worst = "" if days >= 100 else " With fewer than 100 days, 99 % is the most expensive day."
     return (
         f"# Credits a day: {source}\n\n"
         + _table(heads, rows)

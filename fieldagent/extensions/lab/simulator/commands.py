@@ -96,13 +96,13 @@ def _send(bench: Home, item: Item, *, sos: bool = False) -> str:
 
 def _mt(bench: Home, rest: str) -> str:
     if not rest:
-        raise BadCommand("say what to send: mt TEXT")
+        raise BadCommand("the text is missing: mt TEXT")
     return _send(bench, Message(rest))
 
 
 def _mt_sos(bench: Home, rest: str) -> str:
     if not rest:
-        raise BadCommand("say what to send: mt-sos TEXT")
+        raise BadCommand("the text is missing: mt-sos TEXT")
     return _send(bench, Message(rest), sos=True)
 
 
@@ -238,7 +238,7 @@ def _hang(bench: Bench, rest: str) -> str:
 
 def _echo(bench: Bench, rest: str) -> str:
     bench.modem.faults.stubborn_echo = on = switch_in(rest)
-    return "the modem echoes whatever it is told" if on else "echo as told"
+    return "the modem echoes all commands" if on else "echo as told"
 
 
 def _spacing(bench: Bench, rest: str) -> str:

@@ -303,13 +303,13 @@ def test_a_node_is_taken_away_and_put_back(tmp_path: Path) -> None:
         ("loss 0.5", "50% of the packets are lost"),
         ("loss much", "a chance is a number from 0 to 1"),
         ("busy on", "the channel is never free"),
-        ("reboot 2", "has forgotten everything"),
+        ("reboot 2", "has lost its memory"),
         ("between 1 2 0.25", "nodes 1 and 2 lose 25% of what is between them"),
         ("between 2 1 off", "nodes 2 and 1 do not hear each other"),
         ("between 1 2", "between A B 0..1, or between A B off"),
         ("between 1 1 off", "of two nodes"),
         ("between 1", "name a node: 1, 2"),
-        ("dance", "'dance' is no command"),
+        ("dance", "'dance' is not a command"),
     ],
 )
 def test_what_is_typed_is_answered(tmp_path: Path, typed: str, said: str) -> None:
