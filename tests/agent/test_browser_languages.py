@@ -172,6 +172,30 @@ def test_how_far_a_message_has_come_is_said_in_ones_own_language(chromium: Any, 
     assert "in English" not in said
 
 
+def test_kit_texts_are_said_in_ones_own_language(chromium: Any, tmp_path: Path) -> None:
+    """The update of an incident and a default canned message are texts of the kit itself."""
+
+    def update(route: Any) -> None:
+        body = route.fetch().json()
+        for payload in body["payloads"]:
+            (event,) = payload["body"]["payloads"][0]["events"]
+            event["incident"] = {"number": 7, "state": "seen", "by": "Olga", "text": "we come"}
+        route.fulfill(json=body)
+
+    settings: dict[str, str | None] = {"inbound-hook": "true"}
+    with sky(tmp_path) as above, agent(tmp_path, settings) as kit:
+        above.type("mt SOS seen by Olga: we come")
+        until(lambda: kit.call("GET", "/api/inbound").body["payloads"])
+        context = chromium.new_context(locale="de", service_workers="block")
+        shown = context.new_page()
+        shown.route("**/api/inbound*", update)
+        shown.goto(f"http://127.0.0.1:{kit.port}/")
+        shown.locator(".entry.received", has_text="SOS gesehen von Olga: we come").wait_for()
+        shown.locator("#canned").get_by_role("button", name="Alles gut", exact=True).click()
+        assert shown.locator("#field-content").input_value() == "Alles gut"
+        close(context, shown)
+
+
 def choose(shown: Any, name: str, value: str) -> None:
     shown.locator("#choices summary").click()
     with shown.expect_navigation():

@@ -19,7 +19,7 @@ from fieldagent.hub import console
 from fieldagent.page.files import CATALOGUES
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
-WIRE_MAX = 120_000
+WIRE_MAX = 123_000
 REASONS = ("reasons.js", *(f"reasons-{each}" for each in CATALOGUES))
 BY_NEED = (
     "world.js",

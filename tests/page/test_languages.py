@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fieldagent.agent.channels.contract import LinkState
+from fieldagent.agent.page_settings import CANNED
 from fieldagent.hub.records import kit_report
 from fieldagent.package import canned
 from fieldagent.page.files import CATALOGUES
@@ -150,6 +151,7 @@ def test_what_the_api_names_is_in_the_catalogue_too(language: str) -> None:
         *sent["kind"]["enum"],
         *states[0],
         *kinds,
+        *CANNED.split("; "),
     }
     # The page does not show `user`.
     assert set(catalogue(KIT.folder / language)["terms"]) == terms - SAID_ELSEWHERE - {"user"}

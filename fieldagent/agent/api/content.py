@@ -30,6 +30,7 @@ DAMAGED: dict[str, Any] = {
     "to": None,
     "from": None,
     "receipt": None,
+    "incident": None,
 }
 """Content of a Package that can no longer be read."""
 
@@ -49,7 +50,15 @@ def content(package: Package, most: int | None = None) -> dict[str, Any]:
         "to": package.to,
         "from": package.author,
         "receipt": "read" if package.asks else None,
+        "incident": _incident(package.item),
     }
+
+
+def _incident(item: Item | ToHub) -> dict[str, str | None] | None:
+    """Return an incident update in parts, so that a page can say it in the reader's language."""
+    if not isinstance(item, IncidentWord):
+        return None
+    return {"state": item.says.value, "by": item.by or None, "text": item.text or None}
 
 
 def _text(item: Item | ToHub) -> str | None:

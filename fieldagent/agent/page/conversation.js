@@ -235,7 +235,7 @@ function sent(each) {
       `${each.relayedFor ?? say("you")} · ${kindOf(each)} · `, time(each.accepted), each.relayed ? "" : ` · ${each.id}`,
       each.toName ? element("span", { class: "whom" }, ` ${say("to {who}", { who: each.toName })}`) : null,
       element("span", { class: `pill ${looks}` }, state)),
-    ...said(each.sos ? worded(each.text) : each.text, each.position),
+    ...said(each.incident ? incidentText(each.incident) : each.sos ? worded(each.text) : each.text, each.position),
     ways.length ? element("ul", { class: "ways" }, ways) : null,
     each.reason ? element("p", { class: "hint" }, each.reason) : null,
     element("div", { class: "actions" }, facts ? element("p", { class: "hint" }, facts) : null,
@@ -304,13 +304,25 @@ function story(each, key) {
 
 const nameOf = ({ id, name }) => name || (id === "0" ? say("the hub") : id);
 
+/** Returns the text of a received event, or undefined for data. An incident update is in the reader's language. */
+function textOf(event) {
+  if (event.incident) return incidentText(event.incident);
+  return event.content ?? (event.notes ? `${event.name}: ${event.notes}` : event.name);
+}
+
+function incidentText({ state, by: who, text }) {
+  const update = {
+    seen: say("seen by {who}", { who: who ?? "?" }), closed: say("closed by {who}", { who: who ?? "?" }),
+  }[state] ?? term(state);
+  return text ? `SOS ${update}: ${worded(text)}` : `SOS ${update}`;
+}
+
 function received(payload) {
   const { identity, events: [event] } = payload.body.payloads[0];
   const hooks = Object.entries(payload.hooks).filter(([, hand]) => hand.state !== "handed")
     .map(([hook, hand]) => `${hook}: ${hand.state} ${hand.reason}`.trim()).join(" · ");
   const position = "latitude" in event ? [event.latitude, event.longitude] : null;
-  const text = event.content ?? (event.notes ? `${event.name}: ${event.notes}` : event.name)
-    ?? event.payload;
+  const text = textOf(event) ?? event.payload;
   const picture = event.payload ? pictureOf(event.payload) : null;
   return element("li", { class: `entry received${event.sos ? " alarm" : ""}` },
     element("p", { class: "head" },
@@ -343,6 +355,6 @@ export const sentence = payload => {
   const { identity, events: [event] } = payload.body.payloads[0];
   return say("{what} from {who} at {time}: {text}", {
     what: event.sos ? "SOS" : term(event.type.toLowerCase()), who: nameOf(identity),
-    time: moment(payload.received), text: event.content ?? event.name ?? "",
+    time: moment(payload.received), text: textOf(event) ?? "",
   });
 };

@@ -109,7 +109,7 @@ async function offerCanned() {
 
 function showCanned() {
   by("canned").hidden = kind !== "message" || !canned.length;
-  by("canned").replaceChildren(...canned.map(text => wordButton(text, "field-content", () => {
+  by("canned").replaceChildren(...canned.map(text => wordButton(term(text), "field-content", () => {
     by("field-content").dispatchEvent(new Event("input", { bubbles: true }));
   })));
 }
