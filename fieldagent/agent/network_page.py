@@ -98,6 +98,7 @@ async def run(settings: Settings, judge: Judge, stopping: trio.Event, note_fault
                 stopping=stopping,
                 guard=host_guard,
                 introduce=let_in,
+                limits=Limits(pace=CpuPace(cookie="")),
                 note_fault=note_fault,
             )
             nursery.start_soon(tell)

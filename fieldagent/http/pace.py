@@ -324,6 +324,13 @@ class PacedVisit(Visit):
             self._account = self._pace.account_of(head)
             self._pay_own_way_in()
 
+    def note_proved(self, whose: str) -> None:
+        """Let the caller's own account pay for this connection, because the caller has proved who
+        it is without HTTP, such as by a certificate.
+        """
+        self._account = self._pace.account(KNOWN_CALLER, whose)
+        self._pay_own_way_in()
+
     def _pay_own_way_in(self) -> None:
         if self._account is not None and self._door is not None:
             self._account.spend(self._at_door)

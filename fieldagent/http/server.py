@@ -47,6 +47,8 @@ refuse. Raises nothing."""
 _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
+CROWD = 8
+"""Number of connections up to which a source is like any other when one must end."""
 LOOK_EVERY = 60.0
 """Seconds between two checks for callers that have gone."""
 
@@ -233,7 +235,7 @@ class _Server:
 
     def _evict(self, among: Iterable[_Connection]) -> bool:
         """End the connection of the lowest worth. Returns False if all have a running handler."""
-        victim = min(among, key=lambda each: each.peer.worth(), default=None)
+        victim = min(among, key=self._worth, default=None)
         if victim is None or victim.peer.phase >= Phase.HANDLING:
             return False
         self.leave(victim)
@@ -241,6 +243,15 @@ class _Server:
         victim.peer.scope.cancel()
         self._see_off(victim)
         return True
+
+    def _worth(self, connection: _Connection) -> tuple[bool, int, tuple[int, float]]:
+        """Return the order of eviction, lower ones first: of the source with the most connections,
+        and then by `Peer.worth`. Sources with few are equal, because a browser opens several.
+        """
+        running = connection.peer.phase >= Phase.HANDLING
+        by_proxy = not connection.address or is_in(connection.address, self.limits.proxies)
+        many = 0 if by_proxy else len(self._of.get(connection.source, ()))
+        return running, -many if many > CROWD else 0, connection.peer.worth()
 
     def end_idle(self) -> None:
         for connection in self._all:

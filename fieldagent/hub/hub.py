@@ -19,6 +19,7 @@ from fieldagent.http.introduction import Introductions
 from fieldagent.http.limits import Limits
 from fieldagent.http.listeners import open_listeners, port_of
 from fieldagent.http.message import Judge
+from fieldagent.http.pace import CpuPace
 from fieldagent.http.routes import Route, router
 from fieldagent.http.server import serve
 from fieldagent.hub import idle, refusals
@@ -467,6 +468,7 @@ async def _serve_admin(
         listeners,
         stopping=hub.closing,
         guard=host_guard,
+        limits=Limits(pace=CpuPace(cookie="")),
         note_fault=hub.supervisor.notes("HTTP"),
         task_status=task_status,
     )

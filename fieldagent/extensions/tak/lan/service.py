@@ -13,6 +13,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import trio
@@ -31,6 +32,8 @@ from fieldagent.extensions.tak.lan.door import LanDoor
 from fieldagent.extensions.tak.lan.outward import LanAlert
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
 from fieldagent.extensions.tak.map_events import ToldPosition
+from fieldagent.http.problem import Problem
+from fieldagent.http.unproved import Unproved
 from fieldagent.system import waits
 from fieldagent.system.error_groups import all_errors
 from fieldagent.system.supervisor import Note
@@ -220,18 +223,25 @@ class TakLan:
             await self._take(data, speaking)
 
     async def _serve(self, listener: trio.SocketListener, speaking: trio.socket.SocketType) -> None:
-        limit = trio.CapacityLimiter(CONNECTIONS)
+        unproved = Unproved(CONNECTIONS, EVENT_WITHIN)
 
         async def take(stream: trio.SocketStream) -> None:
+            raw = b""
             async with stream:
-                if limit.available_tokens < 1:
-                    return
-                async with limit:
-                    raw = await _whole(stream)
+                with suppress(Problem, OSError):
+                    address = str(stream.socket.getpeername()[0])
+                    async with unproved.admitted(address) as visit:
+                        raw = await _whole(stream)
                 if raw:
-                    await self._take(raw, speaking)
+                    # Its source pays for this, too, but another phone does not end it.
+                    visit.begin()
+                    try:
+                        await self._take(raw, speaking)
+                    finally:
+                        visit.end()
 
-        await trio.serve_listeners(take, [listener])
+        with unproved.pace.at_work():
+            await trio.serve_listeners(take, [listener])
 
     async def _take(self, raw: bytes, speaking: trio.socket.SocketType) -> None:
         outcome = await self._door.take(raw)
@@ -294,17 +304,13 @@ async def _tcp_listener(address: str) -> trio.SocketListener:
 
 
 async def _whole(stream: trio.SocketStream) -> bytes:
-    """Return the bytes that a phone sends until it closes; empty if they are too long or
-    too slow.
-    """
+    """Return the bytes that a phone sends until it closes; empty if they are too long."""
     raw = b""
-    with trio.move_on_after(EVENT_WITHIN):
-        try:
-            async for data in stream:
-                raw += data
-                if len(raw) > EVENT_BYTES_MAX:
-                    return b""
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return b""
-        return raw
-    return b""
+    try:
+        async for data in stream:
+            raw += data
+            if len(raw) > EVENT_BYTES_MAX:
+                return b""
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return b""
+    return raw

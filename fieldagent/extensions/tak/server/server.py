@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -24,15 +25,19 @@ from fieldagent.extensions.tak.cot import CotEvent
 from fieldagent.extensions.tak.events import TakUnit
 from fieldagent.extensions.tak.server import authority, certificates, phone
 from fieldagent.extensions.tak.server.authority import Authority
+from fieldagent.extensions.tak.server.certificates import PhoneHolder
 from fieldagent.extensions.tak.server.enrolment import Enrolment
 from fieldagent.extensions.tak.server.exchange import Exchange, TakGuest
 from fieldagent.extensions.tak.server.phone import PhoneHost
 from fieldagent.http.certificate import Certificate
 from fieldagent.http.guard import host_guard
 from fieldagent.http.listeners import ListenFailed, open_listeners
+from fieldagent.http.pace import CpuPace
 from fieldagent.http.peer import keep_alive
+from fieldagent.http.problem import Problem
 from fieldagent.http.routes import router
 from fieldagent.http.server import Limits, serve
+from fieldagent.http.unproved import Unproved
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.not_now import patient
 from fieldagent.hub.store.contract import ANYTHING, Store
@@ -52,8 +57,8 @@ PHONES_MAX = 300
 UNANSWERED = 3
 """Unanswered keep-alive probes of the kernel after which a phone counts as gone."""
 STRANGERS_MAX = 50
-"""Largest number of connections in a TLS handshake. One more ends the oldest, so unknown callers
-cannot keep others out."""
+"""Largest number of connections in a TLS handshake. One more ends the oldest of the source with the
+most, so unknown callers cannot keep others out."""
 HANDSHAKE_MAX = 20.0
 LOOK_MAX = 5.0
 """Seconds between two checks of the certificates without an announced write."""
@@ -103,7 +108,8 @@ async def _listen(host: BridgeHost, phones: _Phones, server: PhoneServer) -> Non
     log.info("phones may come to %s:%d, as %s", *server.listen, server.name)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     host.note_link(True)
-    await trio.serve_listeners(phones.enter, served)
+    with phones.unproved.pace.at_work():
+        await trio.serve_listeners(phones.enter, served)
 
 
 async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, workspace: int) -> None:
@@ -129,7 +135,7 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
             listeners,
             stopping=trio.Event(),
             guard=host_guard,
-            limits=ENROLL,
+            limits=replace(ENROLL, pace=CpuPace(cookie="")),
             tls=context,
         )
 
@@ -171,7 +177,7 @@ class _Phones:
         self._context: ssl.SSLContext | None = None
         self._made = 0.0
         self._inside = 0
-        self._strangers: dict[trio.CancelScope, None] = {}
+        self.unproved = Unproved(STRANGERS_MAX, HANDSHAKE_MAX)
         self._scopes: dict[str, trio.CancelScope] = {}
         self._refused = Seldom(host.clock)
 
@@ -223,30 +229,22 @@ class _Phones:
             await trio.aclose_forcefully(plain)
 
     async def _serve(self, plain: trio.SocketStream) -> None:
-        if len(self._strangers) >= STRANGERS_MAX:
-            (oldest := next(iter(self._strangers))).cancel()
-            del self._strangers[oldest]
-        stream = None
-        with trio.move_on_after(HANDSHAKE_MAX) as scope:
-            self._strangers[scope] = None
-            try:
-                stream = await self._shake_hands(plain)
-            finally:
-                self._strangers.pop(scope, None)
-        if stream is None:
+        stream = holder = None
+        try:
+            address = str(plain.socket.getpeername()[0])
+            async with self.unproved.admitted(address) as visit:
+                if (stream := await self._shake_hands(plain)) is not None:
+                    holder = await self._holder_of(_serial_of(stream))
+                if stream is not None and holder is not None:
+                    visit.note_proved(_serial_of(stream))
+        except OSError:  # it has left
+            return
+        except Problem:
+            self._note_refused("their address uses too much processor time")
+            return
+        if stream is None or holder is None:
             return
         serial = _serial_of(stream)
-        workspace, now = self._host.workspace, self._host.clock()
-        try:
-            holder = await self._store.read(
-                lambda db: certificates.holder_of(db, workspace, serial, now)
-            )
-        except StoreUnavailable:
-            self._note_refused("the database cannot be asked for their certificates")
-            return
-        if holder is None:
-            self._note_refused(f"certificate {serial} is not in force")
-            return
         if (before := self._scopes.get(serial)) is not None:
             before.cancel()
         with trio.CancelScope() as scope:
@@ -259,6 +257,20 @@ class _Phones:
                 if self._scopes.get(serial) is scope:
                     del self._scopes[serial]
                 log.info("the phone of %s has left: %s", holder.name, why)
+
+    async def _holder_of(self, serial: str) -> PhoneHolder | None:
+        """Return the holder of a certificate in force, or None after noting the reason."""
+        workspace, now = self._host.workspace, self._host.clock()
+        try:
+            holder = await self._store.read(
+                lambda db: certificates.holder_of(db, workspace, serial, now)
+            )
+        except StoreUnavailable:
+            self._note_refused("the database cannot be asked for their certificates")
+            return None
+        if holder is None:
+            self._note_refused(f"certificate {serial} is not in force")
+        return holder
 
     async def _shake_hands(
         self, plain: trio.SocketStream

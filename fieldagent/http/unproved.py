@@ -1,0 +1,59 @@
+"""Limits of callers that have not proved who they are, at listeners without HTTP: their number, and
+the processor time of each source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from fieldagent.http.address import source_of
+from fieldagent.http.pace import CpuPace, PacedVisit
+from fieldagent.http.problem import Problem
+from fieldagent.system import waits
+
+
+class Unproved:
+    """At most `most` connections, each for at most `seconds`. `pace` must be at work meanwhile."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self.pace = CpuPace(cookie="")
+        self._most = most
+        self._seconds = seconds
+        self._of: dict[str, dict[trio.CancelScope, None]] = {}
+        """Connections by source, the oldest first."""
+
+    @asynccontextmanager
+    async def admitted(self, address: str) -> AsyncIterator[PacedVisit]:
+        """Charge the source for the block. The block is cancelled after its seconds, or earlier for
+        another caller: the source with the most connections loses its oldest one. Raises Problem
+        429 if the source uses too much processor time.
+        """
+        if self.pace.is_crowded(address):
+            raise Problem(429)
+        while sum(map(len, self._of.values())) >= self._most:
+            self._end_one()
+        source, visit = source_of(address), self.pace.visit(address)
+        visit.begin()
+        try:
+            with waits.move_on_after(self._seconds) as scope:
+                self._of.setdefault(source, {})[scope] = None
+                await visit.turn()
+                yield visit
+        finally:
+            self._forget(source, scope)
+            visit.end()
+
+    def _end_one(self) -> None:
+        source = max(self._of, key=lambda each: len(self._of[each]))
+        oldest = next(iter(self._of[source]))
+        oldest.cancel()
+        self._forget(source, oldest)
+
+    def _forget(self, source: str, scope: trio.CancelScope) -> None:
+        left = self._of.get(source, {})
+        left.pop(scope, None)
+        if not left:
+            self._of.pop(source, None)
