@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,42 @@ def test_after_a_reload_the_desk_says_that_it_is_silent_until_one_click(tmp_path
         shown.get_by_role("button", name="Test the sound").click()
         heard(shown, 0)
         silent.wait_for(state="hidden")
+
+
+IPHONE = """
+Object.defineProperty(Navigator.prototype, "standalone", { get: () => false });
+delete window.PushManager;
+"""
+"""Safari on iOS, with a page that is not on the home screen."""
+
+
+def test_an_iphone_can_install_the_console_and_is_told_to(tmp_path: Path) -> None:
+    """iOS gives web push only to a page with a web manifest that is on the home screen."""
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        asked = shown.context.new_cdp_session(shown)
+        answer = asked.send("Page.getAppManifest")
+        assert answer["url"].endswith("/console/file/console.webmanifest")
+        assert answer["errors"] == []
+        manifest = json.loads(answer["data"])
+        assert (manifest["start_url"], manifest["display"]) == ("/console", "standalone")
+        named = shown.locator("link[rel=apple-touch-icon]").get_attribute("href")
+        for icon in {named, *(each["src"] for each in manifest["icons"])}:
+            size = shown.evaluate(
+                "async address => { const drawn = new Image(); drawn.src = address;"
+                " await drawn.decode(); return drawn.naturalWidth; }",
+                icon,
+            )
+            assert size == (180 if str(icon).endswith(".png") else size) > 0
+        assert shown.locator("#home-screen").is_hidden()
+        shown.add_init_script(IPHONE)
+        shown.reload()
+        sign_in_as_olga(shown)
+        shown.locator("#home-screen", has_text="add this page to the home screen").wait_for()
+        assert shown.locator("#push").is_hidden()
+        assert browser.faults(shown) == []

@@ -99,6 +99,9 @@ export function offerNotifications() {
 const WORKER = "/console/worker.js";
 const canRing = () => me.mayAnswer && "serviceWorker" in navigator && "PushManager" in window;
 
+// Only Safari on iOS has `standalone`. It offers push only to pages on the home screen.
+const needsHomeScreen = () => me.mayAnswer && !canRing() && navigator.standalone === false;
+
 const subscribed = async () => {
   const worker = await navigator.serviceWorker.register(WORKER);
   return [worker, await worker.pushManager.getSubscription()];
@@ -113,6 +116,7 @@ const keep = subscription => {
 export async function offerRinging() {
   const button = by("push");
   button.hidden = true;
+  by("home-screen").hidden = !needsHomeScreen();
   if (!canRing()) return;
   const [worker, subscription] = await subscribed();
   // The hub may have been restored from a copy, or another user may have signed in here.
