@@ -21,8 +21,9 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 KEY = "alarm links"
 LASTS = 3 * 86_400.0
 """Seconds."""
-CODE = 6
-"""Number of digits. An attacker has five tries per hour (`answers.WRONG_MAX`)."""
+CODE, LONG_CODE = 6, 12
+"""Numbers of digits. An attacker has five tries per hour at short codes (`answers.WRONG_MAX`). Long
+codes need no such limit, because nobody guesses one."""
 PATH = "/answer/{token}"
 _TOKEN = re.compile(r"([0-9]{1,18})\.([A-Za-z0-9_-]{22})", re.ASCII)
 
@@ -95,6 +96,13 @@ def of_code(db: Db, code: str, contact: int) -> AlarmLink | None:
         *(contact, code),
     )
     return AlarmLink(*rows[0]) if rows else None
+
+
+def long_code(db: Db, link: AlarmLink) -> str:
+    """Return the long code of a link, which always counts."""
+    said = f"long code {link.id} {link.message_id}".encode()
+    digest = hmac.new(signing_key(db, KEY), said, hashlib.sha256).digest()
+    return f"{int.from_bytes(digest) % 10**LONG_CODE:0{LONG_CODE}}"
 
 
 def told(db: Db, contact: int, now: float) -> list[AlarmLink]:

@@ -5,7 +5,9 @@ Its author gets a reply with the result.
 2. The author is found by the address. That proves nothing, because anyone can forge the number of
    an SMS: `OK` with the code of the message acknowledges, once. A mail that answers an address or
    a message that only its recipient can know needs no code.
-3. Wrong codes are counted per address. After WRONG_MAX in an hour, its codes are ignored.
+3. Wrong codes are counted per address. After WRONG_MAX in an hour, its codes are ignored. The
+   reply to the last one contains a long code, which still counts: only the owner of the number
+   reads it, so forged messages lock no contact out.
 4. Other texts go to the kit, if they fit and its credits suffice. Without a code they are marked
    as unproved, and are not sent if several incidents may be meant. If several workspaces know the
    address, texts without a code or a name are not sent, and the hub asks which one is meant.
@@ -15,6 +17,7 @@ Its author gets a reply with the result.
 
 from __future__ import annotations
 
+import hmac
 import logging
 import re
 from collections.abc import Callable
@@ -43,7 +46,8 @@ WRONG_MAX, WRONG_WITHIN = 5, 3_600.0
 _OK = "[o\N{CYRILLIC SMALL LETTER O}][k\N{CYRILLIC SMALL LETTER KA}]"
 """Pattern for OK on Latin and Cyrillic keyboards, whose letters look the same."""
 _TEXT = re.compile(
-    rf"\s*({_OK}\b)?[\s,.:;-]*([0-9]{{6}}(?![0-9]))?[\s,.:;-]*(.*)", re.I | re.DOTALL
+    rf"\s*({_OK}\b)?[\s,.:;-]*((?:[0-9]{{12}}|[0-9]{{6}})(?![0-9]))?[\s,.:;-]*(.*)",
+    re.I | re.DOTALL,
 )
 
 
@@ -182,12 +186,13 @@ def _by_code(
         " AND outcome = 'wrong code'",
         *(answer.kind, answer.sender, now - WRONG_WITHIN),
     )
-    if wrong >= WRONG_MAX:
-        why = say(
-            contact.language,
-            "Not answered: too many wrong codes from this number. Use the link or your desk.",
-        )
-        return _reply(db, contact, last.sos, "limited", why, now)
+    if len(said.code) == alarm_link.LONG_CODE:
+        for each in whose:
+            for link in links[each.id]:
+                if hmac.compare_digest(said.code, alarm_link.long_code(db, link)):
+                    return _proved(db, each, link, said, now)
+    elif wrong >= WRONG_MAX:
+        return _reply(db, contact, last.sos, "limited", _long_code(db, contact, last), now)
     matches = [(each, alarm_link.of_code(db, said.code, each.id)) for each in whose]
     coded = [(each, link) for each, link in matches if link is not None]
     if len({each.workspace for each, _ in coded}) > 1:
@@ -198,9 +203,21 @@ def _by_code(
         return _reply(db, contact, last.sos, "ambiguous", why, now)
     for each, link in coded:
         return _proved(db, each, link, said, now)
+    if wrong + 1 == WRONG_MAX:
+        why = _long_code(db, contact, last)
+        return _reply(db, contact, last.sos, "wrong code", why, now, always=True)
     text = "Not answered: code {code} was not sent to you. See your newest message."
     why = say(contact.language, text, code=said.code)
     return _reply(db, contact, last.sos, "wrong code", why, now)
+
+
+def _long_code(db: Db, contact: AlarmContact, link: AlarmLink) -> str:
+    return say(
+        contact.language,
+        "Not answered: too many wrong codes from this number. Reply with OK {code}, or use the link"
+        " or your desk.",
+        code=alarm_link.long_code(db, link),
+    )
 
 
 def _proved_by_message(db: Db, answer: ContactAnswer, said: Wording, now: float) -> str:
@@ -311,17 +328,30 @@ def _voice_of(db: Db, contact: AlarmContact, now: float) -> int:
     return int(member)
 
 
-def _reply(db: Db, contact: AlarmContact, sos_id: int, outcome: str, text: str, now: float) -> str:
-    """Line up a reply to the author, and return the outcome."""
+def _reply(
+    db: Db,
+    contact: AlarmContact,
+    sos_id: int,
+    outcome: str,
+    text: str,
+    now: float,
+    *,
+    always: bool = False,
+) -> str:
+    """Line up a reply to the author, and return the outcome. With `always`, also if the replies of
+    the hour or day are spent, perhaps on forged messages.
+    """
     ((lately,),) = db.execute(
         "SELECT count(*) FROM alarm_message WHERE contact = ? AND why = ? AND not_before > ?",
         *(contact.id, alarm.REPLY, now - 3_600.0),
     )
     is_limited = lately >= words_down.REPLIES_MAX
-    if (
-        text
-        and not is_limited
-        and not sending.refusal(db, contact.workspace, contact.address, sending.REPLY, now)
+    if text and (
+        always
+        or not (
+            is_limited
+            or sending.refusal(db, contact.workspace, contact.address, sending.REPLY, now)
+        )
     ):
         alarm.reply(db, sos_id, contact.id, text, now)
     return outcome

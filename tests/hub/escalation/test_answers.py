@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -73,6 +74,8 @@ def other(code: str) -> str:
         ("OK", (True, "", "")),
         ("okay we come", (False, "", "okay we come")),
         ("4711234567 is my number", (False, "", "4711234567 is my number")),
+        ("OK 471123471123 we come", (True, "471123471123", "we come")),
+        ("OK 4711234711", (True, "", "4711234711")),
         ("\n OK.\n471123\nwe\ncome", (True, "471123", "we come")),
         ("", (False, "", "")),
     ],
@@ -125,6 +128,27 @@ async def test_wrong_codes_are_counted_and_then_the_right_one_is_refused(store: 
         assert (await incident(alps)).state == "open"
         alps.now += answers.WRONG_WITHIN
         assert await answer(alps, f"OK {code}") == "acknowledged"
+
+
+async def test_forged_messages_lock_no_contact_out(store: Store) -> None:
+    """A stranger can forge the number of an SMS, but does not read its replies."""
+    async with field_of(store) as alps:
+        code = await ask_for_help(alps)
+        # They also spend the replies of the hour.
+        for _ in range(words_down.REPLIES_MAX):
+            assert await answer(alps, "OK") == "without code"
+        await told(alps)
+        for _ in range(answers.WRONG_MAX):
+            assert await answer(alps, f"OK {other(code)}") == "wrong code"
+        (reply,) = await told(alps)
+        assert await answer(alps, f"OK {code}") == "limited"
+        long_code = re.search(r"OK ([0-9]{12}),", reply)
+        assert long_code is not None
+        wrong = f"{(int(long_code[1]) + 1) % 10**12:012}"
+        assert await answer(alps, f"OK {wrong}") == "wrong code"
+        assert (await incident(alps)).state == "open"
+        assert await answer(alps, f"OK {long_code[1]} we come") == "acknowledged"
+        assert (await incident(alps)).seen_as == "Bergwacht"
 
 
 async def test_a_code_from_before_it_was_raised_again_is_of_no_use(store: Store) -> None:
