@@ -37,8 +37,8 @@ MODULES = [
             *("fieldagent.hub.store.postgres", "fieldagent.hub.access.passkeys"),
             "fieldagent.hub.escalation.web_push",
             *(
-                f"fieldagent.extensions.tak.server.{name}"
-                for name in ("authority", "enrolment", "server")
+                f"fieldagent.extensions.{name}"
+                for name in ("tak.server.authority", "tak.server.enrolment", "tak.server.server")
             ),
         )
     )

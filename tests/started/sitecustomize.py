@@ -11,10 +11,11 @@ if "pip" not in sys.orig_argv[1:3]:
     __import__("loopback").install()
 
 # `tests/breaking.py` changes programs in this way, and Debian has its own module.
-for _folder in sys.path:
+# Tests of a copied tree have two modules like this one: each continues with the folders after its
+# own, so that they do not load each other.
+_own = __file__.rpartition("/")[0]
+for _folder in sys.path[sys.path.index(_own) + 1 :]:
     _next = f"{_folder}/sitecustomize.py"
-    if _next == __file__:
-        continue
     try:
         with open(_next) as _file:  # noqa: PTH123
             _text = _file.read()

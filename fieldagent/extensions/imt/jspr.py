@@ -129,9 +129,9 @@ def number(line: JsprLine, name: str, low: int, high: int) -> int:
     return value
 
 
-def word(line: JsprLine, name: str) -> str:
+def text(line: JsprLine, name: str) -> str:
     """Return a text member. Raises RemoteProtocolError."""
     value = line.body.get(name)
     if not isinstance(value, str):
-        raise RemoteProtocolError(f"{line.target} has {name}={value!r}, which is no text")
+        raise RemoteProtocolError(f"{line.target} has {name}={value!r}, which is not a text")
     return value

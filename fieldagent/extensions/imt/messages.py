@@ -89,7 +89,7 @@ class MoEnded(NamedTuple):
     """End of an MO message in the modem."""
 
     key: MessageKey
-    word: str
+    status: str
     """One of `FINAL`, or a value that is unknown here."""
 
 
@@ -105,7 +105,7 @@ class MtEnded(NamedTuple):
     """End of an MT message, complete or aborted."""
 
     key: MessageKey
-    word: str
+    status: str
 
 
 class Booted(NamedTuple):
@@ -174,9 +174,9 @@ def _segment_wanted(line: jspr.JsprLine) -> SegmentWanted:
 def _mt_segment(line: jspr.JsprLine) -> MtSegment:
     start = jspr.number(line, "segment_start", 0, PAYLOAD_BYTES + CRC_BYTES - 1)
     try:
-        data = base64.b64decode(jspr.word(line, "data"), validate=True)
+        data = base64.b64decode(jspr.text(line, "data"), validate=True)
     except ValueError:
-        raise RemoteProtocolError(f"{line.target} has data that is no base64") from None
+        raise RemoteProtocolError(f"{line.target} has data that is not base64") from None
     return MtSegment(_key(line), start, data)
 
 
@@ -198,7 +198,7 @@ def _sim_status(line: jspr.JsprLine) -> SimStatus:
 
 def _state(line: jspr.JsprLine) -> OperationalState:
     reason = line.body.get("reason", 0)
-    return OperationalState(jspr.word(line, "state"), reason if type(reason) is int else 0)
+    return OperationalState(jspr.text(line, "state"), reason if type(reason) is int else 0)
 
 
 def _activity(line: jspr.JsprLine) -> Activity | None:
@@ -211,9 +211,9 @@ def _activity(line: jspr.JsprLine) -> Activity | None:
 
 _READERS: Mapping[str, Any] = {
     "messageOriginateSegment": _segment_wanted,
-    "messageOriginateStatus": lambda line: MoEnded(_key(line), jspr.word(line, "final_mo_status")),
+    "messageOriginateStatus": lambda line: MoEnded(_key(line), jspr.text(line, "final_mo_status")),
     "messageTerminateSegment": _mt_segment,
-    "messageTerminateStatus": lambda line: MtEnded(_key(line), jspr.word(line, "final_mt_status")),
+    "messageTerminateStatus": lambda line: MtEnded(_key(line), jspr.text(line, "final_mt_status")),
     "bootInfo": _booted,
     "constellationState": _constellation,
     "simStatus": _sim_status,
@@ -353,9 +353,9 @@ FINAL: Mapping[str, MoStatus] = {
 """Meaning of a final_mo_status, or of a message_response that refuses the message."""
 
 
-def mo_final(word: str) -> MoStatus:
+def mo_final(status: str) -> MoStatus:
     """Return the meaning of a status. An unknown status is in doubt."""
-    return FINAL.get(word) or MoStatus(_S.DOUBTFUL, f"the modem reports {word[:60]!r}")
+    return FINAL.get(status) or MoStatus(_S.DOUBTFUL, f"the modem reports {status[:60]!r}")
 
 
 def mo_refused(word: str) -> MoStatus:
@@ -397,7 +397,7 @@ class MtAssembly:
     def end(self, ended: MtEnded) -> MtMessage | None:
         """Return the message that has ended; None if it was aborted or has no segments."""
         segments = self._segments.pop(ended.key, {})
-        if ended.word != COMPLETE or not segments:
+        if ended.status != COMPLETE or not segments:
             return None
         whole, gap = bytearray(), 0
         for start in sorted(segments):

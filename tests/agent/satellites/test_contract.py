@@ -106,7 +106,7 @@ def test_a_third_party_extension_brings_a_modem_with_its_own_setting(tmp_path: P
         file = tmp_path / "agent.properties"
         done = subprocess.run(
             [*MODULE, "check", "--config", str(file)],
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": offline.path(str(EXAMPLE.parent))},
             capture_output=True,
             text=True,
             timeout=PATIENCE,

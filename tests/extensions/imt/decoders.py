@@ -41,7 +41,7 @@ def read_imt(data: bytes) -> None:
             elif isinstance(event, messages.MtEnded):
                 assembly.end(event)
             elif isinstance(event, messages.MoEnded):
-                assert messages.mo_final(event.word) and messages.mo_refused(event.word)
+                assert messages.mo_final(event.status) and messages.mo_refused(event.status)
             elif isinstance(event, messages.SegmentWanted):
                 ours.segment(event)
 

@@ -171,10 +171,10 @@ UNUSABLE: dict[str, tuple[object, str]] = {
         {name: value for name, value in lingo().items() if name != "imt"},
         "neither an SBD nor an IMT modem",
     ),
-    "no base64": (lingo(message="a*b"), "no base64"),
-    "a number": (lingo(message=5), "no text"),
-    "a wrong CRC": (lingo(imt={"crcError": True, "topic": "IMT_TOPIC_RAW"}), "CRC wrong"),
-    "a wrong size": (lingo(imt={"size": 99}), "says that it has 99"),
+    "no base64": (lingo(message="a*b"), "not base64"),
+    "a number": (lingo(message=5), "not a text"),
+    "a wrong CRC": (lingo(imt={"crcError": True, "topic": "IMT_TOPIC_RAW"}), "CRC is wrong"),
+    "a wrong size": (lingo(imt={"size": 99}), "its size is 99"),
     "another topic": (lingo(imt={"topic": "IMT_TOPIC_PINK"}), "the topic PINK"),
 }
 

@@ -109,8 +109,8 @@ def test_a_member_that_is_missing_or_wrong_is_told_by_its_name() -> None:
         jspr.number(line, "topic_id", 64, 65_535)
     with pytest.raises(RemoteProtocolError, match="message_id=None, not 0 to 255"):
         jspr.number(line, "message_id", 0, 255)
-    with pytest.raises(RemoteProtocolError, match="word=5, which is no text"):
-        jspr.word(line, "word")
+    with pytest.raises(RemoteProtocolError, match="word=5, which is not a text"):
+        jspr.text(line, "word")
 
 
 def test_each_refusal_has_its_words() -> None:

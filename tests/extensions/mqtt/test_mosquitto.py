@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
+from fieldagent.extensions import NAMES
 from tests.breaking import Put, environment
 from tests.extensions.mqtt.brokers import (
     Mosquitto,
@@ -280,6 +281,7 @@ def test_an_sms_costs_as_a_credit_does(camp: Camp) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.skipif("imt" not in NAMES, reason="its modem pays for bytes")
 def test_bytes_that_are_paid_for_count_as_credits(tmp_path: Path) -> None:
     with (
         imt_sky(tmp_path),

@@ -126,7 +126,7 @@ async def run(
         async with open_modem(port, await speed.look(port), link, pace.mail, topic) as modem:
             driver = ImtDriver(modem, outbox, link, pace, progress)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(obey, link, pace.rest, modem.tell)
+                nursery.start_soon(obey, link, pace.rest, modem.wake)
                 await driver.work()
 
     def tell(error: BaseException) -> None:
@@ -178,22 +178,22 @@ class ImtDriver:
                 await self._send_next()
 
     def _can_send(self) -> bool:
-        return not self.modem.told.trouble() and self.modem.told.topic is not None
+        return not self.modem.facts.trouble() and self.modem.facts.topic is not None
 
     def _show(self) -> None:
-        ends = partial(self.pace.rest.ends, self.modem.told.service)
+        ends = partial(self.pace.rest.ends, self.modem.facts.service)
         self.link.next_look, self.link.next_urgent = ends(), ends(urgent=True)
-        if trouble := self.modem.told.trouble():
+        if trouble := self.modem.facts.trouble():
             self.link.state, self.link.reason = LinkState.FAULT, trouble
             return
-        if self.modem.told.topic is None:
+        if self.modem.facts.topic is None:
             self.link.state = LinkState.NO_SERVICE
             self.link.reason = (
                 f"the modem does not know the topic {self.modem.topic_name} yet: a new SIM or plan"
                 " takes 10 to 30 minutes under the open sky; see imt-topic"
             )
             return
-        away = self.modem.told.service is False
+        away = self.modem.facts.service is False
         self.link.state = LinkState.NO_SERVICE if away else LinkState.READY
         held = self.outbox.held_back()
         if held and held != self.link.reason:
@@ -223,7 +223,7 @@ class ImtDriver:
     async def _rested(self, *, urgent: bool) -> None:
         await until_rested(
             self.pace.rest,
-            lambda: self.modem.told.service,
+            lambda: self.modem.facts.service,
             lambda: self.modem.news.wait(),
             urgent=urgent,
         )
@@ -251,11 +251,11 @@ class ImtDriver:
         were given, it has not left, unless this is a repetition (`again`): then an earlier copy
         may have left.
         """
-        assert self.modem.told.topic is not None
-        outgoing = Outgoing(self.modem.told.topic.id, transmission.body)
+        assert self.modem.facts.topic is not None
+        outgoing = Outgoing(self.modem.facts.topic.id, transmission.body)
         try:
             await self.outbox.intend(
-                transmission, modem=self.modem.told.imei, at_modem=messages.UNNAMED
+                transmission, modem=self.modem.facts.imei, at_modem=messages.UNNAMED
             )
             self.link.state = LinkState.BUSY
             status = await self._converse(transmission, outgoing)
@@ -279,25 +279,25 @@ class ImtDriver:
             return refused
         assert outgoing.key is not None
         await self.outbox.intend(
-            transmission, modem=self.modem.told.imei, at_modem=outgoing.key.packed()
+            transmission, modem=self.modem.facts.imei, at_modem=outgoing.key.packed()
         )
         urgent = transmission.urgent
         await self._wait(SEGMENTS_MAX, partial(self.modem.is_given, outgoing))
         if outgoing.message.last_given:
-            await self._until_told(outgoing.key, urgent=urgent)
-        if outgoing.word is not None:
-            return messages.mo_final(outgoing.word)
+            await self._until_ended(outgoing.key, urgent=urgent)
+        if outgoing.status is not None:
+            return messages.mo_final(outgoing.status)
         sos = not urgent and await self._urgent_waits()
         log.info("message %d is given up%s", outgoing.key.id, ": an SOS waits" if sos else "")
         status = await self._give_up(outgoing.key)
         # The link is not the reason, so no pause follows.
         return WENT_FIRST if sos and status.verdict is SessionVerdict.NOT_SENT else status
 
-    async def _until_told(self, key: messages.MessageKey, *, urgent: bool) -> None:
+    async def _until_ended(self, key: messages.MessageKey, *, urgent: bool) -> None:
         """Wait until the modem reports the end of the message, or the time limit is over. Also
         return if the modem has lost the message, or if an SOS waits. Raises ImtReset, ImtSilent.
         """
-        events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.has_told, key)]
+        events: list[Callable[[], Awaitable[None]]] = [partial(self.modem.has_ended, key)]
         if not urgent:
             events.append(partial(self.outbox.ready, urgent=True))
         ends = trio.current_time() + (SOS_TRANSIT_MAX if urgent else TRANSIT_MAX)
@@ -306,12 +306,12 @@ class ImtDriver:
             if await self._wait(min(next_look(), left), *events):
                 return
             await self.modem.look()
-            idle = idle + 1 if self.modem.told.active is False else 0
+            idle = idle + 1 if self.modem.facts.active is False else 0
 
     async def _give_up(self, key: messages.MessageKey) -> MoStatus:
         """Cancel a message and return its final status; it may have left before."""
         if key not in self.modem.ended and await self.modem.cancel(key):
-            await self._wait(CANCEL_MAX, partial(self.modem.has_told, key))
+            await self._wait(CANCEL_MAX, partial(self.modem.has_ended, key))
         if key in self.modem.ended:
             return messages.mo_final(self.modem.ended[key])
         return MoStatus(SessionVerdict.DOUBTFUL, NOBODY_KNOWS)
@@ -319,7 +319,7 @@ class ImtDriver:
     async def _settle(self, transmission: Transmission, status: MoStatus) -> None:
         log.info("a message of %d bytes: %s", len(transmission.body), status.means)
         if status.verdict is SessionVerdict.SENT:
-            self.modem.told.service = True
+            self.modem.facts.service = True
             self.pace.rest.succeeded()
         elif status is not WENT_FIRST:
             self.pace.rest.failed(status, trio.current_time(), self.pace.random.random())
@@ -352,7 +352,7 @@ class ImtDriver:
         )
         await self.outbox.note_copy(transmission)
         if not transmission.urgent and await self._urgent_waits():
-            log.info("an SOS goes before a message that may have left, which goes again after it")
+            log.info("an SOS is sent before the repeat of a message that may have left")
             await self.outbox.settle(transmission, Outcome.NOT_SENT, reason=WENT_FIRST.means)
             return
         await self.pace.mail.is_empty()
@@ -363,7 +363,7 @@ class ImtDriver:
         if the status leaves it in doubt.
         """
         key = messages.unpacked(intent.at_modem)
-        if key is None or intent.modem != self.modem.told.imei or self.modem.told.rebooted:
+        if key is None or intent.modem != self.modem.facts.imei or self.modem.facts.rebooted:
             return None
         status = await self._give_up(key)
         return None if status.verdict is SessionVerdict.DOUBTFUL else status

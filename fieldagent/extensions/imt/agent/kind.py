@@ -62,7 +62,7 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
             ) as modem:
                 words = speed.in_words()
                 notes = [Finding(True, f"{port}: it {words}")] if words else []
-                return [*_told(port, modem), *notes, *_came(port, mail)]
+                return [*_report(port, modem), *notes, *_lost_mail(port, mail)]
         return [Finding(False, f"{port}: the modem does not answer within {CHECK_MAX:g} s")]
 
     findings: list[Finding] = []
@@ -73,22 +73,22 @@ def check(port: str, baud: int | None, own: Mapping[str, Any]) -> list[Finding]:
     return findings
 
 
-def _told(port: str, modem: ImtModem) -> list[Finding]:
-    findings = [Finding(True, f"{port}: modem {modem.told.imei} answers")]
-    if trouble := modem.told.trouble():
+def _report(port: str, modem: ImtModem) -> list[Finding]:
+    findings = [Finding(True, f"{port}: modem {modem.facts.imei} answers")]
+    if trouble := modem.facts.trouble():
         findings.append(Finding(False, f"{port}: {trouble}"))
     bars = modem.link.signal or 0
-    hint = "" if modem.told.service else "; under the open sky it should see more"
+    hint = "" if modem.facts.service else "; under the open sky it should see more"
     findings.append(Finding(True, f"{port}: signal {bars} of 5{hint}"))
-    if modem.told.topic is None:
+    if modem.facts.topic is None:
         what = "knows no topics yet: a new SIM or plan takes 10 to 30 minutes under the open sky"
     else:
-        what = f"may use the topic {modem.told.topic.name} ({modem.told.topic.id})"
-    findings.append(Finding(modem.told.topic is not None, f"{port}: the modem {what}"))
+        what = f"may use the topic {modem.facts.topic.name} ({modem.facts.topic.id})"
+    findings.append(Finding(modem.facts.topic is not None, f"{port}: the modem {what}"))
     return findings
 
 
-def _came(port: str, mail: Mailbag) -> list[Finding]:
+def _lost_mail(port: str, mail: Mailbag) -> list[Finding]:
     if not mail:
         return []
     what = (

@@ -57,14 +57,14 @@ class Mailbag:
     def put(self, message: messages.MtMessage) -> None:
         """Add a received message."""
         self._waiting.append(message)
-        self._tell()
+        self._note_change()
 
     def take(self) -> None:
         """Remove the first message, which is stored."""
         self._waiting.popleft()
-        self._tell()
+        self._note_change()
 
-    def _tell(self) -> None:
+    def _note_change(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
@@ -81,7 +81,7 @@ class Mailbag:
 
 
 @dataclass(slots=True)
-class Told:
+class ModemFacts:
     """Facts that the modem has reported about itself."""
 
     imei: str = ""
@@ -95,7 +95,7 @@ class Told:
     """True if it sees the network."""
     active: bool | None = None
     """True if it sends or receives a message, or is about to; None if it does not report it."""
-    tells_activity: bool = False
+    reports_activity: bool = False
 
     def trouble(self) -> str:
         """Return the reason, for people, why the modem cannot send; empty if it can."""
@@ -115,7 +115,7 @@ class Outgoing:
         self.topic = topic
         self.key: messages.MessageKey | None = None
         """Known once the modem has answered."""
-        self.word: str | None = None
+        self.status: str | None = None
         """Final status of the message."""
 
 
@@ -137,7 +137,7 @@ class ImtModem:
     lines: jspr.LineReader = field(default_factory=jspr.LineReader)
     news: trio.Event = field(default_factory=trio.Event)
     """Set when the modem sent an unsolicited report, and then replaced."""
-    told: Told = field(default_factory=Told)
+    facts: ModemFacts = field(default_factory=ModemFacts)
     outgoing: Outgoing | None = None
     ended: dict[messages.MessageKey, str] = field(default_factory=dict)
     """Final statuses of messages since the port was opened. A status is removed when its number is
@@ -197,27 +197,27 @@ class ImtModem:
         elif isinstance(event, messages.Constellation):
             self.see(event)
         elif isinstance(event, messages.SimStatus):
-            self.told.sim = event
+            self.facts.sim = event
         elif isinstance(event, messages.OperationalState):
-            self.told.state = event
+            self.facts.state = event
         elif isinstance(event, messages.Activity):
-            self.told.active = event.active
-        self.tell()
+            self.facts.active = event.active
+        self.wake()
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Wake the tasks that wait for news."""
         self.news.set()
         self.news = trio.Event()
 
     def see(self, sky: messages.Constellation) -> None:
         """Record the modem's view of the network."""
-        self.told.service = sky.visible
+        self.facts.service = sky.visible
         self.link.note_signal(sky.bars)
 
     async def _give(self, wanted: messages.SegmentWanted) -> None:
         """Give a segment from memory at once, because the modem waits only 0.3 s."""
         outgoing = self.outgoing
-        if outgoing is None or wanted.key.topic != outgoing.topic or outgoing.word is not None:
+        if outgoing is None or wanted.key.topic != outgoing.topic or outgoing.status is not None:
             log.info("the modem asks for a message that has ended: it times out")
             return
         # The modem may request a segment before its answer with the number has arrived.
@@ -225,7 +225,7 @@ class ImtModem:
             log.info("the modem asks for message %d, which was given up", wanted.key.id)
             return
         await self._write(outgoing.message.segment(wanted))
-        self.tell()
+        self.wake()
 
     def _note_key(self, line: jspr.JsprLine) -> None:
         """Record the number that the modem gave to the outgoing message. An earlier message with
@@ -240,16 +240,16 @@ class ImtModem:
             self.given_up.discard(self.outgoing.key)
 
     def _end_outgoing(self, event: messages.MoEnded) -> None:
-        self.ended[event.key] = event.word
+        self.ended[event.key] = event.status
         if self.outgoing is not None and self.outgoing.key == event.key:
-            self.outgoing.word = event.word
+            self.outgoing.status = event.status
         else:
-            log.info("message %d, which was given up, ended: %s", event.key.id, event.word)
+            log.info("message %d, which was given up, ended: %s", event.key.id, event.status)
 
     def _end_mail(self, event: messages.MtEnded) -> None:
         message = self._assembly.end(event)
         if message is None:
-            log.warning("a message from the network was broken off: %s", event.word)
+            log.warning("a message from the network was broken off: %s", event.status)
         else:
             self.mail.put(message)
 
@@ -297,18 +297,18 @@ class ImtModem:
         version = await self._wake_up()
         newest = messages.newest_version(version)
         active = version.body.get("active_version")
-        self.told.rebooted = active is None
+        self.facts.rebooted = active is None
         if active != newest:
             await self._must(jspr.put("apiVersion", active_version=newest))
         hardware = await self.ask(jspr.get("hwInfo"))
-        self.told.imei = str(hardware.body.get("imei", ""))
-        self.link.facts["imei"] = self.told.imei
+        self.facts.imei = str(hardware.body.get("imei", ""))
+        self.link.facts["imei"] = self.facts.imei
         await self._connect_sim()
         await self._activate()
         # Needs API 1.6.0; with any other answer, or none, the agent works without it.
         with suppress(ImtSilent):
             line = await self.ask(jspr.put("messageActivityStatus", enabled=True))
-            self.told.tells_activity = line.code in (jspr.DONE, jspr.ALREADY)
+            self.facts.reports_activity = line.code in (jspr.DONE, jspr.ALREADY)
         self._starts = False
         await self.look()
 
@@ -350,19 +350,19 @@ class ImtModem:
         line = await self.ask(jspr.get("simStatus"))
         status = messages.read_event(line) if line.code == jspr.DONE else None
         if isinstance(status, messages.SimStatus):
-            self.told.sim = status
-        await self._within(lambda: self.told.sim is not None and self.told.sim.connected)
-        if self.told.sim is not None and self.told.sim.iccid:
-            self.link.facts["sim"] = self.told.sim.iccid
+            self.facts.sim = status
+        await self._within(lambda: self.facts.sim is not None and self.facts.sim.connected)
+        if self.facts.sim is not None and self.facts.sim.iccid:
+            self.link.facts["sim"] = self.facts.sim.iccid
 
     async def _activate(self) -> None:
         line = await self.ask(jspr.get("operationalState"))
         state = messages.read_event(line)
         if isinstance(state, messages.OperationalState):
-            self.told.state = state
+            self.facts.state = state
         if self._is_active():
             return
-        if self.told.state is not None and self.told.state.state != messages.INACTIVE:
+        if self.facts.state is not None and self.facts.state.state != messages.INACTIVE:
             # From a test state the modem can only become active by way of inactive.
             await self._must(jspr.put("operationalState", state=messages.INACTIVE))
         await self._must(jspr.put("operationalState", state=messages.ACTIVE))
@@ -370,7 +370,7 @@ class ImtModem:
         await trio.sleep(SETTLES)
 
     def _is_active(self) -> bool:
-        return self.told.state is not None and self.told.state.state == messages.ACTIVE
+        return self.facts.state is not None and self.facts.state.state == messages.ACTIVE
 
     async def _within(self, holds: Callable[[], bool]) -> None:
         with waits.move_on_after(STATE_MAX):
@@ -381,16 +381,16 @@ class ImtModem:
         """Query the network's visibility, the modem's activity and its topics; a new SIM has no
         topics at first. Raises ImtReset, ImtSilent.
         """
-        self.told.active = None
+        self.facts.active = None
         targets = ["constellationState", "operationalState"]
-        for target in (*targets, *["messageActivityStatus"] * self.told.tells_activity):
+        for target in (*targets, *["messageActivityStatus"] * self.facts.reports_activity):
             line = await self.ask(jspr.get(target))
             if line.code == jspr.DONE:
                 await self._take_event(messages.read_event(line))
         line = await self.ask(jspr.get("messageProvisioning"))
-        self.told.topic = messages.topic_called(messages.provisioned(line), self.topic_name)
-        if self.told.topic is not None:
-            self.link.facts["topic"] = f"{self.told.topic.name} ({self.told.topic.id})"
+        self.facts.topic = messages.topic_called(messages.provisioned(line), self.topic_name)
+        if self.facts.topic is not None:
+            self.link.facts["topic"] = f"{self.facts.topic.name} ({self.facts.topic.id})"
 
     # Messages.
 
@@ -419,7 +419,7 @@ class ImtModem:
 
     async def is_given(self, outgoing: Outgoing) -> None:
         """Wait until the modem has all segments, or no longer wants them."""
-        while not outgoing.message.last_given and outgoing.word is None:
+        while not outgoing.message.last_given and outgoing.status is None:
             await self.news.wait()
 
     async def cancel(self, key: messages.MessageKey) -> bool:
@@ -437,7 +437,7 @@ class ImtModem:
         )
         return line.code == jspr.DONE
 
-    async def has_told(self, key: messages.MessageKey) -> None:
+    async def has_ended(self, key: messages.MessageKey) -> None:
         """Wait until the modem has reported the end of this message."""
         while key not in self.ended:
             await self.news.wait()
@@ -460,6 +460,6 @@ async def open_modem(
         modem = ImtModem(line, link, mail, topic)
         nursery.start_soon(modem.listen)
         await modem.start()
-        log.info("modem %s answers on %s", modem.told.imei, port)
+        log.info("modem %s answers on %s", modem.facts.imei, port)
         yield modem
         nursery.cancel_scope.cancel()

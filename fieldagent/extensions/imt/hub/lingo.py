@@ -55,7 +55,7 @@ def read_lingo(document: object) -> Lingo:
     if not re.fullmatch(r"[0-9]{15}", imei):
         raise RemoteProtocolError(f"identity.hardware.imei is {imei[:SHOWN]!r}, which is no IMEI")
     if not kind:
-        raise RemoteProtocolError("it is of neither an SBD nor an IMT modem")
+        raise RemoteProtocolError("the message is of neither an SBD nor an IMT modem")
     body = from_base64(document.get("message") or "")
     return Lingo(
         _name(document.get("id")),
@@ -83,13 +83,13 @@ def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def from_base64(text: object) -> bytes:
     """Decode base64 with or without padding. Raises RemoteProtocolError."""
     if not isinstance(text, str):
-        raise RemoteProtocolError("message is no text")
+        raise RemoteProtocolError("message is not a text")
     try:
         return base64.b64decode(
             text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4), validate=True
         )
     except ValueError:
-        raise RemoteProtocolError("message is no base64") from None
+        raise RemoteProtocolError("message is not base64") from None
 
 
 def _location(network: Mapping[str, Any]) -> tuple[float, float, int] | None:
@@ -108,11 +108,11 @@ def _location(network: Mapping[str, Any]) -> tuple[float, float, int] | None:
 
 def _fault(network: Mapping[str, Any], body: bytes) -> str:
     if network.get("crcError") is True:
-        return "the network found its CRC wrong"
+        return "the CRC is wrong, as the network reports"
     size = network.get("size")
     # The documentation does not define if the size includes the CRC.
     if type(size) is int and body and size not in (len(body), len(body) + 2):
-        return f"it has {len(body)} bytes, and says that it has {size}"
+        return f"the message has {len(body)} bytes, but its size is {size}"
     return ""
 
 
