@@ -32,6 +32,7 @@ UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 _UNKNOWN_FROM = 999_999.0
 _END = b"</event>"
 _BEGIN = re.compile(rb"<event[\s>]")
+_UID = re.compile(rb"""\buid\s*=\s*(["'])([^"'<>&]{1,200})\1""")
 _TYPE = re.compile(rb"""\btype\s*=\s*(["'])([^"'<>&]{1,100})\1""")
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _TIMES = ("time", "start", "stale")
@@ -133,6 +134,12 @@ def start_tag(raw: bytes) -> bytes:
     """Return the start tag of an event as it came, without its `>`; empty without an event."""
     begin = _BEGIN.search(raw)
     return b"" if begin is None else raw[begin.start() :].partition(b">")[0]
+
+
+def uid_of(raw: bytes) -> str:
+    """Return an event's uid without parsing the rest; empty if it is not found."""
+    match = _UID.search(start_tag(raw))
+    return match[2].decode("utf-8", "replace") if match else ""
 
 
 def type_of(raw: bytes) -> str:

@@ -226,9 +226,14 @@ def removal(uid: str, by: TakUnit, now: datetime) -> CotEvent:
     return _event(f"{uid}-off", REMOVAL, now, _PING_LASTS, detail)
 
 
+def ping_uid(uid: str) -> str:
+    """Return the uid of the pings of a unit."""
+    return f"{uid}-ping"
+
+
 def ping(uid: str, now: datetime) -> CotEvent:
     """Return a ping, which the server answers with a pong."""
-    return _event(f"{uid}-ping", PING, now, _PING_LASTS, [])
+    return _event(ping_uid(uid), PING, now, _PING_LASTS, [])
 
 
 def pong(now: datetime) -> CotEvent:

@@ -2,7 +2,8 @@
 connection on which the user has reported a position.
 
 1. The server has accepted an event once it has answered a ping sent after it, because a server
-   reads in order. That does not show if anyone has received the event.
+   reads in order. A ping that comes back counts as an answer. That does not show if anyone has
+   received the event.
 2. A server that sends nothing for SILENCE seconds counts as lost, whatever TCP reports.
 3. After a lost connection, the waits between attempts grow.
 """
@@ -23,7 +24,7 @@ import trio
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.bridge import records
 from fieldagent.extensions.tak.bridge.site import TakSite
-from fieldagent.extensions.tak.cot import CotEvent, EventSplitter, encode, type_of
+from fieldagent.extensions.tak.cot import CotEvent, EventSplitter, encode, type_of, uid_of
 from fieldagent.extensions.tak.events import TakUnit
 from fieldagent.http import tls
 from fieldagent.hub.bridge.connecting import Lost, open_stream
@@ -39,8 +40,8 @@ CONNECT_MAX = 20.0
 SEND_MAX = 15.0
 """Seconds within which a server must accept sent data."""
 ANSWER_MAX = 20.0
-"""Seconds within which it must answer a ping."""
-PING_EVERY = 15.0
+"""Seconds within which it must answer a ping, and seconds between two pings."""
+NOT_ANSWERED = f"the server has not answered a ping within {ANSWER_MAX:g} s"
 SILENCE = 50.0
 RECEIVE_MAX = 65_536
 
@@ -165,7 +166,9 @@ class StreamSession:
     async def _hand_over(self, events: Iterable[bytes], take: Callable[[str, bytes], None]) -> None:
         for raw in events:
             kind = type_of(raw)
-            if kind == tak.PONG:
+            # OpenTAKServer returns the ping itself instead of an answer.
+            is_echo = kind == tak.PING and uid_of(raw) == tak.ping_uid(self._uid)
+            if kind == tak.PONG or is_echo:
                 self._pongs += 1
                 self._answered.set()
                 self._answered = trio.Event()
@@ -183,9 +186,13 @@ class StreamSession:
             raise Lost(why or "the connection broke off") from error
 
     async def _ping(self) -> NoReturn:
+        await trio.sleep(ANSWER_MAX)
         while True:
-            await trio.sleep(PING_EVERY)
+            answered = self._pongs
             await self._send(self._next_ping())
+            await trio.sleep(ANSWER_MAX)
+            if self._pongs == answered:
+                raise Lost(NOT_ANSWERED)
 
     def _next_ping(self) -> bytes:
         self._pings += 1
@@ -204,7 +211,7 @@ class StreamSession:
             if self._lost:
                 raise Lost("the connection broke off")
             return
-        raise Lost(f"the server has not answered within {ANSWER_MAX:g} s")
+        raise Lost(NOT_ANSWERED)
 
     async def _send(self, data: bytes) -> None:
         async with self._sending:

@@ -114,7 +114,8 @@ class _Bridge:
         self._put, get = trio.open_memory_channel[Came](WAITING_MAX)
         inbox = TakInbox(workspace, rules, site.person_of)
         self._intake = TakIntake(host, inbox, self._links, self._alarms, self._door, get)
-        self._trouble = ""
+        self._trouble = "not connected yet"
+        """The last logged reason for which no user is connected; empty while one is."""
         self._ear: int | None = None
         """Member whose connection listens for arriving phones."""
         self._looked_back = 0.0
@@ -325,7 +326,7 @@ class _Bridge:
             self._door.forget_units()
         self._host.note_link(bool(up))
         if up and self._trouble:
-            log.info("%s has this hub again", self._site.title)
+            log.info("connected to %s", self._site.title)
             self._trouble = ""
 
     def _note_lost(self, why: str) -> None:
