@@ -96,6 +96,13 @@ def dest(**named: str) -> CotElement:
     return CotElement("dest", named)
 
 
+def alert_for(who: TakUnit) -> CotEvent:
+    """Return Ben's alert as a phone sends it to one contact only."""
+    made = tak.alert(BEN, SPOT, NOW)
+    to = CotElement("marti", children=(dest(callsign=who.callsign),))
+    return replace(made, detail=(*made.detail, to))
+
+
 def group(sender: TakUnit, *others: TakUnit) -> CotEvent:
     """Return a group message as ATAK writes it: the conversation is not a phone's uid."""
     said = chat(sender, TakUnit("a-conversation", "rope team"))
@@ -125,6 +132,9 @@ RECEIPT = tak.receipt(ChatReceipt(BEN, CID.uid, "m", False), CID, NOW)
         (marker(BEN, "spot", dest(callsign="nobody")), {}),
         # The hub hears an alert by the users' sessions.
         (tak.alert(BEN, SPOT, NOW), {each.uid: ["b-a-o-tbl"] for each in (ADA, CID, DOT)}),
+        # Whomever it names: Cid's phone gets it, and the users bring it to the desk.
+        (alert_for(CID), {each.uid: ["b-a-o-tbl"] for each in (ADA, CID)}),
+        (alert_for(ADA), {ADA.uid: ["b-a-o-tbl"]}),
         (tak.alert(ADA, SPOT, NOW, cancels=True), {ADA.uid: ["b-a-o-can"]}),
         # In another phone's name.
         (chat(CID, DOT), {}),

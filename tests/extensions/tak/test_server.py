@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from fieldagent.extensions.tak import cot
 from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak.cot import CotPoint
+from fieldagent.extensions.tak.events import TakUnit
 from fieldagent.extensions.tak.server.server import STRANGERS_MAX
 from tests.extensions.tak.tak_server import Phone
 from tests.extensions.tak.test_journey import Mountain, is_tick_of, texts, ticks
@@ -227,6 +229,25 @@ def test_an_sos_rings_at_phones_until_it_is_answered(tmp_path: Path, stack: Exit
     assert cid.of("b-a-o-can") == []
     administer(there.database, "sos", "close", str(number), "found", "--by", "Ada")
     cid.await_one("b-a-o-can")
+
+
+def test_a_phones_911_reaches_the_desk_of_a_workspace_without_kits(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    there = Valley(tmp_path, stack)
+    administer(there.database, "device", "disable", "kit")
+    ben = there.phone_of("Ben")
+
+    def rings() -> bool:
+        """Say it again, as a phone does every few seconds."""
+        now = datetime.now(UTC)
+        alert = tak.alert(TakUnit(ben.uid, "Ben"), CotPoint(46.5, 8.1), now)
+        ben.command(raw=cot.encode(alert).decode())
+        return bool(there.rows("SELECT 1 FROM sos WHERE state = 'open'"))
+
+    until(rings)
+    (listed,) = administer(there.database, "sos", "list")
+    assert "Ben" in str(listed)
 
 
 def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:

@@ -35,6 +35,11 @@ def unit_of(identity: str, user: KitUser) -> TakUnit:
     return TakUnit(f"{identity}-{user.member}", user.name)
 
 
+def ear_of(identity: str) -> TakUnit:
+    """Return the unit of a connection that only hears. It never appears on a map."""
+    return TakUnit(f"{identity}-0", "hub")
+
+
 def position(
     unit: TakUnit, user: KitUser, place: ToldPosition | None, now: float, *, shared: bool
 ) -> list[CotEvent]:

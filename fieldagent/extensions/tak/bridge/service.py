@@ -90,6 +90,10 @@ async def run(host: BridgeHost, open_site: OpenSite, rules: TakRules) -> None:
         await tenure.hold_and_work(host, post, work)
 
 
+EAR = 0
+"""The key of the connection that only hears. No member has it."""
+
+
 class _Bridge:
     """Bridge of the process that holds it."""
 
@@ -193,16 +197,18 @@ class _Bridge:
         )
 
     def _keep_links(self, users: Sequence[KitUser], nursery: trio.Nursery) -> None:
-        """Keep a connection for each user, and end those of users without a kit."""
-        members = {each.member for each in users}
-        for gone in [member for member in self._links if member not in members]:
+        """Keep a connection for each user, and end those of users without a kit. Without any user,
+        one connection of the hub only hears: a phone's 911 needs no kit.
+        """
+        units = {each.member: outward.unit_of(self._identity, each) for each in users}
+        units = units or {EAR: outward.ear_of(self._identity)}
+        for gone in [member for member in self._links if member not in units]:
             self._links.pop(gone).scope.cancel()
-        for user in users:
-            unit = outward.unit_of(self._identity, user)
-            known = self._links.get(user.member)
+        for member, unit in units.items():
+            known = self._links.get(member)
             if known is None:
-                self._links[user.member] = link = UserLink(unit)
-                nursery.start_soon(self._stay, user.member, link)
+                self._links[member] = link = UserLink(unit)
+                nursery.start_soon(self._stay, member, link)
             else:
                 known.unit = unit
 

@@ -217,6 +217,7 @@ class Exchange:
         addressed = tak.addressed(event)
         unit = event.uid if event.type.startswith("a-") else ""
         others = [each for each in self._guests if each is not guest]
+        told: list[TakGuest] = []
         if addressed is not None:
             to = [
                 each
@@ -224,12 +225,14 @@ class Exchange:
                 if each.uid in addressed.uids or each.callsign in addressed.callsigns
             ]
             self._tell_users(event.type, raw, to)
+            told = to
         else:
             to = others
             self._keep(event, raw, unit, now)
-            if guest.key and event.type.startswith(tak.ALERTS):
-                # The hub raises an SOS for a phone's alert: users' sessions bring it there.
-                self._tell_users(event.type, raw, others)
+        if guest.key and event.type.startswith(tak.ALERTS):
+            # The hub raises an SOS for a phone's alert, whomever it names: users' sessions bring it
+            # there.
+            self._tell_users(event.type, raw, [each for each in others if each not in told])
         phones = [each for each in to if each.key]
         for each in phones:
             self._tell(each, event.type, raw, unit)
