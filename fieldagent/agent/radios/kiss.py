@@ -140,10 +140,13 @@ class TncModem:
         while True:
             data = await self._read()
             if self._commands.hears(data):
-                await self._give(kiss.LEAVE_COMMANDS)
-                raise RadioLost(IN_COMMANDS)
+                await self._leave_commands()
             for kind, content in self._deframer.receive_data(data):
-                if kind == kiss.DATA:
+                if content == kiss.QUERY and kind == kiss.SET_HARDWARE:
+                    # Only the echo of the command mode repeats our query. A TNC that waits for a
+                    # line end shows no prompt.
+                    await self._leave_commands()
+                elif kind == kiss.DATA:
                     self._take(content)
                 elif kind == kiss.SET_HARDWARE:
                     self._learn(kiss.waiting_bytes(content))
@@ -151,6 +154,10 @@ class TncModem:
                     self._ignored += 1
             self._link.facts["ignoredFrames"] = self._ignored
             self._link.facts["damagedFrames"] = self._deframer.damaged
+
+    async def _leave_commands(self) -> NoReturn:
+        await self._give(kiss.LEAVE_COMMANDS)
+        raise RadioLost(IN_COMMANDS)
 
     def _learn(self, waiting: int | None) -> None:
         if waiting is not None:

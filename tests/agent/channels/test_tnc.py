@@ -40,12 +40,15 @@ class ScriptedTnc:
     frames: list[ax25.Frame | None] = field(default_factory=list)
     asked: int = 0
     got: bytearray = field(default_factory=bytearray)
+    echoes: bool = False
 
     async def run(self) -> None:
         deframer = kiss.KissDeframer()
         with suppress(trio.ClosedResourceError):
             while data := await self.stream.receive_some(4096):
                 self.got += data
+                if self.echoes:
+                    await self.stream.send_all(data)
                 for command, content in deframer.receive_data(bytes(data)):
                     await self.take(command, content)
 
@@ -215,6 +218,17 @@ async def test_a_tnc_that_fell_out_of_kiss_is_brought_back(
             for at in range(0, len(raw), piece):
                 await scripted.stream.send_all(raw[at : at + piece])
             await air.receive()
+    assert b"\rKISS ON\rRESTART\r" in got
+
+
+async def test_a_tnc_that_only_echoes_is_not_called_ready(tmp_path: Path, clock: Any) -> None:
+    """In its command mode, it waits for a line end, so it shows no prompt."""
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(RadioLost, match="command mode"), flatten_subgroups=True
+    ):
+        async with tnc("tcp", tmp_path, lambda asked: None) as (scripted, air, _):
+            scripted.echoes, got = True, scripted.got
+            await air.transmit(b"x", urgent=False)
     assert b"\rKISS ON\rRESTART\r" in got
 
 
