@@ -73,7 +73,7 @@ def test_an_sos_goes_from_one_to_the_next(tmp_path: Path) -> None:
         olgas.get_by_role("button", name="Acknowledge").click()
         olgas.get_by_role("button", name="Hand over").click()
         olgas.locator("#sos-heir-1").select_option("Ben")
-        olgas.get_by_label("Information for them").fill("heli at 14:00")
+        olgas.locator("#sos-heir-note-1").fill("heli at 14:00")
         olgas.get_by_role("button", name="Request a hand-over").click()
         asked = bens.locator("#sos .thread").get_by_text("handed over by Olga")
         asked.get_by_text("to Ben, once they take it: heli at 14:00").wait_for()

@@ -136,6 +136,7 @@ def test_who_is_told_answers_by_the_link_and_the_kit_learns_their_name(
             until(lambda: pager.got and service.got)
             incident = pager.got[0]["payloads"][0]["events"][0]["incident"]
             assert (incident["id"], incident["device"]) == (1, "kit-ada")
+            assert f"SOS {incident['short']}" == name
             assert incident["position"]["geo"] == "geo:46.50000,7.25000"
             links = [
                 LINK.search(text),

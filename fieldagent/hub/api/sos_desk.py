@@ -205,6 +205,7 @@ def for_a_pager(db: Db, id_: int, desk: str, link: str = "") -> dict[str, Any]:
         id_,
     )
     facts: dict[str, Any] = {"id": id_, "number": number, "device": device, "state": state}
+    facts["short"] = sos.number_for_people(id_, number)
     if revoked is not None:
         facts["revokedSince"] = float(revoked)
     if (known := sos.place_of(db, id_)) is not None:

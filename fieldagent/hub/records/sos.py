@@ -62,8 +62,13 @@ class Sos(NamedTuple):
 
     @property
     def short(self) -> str:
-        """The number that people see: the kit's short one, or the id of an alarm."""
-        return str(self.id) if self.number is None else short_number(self.number)
+        """The number that people see."""
+        return number_for_people(self.id, self.number)
+
+
+def number_for_people(id_: int, number: int | None) -> str:
+    """Return the kit's short number of an SOS, or the id of an alarm, which has no such number."""
+    return str(id_) if number is None else short_number(number)
 
 
 _SOS = (
