@@ -198,7 +198,7 @@ def test_what_is_written_has_its_place(card: Card) -> None:
     table = [line.split() for line in lines if line and not line.startswith("#")]
     assert [each[:3] for each in table[:2]] == [
         ["LABEL=BOOTFS", "/boot/firmware", "vfat"],
-        ["LABEL=kit", "/var/lib/kit", "ext4"],
+        ["PARTUUID=6b697400-04", "/var/lib/kit", "ext4"],
     ]
     assert {"noatime", "data=ordered"} <= set(table[1][3].split(","))
     for what, where, *_ in table[2:]:

@@ -1,0 +1,59 @@
+"""The card's partition for data survives a power cut that tears its superblock."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fieldagent.kit.system_slots import PARTITIONS
+from tests.machine import tool
+
+BUILD = Path(__file__).parents[2] / "build"
+SECTOR = 512
+SUPERBLOCK = (2, 3)
+"""Sectors of ext4's superblock in its partition."""
+
+
+def line_of_the_table() -> list[str]:
+    """Return the fields of the data partition in the card's table of file systems."""
+    lines = (BUILD / "card/etc/fstab").read_text().splitlines()
+    (line,) = [each.split() for each in lines if " /var/lib/kit ext4 " in each]
+    return line
+
+
+def test_the_partition_is_found_without_its_label() -> None:
+    """The label is in the superblock. The number is that of the other partitions."""
+    disk = PARTITIONS["a"].partition("-")[0]
+    assert line_of_the_table()[0] == f"PARTUUID={disk}-04"
+    assert f"\ndisk={disk}\n" in (BUILD / "image").read_text()
+
+
+@pytest.mark.parametrize("board", ["arm64/slot/cmdline.txt", "amd64/slot/entry.conf"])
+def test_the_check_at_boot_answers_yes(board: str) -> None:
+    assert re.search(r"\bfsck\.repair=yes\b", (BUILD / "boards" / board).read_text())
+
+
+@pytest.mark.parametrize("torn", SUPERBLOCK)
+def test_that_check_repairs_the_superblock_from_a_copy(tmp_path: Path, torn: int) -> None:
+    """As systemd-fsck@.service runs it. Its exit code 1 means that it has repaired something."""
+    folder, image, out = tmp_path / "kept", tmp_path / "image", tmp_path / "out"
+    folder.mkdir()
+    (folder / "journal").write_text("what the kit keeps")
+    made = [tool("mke2fs", "e2fsprogs"), "-q", "-t", "ext4", "-L", "kit", "-d", folder]
+    subprocess.run([*made, image, "512M"], check=True)
+    with image.open("r+b") as disk:
+        disk.seek(torn * SECTOR)
+        disk.write(os.urandom(SECTOR))
+    table = tmp_path / "fstab"
+    table.write_text(" ".join([str(image), *line_of_the_table()[1:]]) + "\n")
+    check = [tool("fsck", "util-linux"), "-y", "-T", image]
+    environment = {**os.environ, "FSTAB_FILE": str(table)}
+    done = subprocess.run(check, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout
+    dump = [tool("debugfs", "e2fsprogs"), "-R", f"dump /journal {out}", image]
+    subprocess.run(dump, check=True, capture_output=True)
+    assert out.read_text() == "what the kit keeps"
