@@ -138,7 +138,7 @@ def test_what_is_written_at_the_desk_outlives_what_comes(
     words.wait_for(state="detached")
     # A note is written once, even if its card is redrawn meanwhile.
     desk.get_by_text("What happened").click()
-    note = desk.get_by_label(f"Note on {incident}")
+    note = desk.locator(f"#sos-note-{incident}")
     for ends in ("", "of three"):
         note.fill("one")
         held = Held(desk, "**/note")

@@ -232,7 +232,7 @@ def test_what_comes_takes_nobodys_letters_away(tmp_path: Path) -> None:
             shown.locator("#sos .thread li", has_text="wait at the hut").wait_for()
             write.click()
             shown.get_by_text("What happened").click()
-            shown.get_by_label("Note on 1").fill("two are with her")
+            shown.get_by_label("Note on").fill("two are with her")
             shown.get_by_role("button", name="Note", exact=True).dblclick()
             shown.locator("#sos details li", has_text="noted by Olga").first.wait_for()
             until(lambda: shown.get_by_label("Text to Ada, about").input_value() == "")
