@@ -43,17 +43,17 @@ def test_that_check_repairs_the_superblock_from_a_copy(tmp_path: Path, torn: int
     folder, image, out = tmp_path / "kept", tmp_path / "image", tmp_path / "out"
     folder.mkdir()
     (folder / "journal").write_text("what the kit keeps")
-    made = [tool("mke2fs", "e2fsprogs"), "-q", "-t", "ext4", "-L", "kit", "-d", folder]
-    subprocess.run([*made, image, "512M"], check=True)
+    made = [tool("mke2fs", "e2fsprogs"), "-q", "-t", "ext4", "-L", "kit", "-d", str(folder)]
+    subprocess.run([*made, str(image), "512M"], check=True)
     with image.open("r+b") as disk:
         disk.seek(torn * SECTOR)
         disk.write(os.urandom(SECTOR))
     table = tmp_path / "fstab"
     table.write_text(" ".join([str(image), *line_of_the_table()[1:]]) + "\n")
-    check = [tool("fsck", "util-linux"), "-y", "-T", image]
+    check = [tool("fsck", "util-linux"), "-y", "-T", str(image)]
     environment = {**os.environ, "FSTAB_FILE": str(table)}
     done = subprocess.run(check, env=environment, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout
-    dump = [tool("debugfs", "e2fsprogs"), "-R", f"dump /journal {out}", image]
+    dump = [tool("debugfs", "e2fsprogs"), "-R", f"dump /journal {out}", str(image)]
     subprocess.run(dump, check=True, capture_output=True)
     assert out.read_text() == "what the kit keeps"
