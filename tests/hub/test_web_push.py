@@ -28,7 +28,7 @@ pytest.importorskip("cryptography", reason="needs extra `push`")
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fieldagent.hub.escalation import web_push
+from fieldagent.hub.escalation import mail, web_push
 from fieldagent.hub.escalation.browser import subject_of
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.web_push import Subscription, encrypt
@@ -204,6 +204,24 @@ async def test_the_reason_of_a_push_service_is_shown() -> None:
     assert result.outcome is HandoverOutcome.FAILED
     assert result.reason.startswith("the receiver answered 403 Forbidden: {")
     assert "BadJwtToken" in result.reason and result.reason.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("alarm", "payload", "header"),
+    [
+        ("", {"sos": 7}, ("fieldagent-sos", "1")),
+        ("fence", {"alarm": "fence", "id": 7}, ("fieldagent-alarm", "fence")),
+    ],
+)
+def test_an_alarm_is_no_sos_in_a_push_and_in_a_mail(
+    alarm: str, payload: dict[str, Any], header: tuple[str, str]
+) -> None:
+    notice = Notice("id", "subject", "words", 7, "kit", "words", alarm=alarm)
+    told = json.loads(web_push._written(notice))
+    assert told == {"title": "subject", "body": "words", "device": "kit", **payload}
+    own = {"mail-from": "sos@example.org", "imap-host": None}
+    sent = mail._written(own, "duty@example.org", notice)
+    assert [each for each in sent.items() if each[0].startswith("fieldagent-")] == [header]
 
 
 def test_who_may_let_a_browser_ring(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ self.addEventListener("install", () => self.skipWaiting());
 
 self.addEventListener("push", event => {
   const told = event.data.json();
-  const about = told.sos ? { tag: `sos-${told.sos}`, renotify: true, data: `/console/sos/${told.sos}` } : { data: "/console" };
+  const [kind, id] = told.alarm ? ["alarm", told.id] : ["sos", told.sos];
+  const about = id ? { tag: `${kind}-${id}`, renotify: true, data: `/console/sos/${id}` } : { data: "/console" };
   event.waitUntil(self.registration.showNotification(told.title,
     { body: told.body, icon: "/console/file/icon.svg", requireInteraction: true, ...about }));
 });

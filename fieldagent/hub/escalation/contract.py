@@ -48,6 +48,8 @@ class Notice:
     """True if it is for a program and must not be cut."""
     language: str = ENGLISH
     """Language of the texts."""
+    alarm: str = ""
+    """Kind of the hub's own alarm (`sos.kind`), which is no SOS; empty for an SOS."""
 
 
 Send = Callable[[str, Notice], Awaitable[HandoverResult]]

@@ -92,6 +92,11 @@ def _written(own: Own, address: str, notice: Notice) -> EmailMessage:
     mail["Date"] = formatdate()
     mail["Auto-Submitted"] = "auto-generated"
     mail["Importance"] = "high"
+    # As at webhooks, so that a mailbox can sort them.
+    if notice.alarm:
+        mail["fieldagent-alarm"] = notice.alarm
+    elif notice.sos:
+        mail["fieldagent-sos"] = "1"
     answers = ""
     if (notice.sos or notice.answers) and own["imap-host"] is not None:
         mail["Reply-To"] = imap.reply_address(own["imap-address"] or sender, notice.message_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fieldagent.hub.api import reading, sos_desk
@@ -62,7 +63,12 @@ def of(
         ways.code,
         _short_map(facts.get("position")),
         language=language,
+        alarm=_alarm(incident),
     )
+
+
+def _alarm(incident: Sos) -> str:
+    return "" if incident.kind == "sos" else incident.kind
 
 
 def _unanswered(why: str, time: str, language: str) -> str:
@@ -91,6 +97,7 @@ def together(notices: Sequence[Notice]) -> Notice:
         subject,
         text,
         first.sos,
+        alarm=first.alarm if all(each.alarm for each in notices) else "",
         said=said,
         desk=first.desk,
         language=first.language,
@@ -108,7 +115,8 @@ def asked(
     what = of_device(incident, device, language)
     subject = say(language, "Take over {what}?", what=what)
     desk, line = facts.get("desk", ""), f"{subject} {words}"
-    return Notice(message_id, subject, line, incident.id, device, words, desk, language=language)
+    told = Notice(message_id, subject, line, incident.id, device, words, desk, language=language)
+    return replace(told, alarm=_alarm(incident))
 
 
 def of_device(incident: Sos, device: str, language: str) -> str:
@@ -128,7 +136,8 @@ def device_in_words(facts: Mapping[str, Any], language: str) -> str:
 def reply(incident: Sos, device: str, message_id: str, text: str, language: str) -> Notice:
     """Return the reply to a contact about their answer."""
     subject = f"Re: {of_device(incident, visible(device), language)}"
-    return Notice(message_id, subject, text, incident.id, visible(device), language=language)
+    told = Notice(message_id, subject, text, incident.id, visible(device), language=language)
+    return replace(told, alarm=_alarm(incident))
 
 
 def test(name: str, message_id: str, language: str) -> Notice:

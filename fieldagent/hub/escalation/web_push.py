@@ -146,7 +146,9 @@ async def send(
 def _written(notice: Notice) -> bytes:
     """Return the payload for the console's service worker. A test contains no SOS to open."""
     payload: dict[str, Any] = {"title": notice.subject, "body": notice.said[:WORDS]}
-    if notice.sos:
+    if notice.alarm:
+        payload |= {"alarm": notice.alarm, "id": notice.sos, "device": notice.device}
+    elif notice.sos:
         payload |= {"sos": notice.sos, "device": notice.device}
     else:
         payload["body"] = notice.text
