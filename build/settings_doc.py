@@ -32,6 +32,11 @@ Both files are Java properties in UTF-8: a key, `=` and a value. A line that sta
 comment. Defaults are in brackets; a setting without a default is off. Unknown keys and wrong values
 are errors, and all of them are shown at once. `fieldagent check` tests the settings of an agent.
 
+An environment variable replaces a setting of the file: `FIELDAGENT_HUB_PORT` replaces `port` of the
+hub, and `FIELDAGENT_AGENT_API_PORT` replaces `api-port` of the agent. With `_FILE` at its end, the
+variable names a file whose first line is the value, as containers pass secrets. An unknown variable
+with such a prefix is an error. `fieldagent check` lists the variables that it uses.
+
 Settings with secrets (`hub-token`, keys, `webhook-secret`) belong in a file that only its user can
 read. The installer sets these rights.
 """

@@ -41,6 +41,7 @@ from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
 from fieldagent.package.package import Channel
 from fieldagent.system.directories import state_directory, xdg_directory
+from fieldagent.system.environment_settings import with_environment
 from fieldagent.system.java_properties import NoProperties
 from fieldagent.system.java_properties import pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
@@ -514,13 +515,26 @@ INSTALLED = Path("/etc/fieldagent/agent.properties")
 """Settings of the systemd unit, whose state is in /var/lib/fieldagent."""
 
 
+ENVIRONMENT = "FIELDAGENT_AGENT_"
+"""Prefix of environment variables that replace settings of the file."""
+
+
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the file at `path`. None means the default file, which may be missing.
+    """Read the file at `path` and the environment. None means the default file, which may be
+    missing.
 
     Raises InvalidSettings with all errors, or OSError.
     """
     file = path or default_path(environ)
-    return parse(read_file(file, required=path is not None), file, environ)
+    text = read_file(file, required=path is not None)
+    return parse(with_environment(text, environ, ENVIRONMENT, _keys_with), file, environ)
+
+
+def _keys_with(text: str) -> Sequence[Key]:
+    """Return `keys_of` a text, after loading its extensions."""
+    with suppress(WrongProperty):
+        add_extensions(_pairs(text).get("extensions", ""))
+    return keys_of(text)
 
 
 def all_keys() -> Sequence[Key]:

@@ -23,6 +23,7 @@ from fieldagent.hub.operator.contract import OperatorKind
 from fieldagent.hub.operator.known import operators
 from fieldagent.hub.store.contract import DatabaseOptions
 from fieldagent.system.directories import state_directory, xdg_directory
+from fieldagent.system.environment_settings import with_environment
 from fieldagent.system.java_properties import NoProperties
 from fieldagent.system.java_properties import pairs as pairs_in
 from fieldagent.system.lazy_dataclass import dataclass
@@ -388,16 +389,35 @@ def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     return xdg_directory(environ, "XDG_CONFIG_HOME", ".config") / "hub.properties"
 
 
+ENVIRONMENT = "FIELDAGENT_HUB_"
+"""Prefix of environment variables that replace settings of the file."""
+
+
 def load(
     path: Path | None, database: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> HubSettings:
-    """Read the file at `path`. None is the default file, which may be missing. `database` overrides
-    the file.
+    """Read the file at `path` and the environment. None is the default file, which may be missing.
+    `database` overrides both.
 
     Raises InvalidSettings with every fault, or OSError.
     """
     file = path or default_path(environ)
-    return parse(read_file(file, required=path is not None), file, database, environ)
+    text = read_file(file, required=path is not None)
+    return parse(with_environment(text, environ, ENVIRONMENT, _keys_with), file, database, environ)
+
+
+def _keys_with(content: str) -> Sequence[Key]:
+    """Return the keys that are allowed in a settings file with this text, after loading its
+    extensions."""
+    with suppress(WrongProperty):
+        add_extensions(dict(pairs_in(content)).get("extensions", ""))
+    satellite = _kinds(content, "operators", operators)
+    owners: Sequence[OperatorKind | ContactKind | BridgeKind] = [
+        *satellite,
+        *_kinds(content, "contacts", contact_kinds),
+        *bridges().values(),
+    ]
+    return [*KEYS, *(key for each in owners for key in each.keys), *map(_price_key, satellite)]
 
 
 def parse(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -213,7 +213,7 @@ def read(
     return values, pairs, faults
 
 
-def no_setting(name: str, known: Mapping[str, Key]) -> str:
+def no_setting(name: str, known: Iterable[str]) -> str:
     import difflib  # import here, only for a typo
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0)

@@ -25,13 +25,14 @@ from fieldagent.agent.network_page import files_of
 from fieldagent.agent.outbound.budget import sos_reserve
 from fieldagent.agent.radios.known import radio
 from fieldagent.agent.satellites.known import modem
-from fieldagent.agent.settings import Settings, load, radio_place
+from fieldagent.agent.settings import ENVIRONMENT, Settings, load, radio_place
 from fieldagent.agent.sms.check import sms_finding
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.page import map_file
 from fieldagent.page.tiles import UnusableMap
 from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.directories import is_held
+from fieldagent.system.environment_settings import variables
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -61,7 +62,7 @@ def check(arguments: argparse.Namespace) -> int:
     except OSError as error:
         findings = [Finding(False, f"the settings cannot be read: {reason_of(error)}")]
     else:
-        findings = [Finding(True, "the settings are understood"), *_as_the_agent(settings)]
+        findings = [Finding(True, _understood()), *_as_the_agent(settings)]
     good = all(finding.good for finding in findings)
     if arguments.json:
         print(json.dumps({"good": good, "findings": [f._asdict() for f in findings]}))
@@ -73,6 +74,12 @@ def check(arguments: argparse.Namespace) -> int:
                 file=sys.stdout if finding.good else sys.stderr,
             )
     return OK if good else code
+
+
+def _understood() -> str:
+    names = variables(os.environ, ENVIRONMENT).values()
+    more = f"; these variables replace settings of the file: {', '.join(names)}" if names else ""
+    return f"the settings are understood{more}"
 
 
 def _as_the_agent(settings: Settings) -> Iterator[Finding]:

@@ -1,0 +1,74 @@
+"""Settings from environment variables, which replace the same settings of the file.
+
+The variable of `listen` is `FIELDAGENT_HUB_LISTEN`. `FIELDAGENT_HUB_SMS_TOKEN_FILE` names a file
+whose first line is the value of `sms-token`, because containers pass secrets as files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from fieldagent.system.java_properties import NoProperties, with_pairs
+from fieldagent.system.properties import InvalidSettings, Key, WrongProperty, no_setting
+from fieldagent.system.text_files import first_line
+from fieldagent.system.wording import reason_of
+
+_OF_FILE = "-file"
+
+
+def variables(environ: Mapping[str, str], prefix: str) -> Mapping[str, str]:
+    """Return the variables with this prefix, by the names that they have as settings."""
+    return {
+        name.removeprefix(prefix).lower().replace("_", "-"): name
+        for name in sorted(environ)
+        if name.startswith(prefix)
+    }
+
+
+def with_environment(
+    text: str,
+    environ: Mapping[str, str],
+    prefix: str,
+    keys_of: Callable[[str], Iterable[Key]],
+) -> str:
+    """Return the text of a settings file with the settings of the environment. `keys_of` returns
+    the keys that are allowed in a file with a text.
+
+    Raises InvalidSettings with a sentence for each unknown variable and each unusable value.
+    """
+    named = variables(environ, prefix)
+    if not named:
+        return text
+    given = {name: environ[variable] for name, variable in named.items()}
+    try:
+        known = {key.name: key for key in keys_of(with_pairs(text, given))}
+    except NoProperties:
+        # The reader of the file reports it.
+        return text
+    values: dict[str, str] = {}
+    faults = []
+    for name, value in given.items():
+        try:
+            values |= _setting(name, value, known)
+        except WrongProperty as wrong:
+            faults.append(f"{named[name]}: {wrong}")
+    if faults:
+        raise InvalidSettings(Path("environment"), faults)
+    return with_pairs(text, values)
+
+
+def _setting(name: str, value: str, known: Mapping[str, Key]) -> dict[str, str]:
+    """Return the setting with its value. Raises WrongProperty."""
+    if name not in known and name.endswith(_OF_FILE) and name.removesuffix(_OF_FILE) in known:
+        name = name.removesuffix(_OF_FILE)
+        try:
+            value = first_line(Path(value))
+        except (OSError, ValueError) as error:
+            raise WrongProperty(f"the file {value} cannot be read: {reason_of(error)}") from None
+    if name not in known:
+        raise WrongProperty(no_setting(name, known))
+    if "\n" in value or "\r" in value:
+        raise WrongProperty("must be one line")
+    known[name].read(value)
+    return {name: value}
