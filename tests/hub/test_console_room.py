@@ -61,8 +61,8 @@ CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]
     ({}, [{**SOS, "calledOff": NOW}], None, ["sos: SOS 377, called off"]),
     ({"disabled": True, "lastContact": None}, [SOS], None, ["sos: SOS 377"]),
     ({"checkIn": LATE}, [{**SOS, "kind": "overdue"}], None, ["silent: check-in late"]),
-    ({}, [{**SOS, "kind": "operator"}], None, ["other: alarm 5 about its operator"]),
-    ({}, [{**SOS, "kind": "fence"}], None, ["other: alarm 5 about a fence"]),
+    ({}, [{**SOS, "kind": "operator"}], None, ["other: alarm 377 about its operator"]),
+    ({}, [{**SOS, "kind": "fence"}], None, ["other: alarm 377 about a fence"]),
     ({"lastContact": None}, [], None, ["silent: never heard"]),
     ({"lastContact": NOW - DAY - 1}, [], None, ["silent: not heard for a day"]),
     ({"lastContact": NOW - DAY - 1, "linked": True}, [], None, []),
@@ -97,16 +97,16 @@ CASES: list[tuple[dict[str, Any], list[dict[str, Any]], float | None, list[str]]
         {"settings": "3 refused: no such port"},
         [],
         None,
-        ["update: settings 3 refused: no such port"],
+        ["update: settings: 3 refused: no such port"],
     ),
-    ({"settings": "3 back"}, [], None, ["update: settings 3 back"]),
+    ({"settings": "3 back"}, [], None, ["update: settings: 3 back"]),
     ({}, [], NOW + 121, ["clock: its clock is ahead"]),
     ({"trouble": "another key"}, [], None, ["other: another key"]),
     (
         {"rebuild": {**BACK, "state": "open"}},
         [],
         None,
-        [f"{RESTORED} this kit has yet to give back what it has"],
+        [f"{RESTORED} this kit has not returned its items yet"],
     ),
     (
         {"rebuild": BACK},
@@ -444,7 +444,7 @@ def test_all_receivers_get_what_stood_there_as_it_was_sent(tmp_path: Path) -> No
         until(lambda: shown.title() and len(held) == 1)
         held[0].fetch()
         held.pop().abort()
-        shown.locator("#write-fault", has_text="nobody gets it twice").wait_for()
+        shown.locator("#write-fault", has_text="Press Send again").wait_for()
         shown.unroute("**/api/package")
         shown.locator("#people").get_by_label("Ben").uncheck()
         shown.get_by_role("button", name="Send").click()
