@@ -250,3 +250,16 @@ async def kit(
             nursery.cancel_scope.cancel()
     finally:
         journal.close()
+
+
+async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
+    """Return the terminal status of a posted Package."""
+    with fail_after(within):
+        return (await k.endings.outcome(k.standing(id_).sequence)).status
+
+
+async def until(condition: Any, within: float = 900) -> None:
+    """Wait until the condition is true, by the test's clock."""
+    with fail_after(within):
+        while not condition():
+            await trio.sleep(2)

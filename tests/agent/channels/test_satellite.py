@@ -42,7 +42,7 @@ from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.sbd import ModemReply, parse_session
 from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
 from tests.agent.channels.contract import Checked
-from tests.kit import RATES, Kit, fail_after, kit
+from tests.kit import RATES, Kit, fail_after, kit, outcome, until
 
 
 @pytest.fixture(params=RATES)
@@ -112,18 +112,6 @@ async def field_kit(path: Path, **how: Any) -> AsyncIterator[tuple[Sky, Kit]]:
         async with agent(sky, **how) as k:
             yield sky, k
         nursery.cancel_scope.cancel()
-
-
-async def outcome(k: Kit, id_: int, within: float = 900) -> Status | None:
-    """Return the terminal status of a posted Package."""
-    with fail_after(within):
-        return (await k.endings.outcome(k.standing(id_).sequence)).status
-
-
-async def until(condition: Any, within: float = 900) -> None:
-    with fail_after(within):
-        while not condition():
-            await trio.sleep(2)
 
 
 async def test_a_package_goes_out_through_the_serial_line(tmp_path: Path, clock: Any) -> None:

@@ -1,6 +1,5 @@
 """Traces: the data that the recorder keeps and leaves out, and recorded faults that are replayed to
-the real driver. `python -m tests.agent.channels.test_traces` records the traces in the tree
-again.
+the real driver. They need no simulated modem.
 """
 
 from __future__ import annotations
@@ -20,19 +19,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.agent.channels import flight_recorder, satellite
-from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
 from fieldagent.agent.channels.line_speed import LineSpeed
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.satellites.sbd import SBD
-from fieldagent.package.package import Message, Status
+from fieldagent.package.package import Status
 from fieldagent.wire import trace
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
 from tests import autojump
 from tests.agent.channels.contract import Checked
-from tests.agent.channels.test_satellite import Sky, agent, outcome, until
-from tests.kit import RATES, Kit, kit
+from tests.kit import RATES, Kit, kit, outcome, until
 from tests.replay import Replay, kind_of, records_of
 
 TRACES = Path(__file__).parent / "traces"
@@ -185,56 +182,6 @@ def test_the_traces_in_the_tree_hold_no_payload(name: str) -> None:
     assert SECRET.encode() not in (TRACES / name).read_bytes()
 
 
-async def test_the_recorder_writes_what_a_fault_was(tmp_path: Path, clock: Any) -> None:
-    """The driver itself records it, from its line to the file that people copy."""
-    text = await record_reset(tmp_path)
-    ways = [each.way for each in trace.read(text)]
-    assert {SENT, CAME, HAPPENED} <= set(ways)
-    assert "unknown whether it was sent" in text or "ModemSilent" in text
-    assert SECRET not in text
-
-
-# The recording: the real driver and recorder, and a simulated modem.
-
-
-async def _recorded(path: Path, sky: Sky, work: Any) -> str:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(sky.port.run)
-        async with agent(sky) as k:
-            k.outbox.link.recorder.ring = path / "trace.log"
-            await work(k)
-            await k.outbox.link.recorder.fault("recorded")
-            text = k.outbox.link.recorder.text()
-        nursery.cancel_scope.cancel()
-    return text
-
-
-async def record_reset(path: Path) -> str:
-    sky = Sky(path)
-
-    async def work(k: Kit) -> None:
-        id_ = await k.post(message={"content": SECRET})
-        await until(lambda: sky.modem.session)
-        sky.modem.brown_out()
-        assert await outcome(k, id_) is Status.DELIVERED
-
-    return await _recorded(path, sky, work)
-
-
-async def record_garbled(path: Path) -> str:
-    sky = Sky(path)
-
-    async def work(k: Kit) -> None:
-        await until(lambda: k.outbox.link.state is LinkState.READY)
-        sky.home.send(Message(SECRET))
-        sky.modem.faults.wrong_sums = 3
-        sky.modem.ring()
-        sky.port.poke()
-        await until(lambda: inbound.listing(k.journal, 9))
-
-    return await _recorded(path, sky, work)
-
-
 def write_traces(folder_of_traces: Path, records: Mapping[str, Record]) -> None:
     """Write the traces of the tree, each by its name."""
     autojump.install()
@@ -244,7 +191,3 @@ def write_traces(folder_of_traces: Path, records: Mapping[str, Record]) -> None:
             text = trio.run(record, Path(folder), clock=clock)
         (folder_of_traces / name).write_text(text.replace(folder, "/dev"), "ascii")
         print(name, len(text), file=sys.stderr)
-
-
-if __name__ == "__main__":
-    write_traces(TRACES, {"reset-in-session.log": record_reset, "garbled-mail.log": record_garbled})

@@ -31,11 +31,15 @@ def test_the_kind_is_set_right_where_the_port_stays(tmp_path: Path) -> None:
     assert settings(tmp_path)["satellite-modem"] == "imt"
 
 
-def test_check_asks_for_the_topic_of_the_settings(tmp_path: Path) -> None:
-    own = parse("satellite-modem=imt\nimt-topic=PINK", PATH).satellite_own
+@pytest.mark.parametrize(
+    ("topic", "text"),
+    [("PINK", "may use the topic PINK (314)"), ("GREY", "does not know the topic GREY")],
+)
+def test_check_asks_for_the_topic_of_the_settings(tmp_path: Path, topic: str, text: str) -> None:
+    own = parse(f"satellite-modem=imt\nimt-topic={topic}", PATH).satellite_own
     with imt_sky(tmp_path):
         findings = modem("imt").check(str(tmp_path / "modem"), None, own)
-    assert any("may use the topic PINK (314)" in each.text for each in findings)
+    assert any(text in each.text for each in findings)
 
 
 @pytest.mark.parametrize("kind", ["sbd", "imt", "auto"])

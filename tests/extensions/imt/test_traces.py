@@ -27,10 +27,9 @@ from fieldagent.extensions.imt.agent.recognition import PROBE
 from fieldagent.package.package import Status
 from fieldagent.wire.trace import CAME, HAPPENED, SENT, TraceRecord
 from tests.agent.channels.contract import Checked
-from tests.agent.channels.test_satellite import outcome, until
 from tests.agent.channels.test_traces import SECRET, write_traces
 from tests.extensions.imt import test_driver
-from tests.kit import RATES, Kit, kit
+from tests.kit import RATES, Kit, kit, outcome, until
 from tests.replay import Replay, kind_of, records_of
 
 TRACES = Path(__file__).parent / "traces"

@@ -81,7 +81,10 @@ def _report(port: str, modem: ImtModem) -> list[Finding]:
     hint = "" if modem.facts.service else "; under the open sky it should see more"
     findings.append(Finding(True, f"{port}: signal {bars} of 5{hint}"))
     if modem.facts.topic is None:
-        what = "knows no topics yet: a new SIM or plan takes 10 to 30 minutes under the open sky"
+        what = (
+            f"does not know the topic {modem.topic_name}: a new SIM or plan takes 10 to 30 minutes"
+            " under the open sky; see imt-topic"
+        )
     else:
         what = f"may use the topic {modem.facts.topic.name} ({modem.facts.topic.id})"
     findings.append(Finding(modem.facts.topic is not None, f"{port}: the modem {what}"))
