@@ -264,7 +264,7 @@ class Office:
 
     def contacts(self, relay: Relay) -> None:
         self.open("Contacts for an SOS")
-        self.shown.get_by_text("an SOS rings at an open console alone").wait_for()
+        self.shown.get_by_text("an SOS rings only at an open console").wait_for()
         self.fill("Name of the person or duty; kits show it", "Bergwacht")
         address = "E-mail address, or telephone number such as +41791234567"
         self.fill(address, "tgram://token/chat")
