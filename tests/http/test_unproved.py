@@ -83,7 +83,8 @@ def _calls_of_serve(tree: ast.Module) -> list[str]:
 async def test_the_source_with_the_most_connections_loses_one_first(
     clock: trio.testing.MockClock,
 ) -> None:
-    unproved, ended = Unproved(4, 20.0), []
+    unproved = Unproved(4, 20.0)
+    ended: list[str] = []
 
     async def come(address: str, name: str) -> None:
         async with unproved.admitted(address):
@@ -119,7 +120,7 @@ async def test_a_source_pays_until_it_has_proved_who_it_is(clock: trio.testing.M
 async def test_a_line_of_one_source_has_an_end(clock: trio.testing.MockClock) -> None:
     unproved = Unproved(1_000, 20.0)
     unproved.pace.account(DOOR, FLOOD).spend(3_600.0)
-    refused = []
+    refused: list[float] = []
 
     async def come() -> None:
         with pytest.raises(Problem):
