@@ -56,10 +56,16 @@ def users_of(extension: str, tree: Path) -> set[Path]:
         new = {path for path, text in sources.items() if pattern.search(text)} - found
         found |= new
         wanted = {
-            re.escape(".".join(path.relative_to(tree).with_suffix("").parts)) + r"\b"
-            for path in new
+            imports_of(".".join(path.relative_to(tree).with_suffix("").parts)) for path in new
         }
     return found
+
+
+def imports_of(module: str) -> str:
+    """Return a pattern of the imports of a module, by its own name or from its package."""
+    package, _, name = module.rpartition(".")
+    package = re.escape(package)
+    return rf"\b{package}\.{name}\b|\bfrom {package} import (?:\([^)]*|[^\n(]*)\b{name}\b"
 
 
 def run(tree: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,18 @@
+"""The arguments of the laboratory's commands."""
+
+from __future__ import annotations
+
+from fieldagent.extensions.lab import EXTENSION
+from tests.cli.test_arguments import fieldagent, without_json
+
+RUN_FOR_EVER = {"demo", "simulate satellite", "simulate gsm", "simulate node"}
+"""These print only lines about their simulation."""
+
+
+def test_every_command_that_ends_prints_json() -> None:
+    own = {" ".join(words) for words in without_json() if words[0] in EXTENSION.verbs}
+    assert own == RUN_FOR_EVER
+
+
+def test_a_typo_gets_a_suggestion() -> None:
+    assert "did you mean 'satellite'?" in fieldagent("simulate", "satelite").stderr
