@@ -1,4 +1,8 @@
-"""Home Assistant discovery (2024.11 or later): one retained message describes each device. Pure."""
+"""Home Assistant discovery (2024.11 or later): one retained message describes each device. Pure.
+
+The templates read members with `get`, because Home Assistant logs a warning for a missing member.
+The result `None` makes an entity unknown.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,15 @@ def flag(name: str, member: str, device_class: str) -> dict[str, Any]:
         "platform": "binary_sensor",
         "name": name,
         "device_class": device_class,
-        "value_template": f"{{{{ 'ON' if value_json.{member} else 'OFF' }}}}",
+        "value_template": choice(member, f"value_json.get('{member}')"),
     }
+
+
+def choice(member: str, on: str) -> str:
+    """Return the template of a binary sensor for a member of the state. `on` is the condition for
+    ON.
+    """
+    return f"{{{{ ('ON' if {on} else 'OFF') if '{member}' in value_json else none }}}}"
 
 
 def word(name: str, member: str, **more: str) -> dict[str, Any]:
@@ -33,7 +44,7 @@ def word(name: str, member: str, **more: str) -> dict[str, Any]:
         "platform": "sensor",
         "name": name,
         **more,
-        "value_template": f"{{{{ value_json.{member} }}}}",
+        "value_template": f"{{{{ value_json.get('{member}') }}}}",
     }
 
 
@@ -78,24 +89,38 @@ def announcement(
     *,
     state: str,
     online: str,
+    version: str | None = __version__,
     via: str = "",
+    absent: Mapping[str, Mapping[str, Any]] = {},
 ) -> dict[str, Any]:
     """Return the discovery message of a device with these parts. `state` and `online` are topics.
-    `via` is the device that reports for it.
+    `version` is the version of the device's program, or None if it is unknown. `via` is the device
+    that reports for it. `absent` are parts that the device may have had before.
     """
     description: dict[str, Any] = {
         "identifiers": [device],
         "name": f"fieldagent {name}",
         "manufacturer": "fieldagent",
-        "sw_version": __version__,
+        **({"sw_version": version} if version else {}),
+        **({"via_device": via} if via else {}),
     }
+    # A topic that the whole device shares would also be the state of the tracker.
+    shown = {"state_topic": state}
     return {
-        "device": description | ({"via_device": via} if via else {}),
+        "device": description,
         "origin": {"name": "fieldagent", "sw_version": __version__},
         "components": {
-            key: {**part, "unique_id": f"{device}_{key}"} for key, part in parts.items()
+            **{
+                key: {
+                    **(shown if "value_template" in part else {}),
+                    **part,
+                    "unique_id": f"{device}_{key}",
+                }
+                for key, part in parts.items()
+            },
+            # A component with only its platform removes the entity.
+            **{key: {"platform": part["platform"]} for key, part in absent.items()},
         },
-        "state_topic": state,
         "availability": [
             {
                 "topic": online,

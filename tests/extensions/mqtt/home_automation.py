@@ -2,8 +2,11 @@
 connection and Jinja for the templates, as Home Assistant does, and follows its documentation
 (MQTT discovery by device, 2024.11).
 
+As there, an entity stays until its component contains only its platform, a template that reads a
+missing member is a fault, and `None` makes an entity unknown.
+
 Its output has a line of JSON for each change of an entity, each event, each announcement that
-breaks the documentation, and each removed device. Its input are lines of JSON:
+breaks the documentation, and each removed entity or device. Its input are lines of JSON:
 
     {"notify": "fieldagent-hub-1", "text": "storm at five"}
 
@@ -18,7 +21,8 @@ import os
 import sys
 from typing import Any
 
-from jinja2.sandbox import SandboxedEnvironment
+from jinja2 import StrictUndefined, UndefinedError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -31,9 +35,11 @@ NEEDED = {
     "event": ("state_topic", "event_types"),
     "notify": ("command_topic",),
 }
-JINJA = SandboxedEnvironment()
+STATE_MAX = 255
+"""Characters of a state."""
+JINJA = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
 entities: dict[str, dict[str, dict[str, Any]]] = {}
-"""Entities by the topic of the announcement, and then by unique_id."""
+"""Entities by the topic of the announcement, and then by the component."""
 
 
 def tell(**what: Any) -> None:
@@ -52,19 +58,23 @@ def announce(client: Client, topic: str, payload: bytes) -> None:
     if not announcement["origin"]["name"] or not announcement["device"]["identifiers"]:
         tell(wrong=f"{topic}: origin or identifiers are missing")
     shared = {name: value for name, value in announcement.items() if name in ("state_topic", "qos")}
-    members, topics = {}, {each["topic"] for each in announcement["availability"]}
+    members = entities.setdefault(device, {})
+    topics = {each["topic"] for each in announcement["availability"]}
     for name, component in announcement["components"].items():
+        if component.keys() == {"platform"}:
+            if (gone := members.pop(name, None)) is not None:
+                tell(removed=gone["unique_id"])
+            continue
         entity = {**shared, **component}
         missing = [key for key in NEEDED[entity["platform"]] if key not in entity]
         if missing or "unique_id" not in entity:
             tell(wrong=f"{topic}: {name} lacks {missing}")
             continue
-        members[entity["unique_id"]] = entity
-        keys = ("state_topic", "json_attributes_topic")
-        topics |= {entity[key] for key in keys if key in NEEDED[entity["platform"]]}
-    entities[device] = members
+        members[name] = entity
+        topics |= {entity[key] for key in ("state_topic", "json_attributes_topic") if key in entity}
     client.subscribe([(each, 1) for each in sorted(topics)])
-    tell(device=device, entities=sorted(members))
+    ids = sorted(each["unique_id"] for each in members.values())
+    tell(device=device, entities=ids, version=announcement["device"].get("sw_version"))
 
 
 def take(client: Client, data: object, message: MQTTMessage) -> None:
@@ -73,16 +83,16 @@ def take(client: Client, data: object, message: MQTTMessage) -> None:
         return
     heard = False
     for device, members in entities.items():
-        for unique_id, entity in members.items():
+        for entity in members.values():
             if message.topic == entity.get("json_attributes_topic"):
-                tell(attributes=unique_id, body=json.loads(message.payload))
-            elif message.topic != entity.get("state_topic"):
+                tell(attributes=entity["unique_id"], body=json.loads(message.payload))
+            if message.topic != entity.get("state_topic"):
                 continue
-            elif entity["platform"] == "event":
+            if entity["platform"] == "event":
                 heard = True
                 take_event(device, entity, message)
-            elif "value_template" in entity and message.payload:
-                show(unique_id, entity, bytes(message.payload))
+            elif message.payload:
+                show(entity, message.payload.decode())
     if not heard and message.topic.endswith(("/online", "/item", "/inbound")):
         # An event that waited here comes before the announcement when this program restarts.
         tell(other=message.topic, payload=message.payload.decode())
@@ -95,12 +105,18 @@ def take_event(device: str, entity: dict[str, Any], message: MQTTMessage) -> Non
     tell(event=device, retained=message.retain, body=body)
 
 
-def show(unique_id: str, entity: dict[str, Any], payload: bytes) -> None:
-    template = JINJA.from_string(entity["value_template"])
-    value = template.render(value_json=json.loads(payload))
-    if entity["platform"] == "binary_sensor" and value not in ("ON", "OFF"):
+def show(entity: dict[str, Any], payload: str) -> None:
+    unique_id, value = entity["unique_id"], payload
+    if "value_template" in entity:
+        try:
+            template = JINJA.from_string(entity["value_template"])
+            value = template.render(value_json=json.loads(payload))
+        except UndefinedError as error:
+            tell(wrong=f"{unique_id}: {error}")
+            return
+    if entity["platform"] == "binary_sensor" and value not in ("ON", "OFF", "None"):
         tell(wrong=f"{unique_id} is {value!r}")
-    if len(value) > 255:
+    if len(value) > STATE_MAX:
         tell(wrong=f"{unique_id} has {len(value)} characters")
     tell(state=unique_id, value=value)
 

@@ -26,7 +26,15 @@ from tests.extensions.mqtt.brokers import (
     password_file,
     strange_broker,
 )
-from tests.extensions.mqtt.test_mosquitto import DEVICE, ENTITY, NEEDED, OF_PLATFORM, refused
+from tests.extensions.mqtt.test_mosquitto import (
+    DEVICE,
+    ENTITY,
+    NEEDED,
+    OF_PLATFORM,
+    members,
+    present,
+    refused,
+)
 from tests.hub.test_journey import folder
 from tests.hub.test_people_journey import came
 from tests.postgres import new_database
@@ -221,13 +229,11 @@ def announced(other: Neighbour) -> None:
         assert config["device"].keys() <= DEVICE | {"via_device"}
         assert config["origin"]["name"]
         assert config["availability"][0]["topic"] == f"{BASE}/online"
-        for each in config["components"].values():
+        for each in present(config).values():
             assert NEEDED[each["platform"]] | {"platform", "unique_id"} <= each.keys()
             assert each.keys() <= ENTITY | OF_PLATFORM[each["platform"]]
             ids.append(each["unique_id"])
-            template = each.get("value_template", "")
-            member = template.partition("value_json.")[2].partition(" ")[0]
-            assert not template or member in states[config["state_topic"]]
+            assert members(each) <= states.get(each.get("state_topic", ""), {}).keys()
             assert each["platform"] != "button"
     assert len({*ids}) == len(ids)
     assert of_kit["device"]["via_device"] in of_hub["device"]["identifiers"]

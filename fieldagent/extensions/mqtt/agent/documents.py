@@ -8,7 +8,7 @@ and no secret.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fieldagent.extensions.mqtt import discovery as shown
@@ -62,8 +62,7 @@ def inbound(body: str) -> bytes:
     """Return the JSON that a hook receives, with an `event_type` in front, which Home Assistant
     uses.
     """
-    (payload,) = json.loads(body)["payloads"]
-    (event,) = payload["events"]
+    event = _event(body)
     kind = str(event["type"]).lower()
     if "incident" in event:
         kind = "incident"
@@ -72,9 +71,20 @@ def inbound(body: str) -> bytes:
     return f'{{"event_type":"{kind}",{body[1:]}'.encode("utf-8", "backslashreplace")
 
 
-def discovery(topics: MqttTopics, name: str, channels: Sequence[str]) -> dict[str, Any]:
+def date(body: str) -> str:
+    """Return the time of an inbound item in ISO 8601. `body` is the JSON that a hook receives."""
+    return str(_event(body)["timestamp"])
+
+
+def _event(body: str) -> dict[str, Any]:
+    (payload,) = json.loads(body)["payloads"]
+    (event,) = payload["events"]
+    return dict(event)
+
+
+def discovery(topics: MqttTopics, name: str, channels: Mapping[str, bool]) -> dict[str, Any]:
     """Return the discovery message from which Home Assistant (2024.11 or later) creates this kit as
-    a device. `channels` are the configured ones, in lower case.
+    a device. `channels` maps each channel in lower case to True if it is configured.
     """
     parts: dict[str, dict[str, Any]] = {
         "sos": shown.flag("SOS open", "sos", "safety"),
@@ -85,9 +95,12 @@ def discovery(topics: MqttTopics, name: str, channels: Sequence[str]) -> dict[st
         "inbound": shown.event(topics.inbound, EVENT_TYPES),
         "send": shown.notify(f"{topics.send}/{CONSUMER}"),
     }
-    for channel in channels:
-        parts |= _of_channel(channel)
-    return shown.announcement(topics.device, name, parts, state=topics.state, online=topics.online)
+    absent: dict[str, dict[str, Any]] = {}
+    for channel, configured in channels.items():
+        (parts if configured else absent).update(_of_channel(channel))
+    return shown.announcement(
+        *(topics.device, name, parts), state=topics.state, online=topics.online, absent=absent
+    )
 
 
 def _of_channel(channel: str) -> dict[str, dict[str, Any]]:
@@ -95,7 +108,7 @@ def _of_channel(channel: str) -> dict[str, dict[str, Any]]:
         "platform": "binary_sensor",
         "name": f"{channel.capitalize()} link",
         "device_class": "connectivity",
-        "value_template": f"{{{{ 'ON' if value_json.{channel} in {LINKED!r} else 'OFF' }}}}",
+        "value_template": shown.choice(channel, f"value_json.get('{channel}') in {LINKED!r}"),
     }
     if channel != "satellite":
         return {channel: linked}

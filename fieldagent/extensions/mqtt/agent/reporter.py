@@ -27,7 +27,6 @@ from fieldagent.extensions.mqtt.discovery import compact
 from fieldagent.extensions.mqtt.session import MqttSession
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Location
-from fieldagent.package.writing import clock_time
 
 LOOK_EVERY, LOOK_APART = 10.0, 1.0
 """Longest and shortest seconds between two looks at the state."""
@@ -68,7 +67,7 @@ class Reporter:
         while True:
             again = self._announce
             links = status()["channels"].items()
-            channels = [name.lower() for name, link in links if link["configured"]]
+            channels = {name.lower(): bool(link["configured"]) for name, link in links}
             discovery = documents.discovery(self._topics, self._name, channels)
             await session.publish(self._topics.config, compact(discovery), retain=True)
             await again.wait()
@@ -88,8 +87,11 @@ class Reporter:
                 await self._journal.news()
 
     def _last_inbound(self) -> str | None:
+        """Return the date of the newest item, as in its body. The kit's own date of its arrival
+        moves when the clock is set, so an automation would see a new item.
+        """
         listed = inbound.listing(self._journal, 1)
-        return clock_time(listed[0]["received"]) if listed else None
+        return documents.date(listed[0]["body"]) if listed else None
 
     async def _tell_position(self, session: MqttSession) -> NoReturn:
         published = b""

@@ -154,8 +154,9 @@ def of_hub(topics: HubTopics, name: str) -> dict[str, Any]:
     return shown.announcement(topics.device, name, parts, state=topics.state, online=topics.online)
 
 
-def of_kit(topics: HubTopics, kit: int, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the discovery message for a kit. `state` is its published state."""
+def of_kit(topics: HubTopics, device: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the discovery message for a kit. `device` is a kit as in `GET /api/devices`."""
+    kit = int(device["id"])
     parts: dict[str, dict[str, Any]] = {
         "sos": shown.flag("SOS open", "sos", "safety"),
         "silent": shown.flag("Overdue", "silent", "problem"),
@@ -167,14 +168,18 @@ def of_kit(topics: HubTopics, kit: int, state: Mapping[str, Any]) -> dict[str, A
         "item": shown.event(topics.kit(kit, "item"), EVENT_TYPES),
         "send": shown.notify(f"{topics.kit(kit, 'send')}/{CONSUMER}"),
     }
-    if "creditsToday" in state:
-        parts["credits_today"] = shown.number("Credits today", "creditsToday")
-        parts["credits_left"] = shown.number("Credits left", "creditsLeft")
+    budget = {
+        "credits_today": shown.number("Credits today", "creditsToday"),
+        "credits_left": shown.number("Credits left", "creditsLeft"),
+    }
+    has_limit = device["credits"] is not None
     return shown.announcement(
         topics.device_of(kit),
-        str(state["name"]),
-        parts,
+        str(device["name"]),
+        parts | (budget if has_limit else {}),
         state=topics.kit(kit, "state"),
         online=topics.online,
+        version=device["version"],
         via=topics.device,
+        absent={} if has_limit else budget,
     )

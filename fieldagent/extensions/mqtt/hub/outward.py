@@ -227,7 +227,7 @@ class HubReporter:
             payloads[topics.kit(kit, "position")] = compact(place)
         if topics.discovery:
             config = topics.config(topics.device_of(kit))
-            payloads[config] = compact(documents.of_kit(topics, kit, state))
+            payloads[config] = compact(documents.of_kit(topics, device))
         return payloads
 
     def _topics_of(self, kit: int) -> list[str]:
