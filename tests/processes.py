@@ -59,11 +59,11 @@ def frozen(running: Running) -> Iterator[None]:
         running.process.send_signal(signal.SIGCONT)
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Poll until the condition is true."""
-    deadline = time.monotonic() + PATIENCE
+def until(condition: Callable[[], object], within: float = PATIENCE) -> None:
+    """Poll until the condition is true, for `within` seconds."""
+    deadline = time.monotonic() + within
     while not condition():
-        assert time.monotonic() < deadline, f"not in {PATIENCE:.0f} s: {_written(condition)}"
+        assert time.monotonic() < deadline, f"not in {within:.0f} s: {_written(condition)}"
         time.sleep(0.1)
 
 
