@@ -190,6 +190,7 @@ COMMANDS: Mapping[str, str] = {
     "hub restored": HUB,
     "hub backup": f"{{state}}/backup.sqlite3 {HUB}",
     "hub export": f"{{state}}/export {HUB}",
+    "hub move": f"postgresql://127.0.0.1:1/none {HUB}",
     "hub migrate": HUB,
     "hub audit": HUB,
     "hub command": f"1 {HUB}",

@@ -72,6 +72,12 @@ def _add_database(actions: Subparsers) -> None:
     backup = command(actions, "backup", ("cli.hub.database", "backup"), summary)
     backup.add_argument("file", type=Path, metavar="FILE")
     add_listing(backup)
+    summary = "copy the database of a stopped hub from SQLite to PostgreSQL, or back"
+    move = command(actions, "move", ("cli.hub.database", "move"), summary)
+    move.add_argument(
+        "target", metavar="TARGET", help="postgresql://… or the path of a new SQLite file"
+    )
+    add_listing(move)
     summary = "export all data of a workspace into a new folder, as JSON lines and files"
     export = command(actions, "export", ("cli.hub.export", "write"), summary)
     export.add_argument("--workspace", default="", help="number or name, if there are several")
@@ -617,7 +623,7 @@ ACTIONS = by_name(
     ("sos", add_sos),
     ("watch", add_watch),
     ("report fence route quiet", add_places),
-    ("restored backup export migrate", _add_database),
+    ("restored backup move export migrate", _add_database),
     ("audit", _add_audit),
 )
 """Actions of the hub, by name."""

@@ -1,26 +1,38 @@
-"""`fieldagent hub backup|restored|migrate`: commands for the whole database of the hub."""
+"""`fieldagent hub backup|move|restored|migrate`: commands for the whole database of the hub."""
 
 from __future__ import annotations
 
 import argparse
 import sqlite3
 import sys
+from pathlib import Path
 
 from fieldagent.cli.hub.opened_store import once, show, with_store
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import ledger, numbering
-from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.settings import HubSettings, database_options
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.moving import NotMoved
+from fieldagent.hub.store.moving import move as copy_all
+from fieldagent.hub.store.opening import is_postgres, open_alone, open_store
 from fieldagent.hub.store.schema import VERSION
 from fieldagent.hub.store.sqlite import SqliteStore
+from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, REFUSED
 from fieldagent.system.log_lines import complain
+from fieldagent.system.terminal import escaped
+from fieldagent.system.wording import reason_of
 
 POSTGRES = """fieldagent: PostgreSQL makes its own copies. With its address in DATABASE this does:
   pg_dump --format=custom --file={file} --dbname="$DATABASE"
 and this puts it back, while no hub runs:
   pg_restore --clean --if-exists --single-transaction --dbname="$DATABASE" {file}
   fieldagent hub restored --database "$DATABASE"
+"""
+
+MOVED = """The hub is now also in {1}.
+Set `database` in the hub's settings to the new place, then start the hub.
+{0} is as it was. Start no hub on it again, and delete it when the new one works.
 """
 
 
@@ -45,6 +57,41 @@ def backup(arguments: argparse.Namespace) -> int:
         return show(arguments, {"file": str(arguments.file), "bytes": size})
 
     return with_store(arguments, copy)
+
+
+def move(arguments: argparse.Namespace) -> int:
+    """Copy the database of a stopped hub to `arguments.target`, in the other engine."""
+
+    def copy(settings: HubSettings, store: Store) -> int:
+        origin, target = settings.database, arguments.target
+        if is_postgres(origin) == is_postgres(target):
+            raise Refused(
+                "a move is from SQLite to PostgreSQL, or back: name the other as TARGET; between"
+                " databases of one kind, `fieldagent hub backup` shows the way"
+            )
+        store.close()
+        options = database_options(settings, upgrade=True)
+        try:
+            with open_alone(origin, options) as source:
+                if not is_postgres(target):
+                    become_owner_of(Path(target).absolute().parent)
+                open_store(target, options).close()  # Makes the tables.
+                with open_alone(target, options) as empty:
+                    moved = copy_all(source, empty, _report)
+                names = source.name, empty.name
+        except NotMoved as error:
+            raise Refused(str(error)) from error
+        except OSError as error:
+            complain(f"{escaped(target)} cannot be written: {reason_of(error)}")
+            return IO_FAILED
+        print(MOVED.format(*map(escaped, names)), end="", file=sys.stderr)
+        return show(arguments, moved._asdict())
+
+    return with_store(arguments, copy)
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def restored(arguments: argparse.Namespace) -> int:

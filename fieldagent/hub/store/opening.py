@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from fieldagent.hub.store.contract import DatabaseOptions, Store
 from fieldagent.store.group import StoreUnavailable
+
+if TYPE_CHECKING:
+    from fieldagent.hub.store.moving import Side
 
 
 def is_postgres(database: str) -> bool:
@@ -31,3 +38,18 @@ def open_store(database: str, options: DatabaseOptions = DatabaseOptions()) -> S
     from fieldagent.hub.store.sqlite import SqliteStore
 
     return SqliteStore(database)
+
+
+def open_alone(database: str, options: DatabaseOptions) -> AbstractContextManager[Side]:
+    """Open a database that has the hub's tables, in one transaction and for this program alone. The
+    transaction leaves no trace unless it is committed.
+
+    Raises NotMoved if another program uses it, StoreUnavailable, or StoreFailed.
+    """
+    from fieldagent.hub.store.moving import hub_tables, sqlite_side
+
+    if is_postgres(database):
+        from fieldagent.hub.store.postgres_moving import postgres_side
+
+        return postgres_side(database, options, hub_tables())
+    return sqlite_side(Path(database))

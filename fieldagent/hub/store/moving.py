@@ -1,0 +1,203 @@
+"""Copies a stopped hub's database to the other engine, SQLite or PostgreSQL.
+
+The target gets everything in one transaction, so an interrupted move leaves it empty. Before the
+commit, the rows are read back and compared with the source.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Protocol
+
+from fieldagent.hub.store.contract import marks, without_nul
+from fieldagent.hub.store.schema import hub_schema
+from fieldagent.hub.store.sqlite import TYPES
+from fieldagent.store.group import StoreFailed
+from fieldagent.store.trouble import unusable
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+OF_PROCESSES = frozenset({"process", "lease", "worker", "console_stream"})
+"""Tables about running hub processes and their links. They are not copied."""
+REPORT_ROWS = 100_000
+"""Rows of one table between two reports of progress."""
+_BUSY_S = 1.0
+"""Seconds to wait for a command that has an SQLite file open."""
+
+Row = tuple[Any, ...]
+
+
+class NotMoved(Exception):
+    """The database was not moved. The text is for people and contains the fix."""
+
+
+class Table(NamedTuple):
+    name: str
+    columns: tuple[str, ...]
+    counts: bool
+    """True if the database numbers its rows."""
+
+    @property
+    def select(self) -> str:
+        """Return the query of all rows."""
+        return f"SELECT {', '.join(self.columns)} FROM {self.name}"
+
+
+class Side(Protocol):
+    """A database that no other program uses, within one transaction."""
+
+    name: str
+    """Name for people."""
+
+    def rows(self, table: Table) -> Iterator[Row]:
+        """Return all rows, in any order."""
+
+    def fill(self, table: Table, rows: Iterable[Row]) -> None:
+        """Insert the rows."""
+
+    def next_id(self, table: Table) -> int:
+        """Return the number that the next new row gets."""
+
+    def set_next_id(self, table: Table, number: int) -> None: ...
+
+    def commit(self) -> None: ...
+
+
+class _SqliteSide:
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.name = str(path)
+        self._connection = connection
+
+    def rows(self, table: Table) -> Iterator[Row]:
+        return self._connection.execute(table.select)
+
+    def fill(self, table: Table, rows: Iterable[Row]) -> None:
+        names = ", ".join(table.columns)
+        sql = f"INSERT INTO {table.name} ({names}) VALUES ({marks(table.columns)})"
+        self._connection.executemany(sql, rows)
+
+    def next_id(self, table: Table) -> int:
+        # https://sqlite.org/autoinc.html: it holds the largest id that was ever given.
+        sql = "SELECT seq FROM sqlite_sequence WHERE name = ?"
+        rows = self._connection.execute(sql, (table.name,)).fetchall()
+        return int(rows[0][0]) + 1 if rows else 1
+
+    def set_next_id(self, table: Table, number: int) -> None:
+        self._connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
+        if number > 1:
+            sql = "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)"
+            self._connection.execute(sql, (table.name, number - 1))
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+
+@contextmanager
+def sqlite_side(path: Path) -> Iterator[Side]:
+    """Open the file alone: SQLite refuses the lock if a hub or a command has the file open, and
+    them while this has it (https://sqlite.org/pragma.html#pragma_locking_mode).
+    """
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=_BUSY_S)) as connection:
+            connection.text_factory = lambda text: text.decode(errors="replace")
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA foreign_keys=ON")
+            connection.execute("BEGIN IMMEDIATE")
+            yield _SqliteSide(path, connection)
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            raise in_use(str(path)) from error
+        raise StoreFailed(str(unusable(path, error))) from error
+
+
+def in_use(name: str) -> NotMoved:
+    """Return the error for a database that a hub uses."""
+    return NotMoved(f"a hub or another command uses {name}: stop it, and repeat the move")
+
+
+def hub_tables() -> list[Table]:
+    """Return all tables. Each refers only to earlier ones."""
+    with closing(sqlite3.connect(":memory:")) as empty:
+        empty.executescript(hub_schema(TYPES).tables)
+        made = empty.execute(
+            "SELECT name, sql FROM sqlite_schema WHERE type = 'table'"
+            " AND name NOT LIKE 'sqlite%' ORDER BY rowid"
+        ).fetchall()
+        return [
+            Table(
+                name,
+                tuple(row[1] for row in empty.execute(f"PRAGMA table_info({name})")),
+                "AUTOINCREMENT" in sql,
+            )
+            for name, sql in made
+        ]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Count and digest of rows, which do not depend on their order."""
+
+    rows: int = 0
+    digest: int = 0
+
+    def of(self, rows: Iterable[Row], report: Callable[[int], None]) -> Iterator[Row]:
+        """Yield the rows and add them. `report` gets the count from time to time."""
+        for row in rows:
+            self.rows += 1
+            written = repr([_plain(value) for value in row]).encode()
+            self.digest += int.from_bytes(blake2b(written, digest_size=16).digest())
+            if self.rows % REPORT_ROWS == 0:
+                report(self.rows)
+            yield row
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as both engines store it. SQLite has no negative zero, PostgreSQL no NUL."""
+    if isinstance(value, str):
+        return without_nul(value)
+    return value + 0.0 if isinstance(value, float) else value
+
+
+class Moved(NamedTuple):
+    tables: int
+    """Number of tables that had rows."""
+    rows: int
+
+
+def move(source: Side, target: Side, report: Callable[[str], None]) -> Moved:
+    """Copy everything and commit it. `report` gets lines about the progress. Raises NotMoved."""
+    tables = [each for each in hub_tables() if each.name not in OF_PROCESSES]
+    for table in tables:
+        if next(target.rows(table), None) is not None:
+            raise NotMoved(
+                f"{target.name} already has data in its table {table.name}: nothing was copied;"
+                " name an empty database"
+            )
+    tallies = [_copied(table, source, target, report) for table in tables]
+    for table, tally in zip(tables, tallies, strict=True):
+        there = _Tally()
+        for _ in there.of(target.rows(table), lambda rows: None):
+            pass
+        if there != tally:
+            raise NotMoved(
+                f"the copy of the table {table.name} differs ({there.rows} rows of {tally.rows}):"
+                f" {target.name} was left as it was"
+            )
+    report(f"all {sum(each.rows for each in tallies)} rows compared")
+    target.commit()
+    return Moved(sum(each.rows > 0 for each in tallies), sum(each.rows for each in tallies))
+
+
+def _copied(table: Table, source: Side, target: Side, report: Callable[[str], None]) -> _Tally:
+    tally = _Tally()
+    target.fill(table, tally.of(source.rows(table), lambda rows: report(f"{table.name}: {rows}")))
+    if table.counts:
+        target.set_next_id(table, source.next_id(table))
+    if tally.rows:
+        report(f"{table.name}: {tally.rows} rows copied")
+    return tally

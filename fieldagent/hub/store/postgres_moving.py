@@ -1,0 +1,88 @@
+"""PostgreSQL as source or target of a move (`store.moving`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+
+import psycopg
+
+from fieldagent.hub.store.contract import DatabaseOptions
+from fieldagent.hub.store.moving import NotMoved, Row, Side, Table, in_use
+from fieldagent.hub.store.postgres import LIVING_WORKERS
+from fieldagent.hub.store.postgres_connections import Connection, Connections
+
+_RUNS = f"SELECT EXISTS ({LIVING_WORKERS})"
+_HAD_LINKS = "SELECT EXISTS (SELECT 1 FROM process WHERE until > %s)"
+"""Query: a hub has links, or had some within the last half minute. Behind a pooler, there is no
+other sign of a hub."""
+_LOCKED = "SET LOCAL lock_timeout = '5s'"
+"""PostgreSQL's own vacuum gives way after a second."""
+
+
+class _PostgresSide:
+    def __init__(self, name: str, connection: Connection) -> None:
+        self.name = name
+        self._connection = connection
+
+    def rows(self, table: Table) -> Iterator[Row]:
+        with self._connection.cursor(name="move") as cursor:
+            cursor.itersize = 1_000
+            cursor.execute(table.select.encode())
+            yield from cursor
+
+    def fill(self, table: Table, rows: Iterable[Row]) -> None:
+        sql = f"COPY {table.name} ({', '.join(table.columns)}) FROM STDIN"
+        with self._connection.cursor() as cursor, cursor.copy(sql.encode()) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def next_id(self, table: Table) -> int:
+        sql = f"SELECT last_value + is_called::int FROM {self._sequence(table)}"
+        ((number,),) = self._connection.execute(sql.encode()).fetchall()
+        return int(number)
+
+    def set_next_id(self, table: Table, number: int) -> None:
+        self._connection.execute("SELECT setval(%s, %s, false)", (self._sequence(table), number))
+
+    def _sequence(self, table: Table) -> str:
+        sql = "SELECT pg_get_serial_sequence(%s, 'id')"
+        ((name,),) = self._connection.execute(sql, (table.name,)).fetchall()
+        return str(name)
+
+    def commit(self) -> None:
+        # Without statistics, PostgreSQL plans badly until its next automatic ANALYZE.
+        self._connection.execute("ANALYZE")
+        self._connection.execute("COMMIT")
+
+
+@contextmanager
+def postgres_side(
+    database: str, options: DatabaseOptions, tables: Sequence[Table]
+) -> Iterator[Side]:
+    """Open the database and lock its tables against every other write."""
+    connections = Connections(database, options)
+    try:
+        with connections.told_in_words(), closing(connections.connect()) as connection:
+            connection.execute("BEGIN")
+            if _hub_runs(connection, options):
+                raise in_use(connections.name)
+            connection.execute(_LOCKED)
+            names = ", ".join(table.name for table in tables)
+            try:
+                connection.execute(f"LOCK TABLE {names} IN EXCLUSIVE MODE".encode())
+            except psycopg.errors.LockNotAvailable as error:
+                raise in_use(connections.name) from error
+            yield _PostgresSide(connections.name, connection)
+    except psycopg.Error as error:
+        text = " ".join(str(error).split())
+        raise NotMoved(f"{connections.name} refused the copy: {text}") from error
+
+
+def _hub_runs(connection: Connection, options: DatabaseOptions) -> bool:
+    if options.pooled and options.direct is None:
+        ((runs,),) = connection.execute(_HAD_LINKS, (time.time(),)).fetchall()
+    else:
+        ((runs,),) = connection.execute(_RUNS).fetchall()
+    return bool(runs)
