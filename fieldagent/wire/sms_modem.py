@@ -9,7 +9,8 @@ Rules for the caller:
    unreadable reply and an error without a meaning are DOUBTFUL (`judge`).
 3. Write `LEAVE_PROMPT` to leave a prompt before its PDU, and before the set-up, because an
    earlier program may have left a prompt.
-4. Unsolicited lines (`PlaceFilled`) arrive at any time. Inside a reply they are recognized.
+4. Unsolicited lines (`PlaceFilled`, `Stored`) arrive at any time. Inside a reply they are
+   recognized.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ FIRST = ("ATE0", "AT+CMEE=1")
 """No echo, and errors as numbers. These commands also work without a SIM."""
 PIN = "AT+CPIN?"
 PDU_MODE = "AT+CMGF=0"
-TELLS = "AT+CNMI=2,1,0,1,0"
-"""Enables a line for each arriving message, which goes to the store."""
+NO_ACKNOWLEDGEMENT = "AT+CSMS=0"
+"""Selects the service in which the host need not acknowledge a message that the modem passes on
+(TS 27.005, 3.2.1). Otherwise the modem passes on no more after the first."""
+NOTIFICATIONS = "AT+CNMI=?"
+"""Asks for the values of +CNMI, for `notify`."""
 STORES = ("ME", "SM", "MT")
 """Stores for messages, as arguments of `store_in`. Not every modem has the first one."""
 NETWORK = "AT+CREG?"
@@ -48,6 +52,10 @@ _LISTED = re.compile(r"\+CMGL: ?([0-9]{1,5}),([0-9]),[^,]*,([0-9]{1,3})")
 _FILLED = re.compile(r'\+CPMS: ?"[A-Z]+",([0-9]{1,5}),([0-9]{1,5})')
 _ERROR = re.compile(r"\+CM[SE] ERROR: ?([0-9]{1,4})")
 _ARRIVED = re.compile(r'\+C(?:MT|DS)I: ?"[A-Z]+",([0-9]{1,5})')
+_PASSED_ON = re.compile(r"\+C(?:MT: ?(?:.*,)?|DS: ?)[0-9]{1,3}")
+"""Line before the PDU of a message that the modem does not store (TS 27.005, 3.4.1)."""
+_OFFERED = re.compile(r"\+CNMI: ?(.+)")
+_VALUES = re.compile(r"\(([0-9,-]*)\)|([0-9])")
 _NETWORK = re.compile(r"\+CREG: ?[0-9],([0-9]{1,2})(?:,.*)?")
 _SIGNAL = re.compile(r"\+CSQ: ?([0-9]{1,2}),[0-9]{1,2}")
 _PIN = re.compile(r"\+CPIN: ?(.+)")
@@ -67,6 +75,35 @@ def unlock(pin: str) -> str:
 def delete(place: int) -> str:
     """Return the command that deletes the message at a place (TS 27.005, 3.5.4)."""
     return f"AT+CMGD={place}"
+
+
+_WANTED = ("21", "10", "0", "210", "01")
+"""Wanted values of +CNMI, the best first. A message goes to the store (<mt> 1, otherwise 0): no
+restart loses it there. A report goes to the store (<ds> 2), otherwise to the line (1)."""
+
+
+def notify(reply: GsmReply) -> str:
+    """Return the command for a line about each arriving message and report, from the modem's reply
+    to `NOTIFICATIONS`.
+    """
+    found = (each for line in reply.lines if (each := _OFFERED.fullmatch(line)))
+    offered = next((_VALUES.findall(each[1]) for each in found), [])
+    if len(offered) != len(_WANTED):
+        return "AT+CNMI=2,1,0,1,0"
+    chosen = [
+        next((value for value in wanted if _is_offered(value, values or single)), wanted[-1])
+        for wanted, (values, single) in zip(_WANTED, offered, strict=True)
+    ]
+    return f"AT+CNMI={','.join(chosen)}"
+
+
+def _is_offered(value: str, values: str) -> bool:
+    """Return True if a list such as "0,2-3" contains the value."""
+    for each in values.split(","):
+        first, _, last = each.partition("-")
+        if first <= value <= (last or first):
+            return True
+    return False
 
 
 class GsmReply(NamedTuple):
@@ -91,7 +128,21 @@ class NeedMore(Enum):
 
 
 NEED_MORE = NeedMore.NEED_MORE
-GsmEvent = GsmReply | Prompt | PlaceFilled
+
+
+class Stored(NamedTuple):
+    """A message in the modem's store, or one that the modem passed on without storing it."""
+
+    place: int
+    """Place in the store; below 0 and unique if the modem passed it on."""
+    message: Submit | Deliver | StatusReport | None
+    """None if it cannot be read."""
+    fault: str = ""
+    text: str = ""
+    """Text that the modem shows for an unreadable message."""
+
+
+GsmEvent = GsmReply | Prompt | PlaceFilled | Stored
 
 
 class GsmConversation:
@@ -104,6 +155,9 @@ class GsmConversation:
         self._lines: list[str] = []
         self._under_way = ""
         self._prompts = False
+        self._is_pdu_next = False
+        self._passed_on = 0
+        """Number of messages that the modem passed on."""
 
     def command(self, text: str) -> bytes:
         """Return the bytes of a command. Raises LocalProtocolError while another one is active."""
@@ -152,6 +206,12 @@ class GsmConversation:
                 return event
 
     def _take_line(self, line: str) -> GsmEvent | None:
+        is_pdu, self._is_pdu_next = self._is_pdu_next, _PASSED_ON.fullmatch(line) is not None
+        if self._is_pdu_next:
+            return None
+        if is_pdu and line not in _FINAL and not line.startswith("+"):
+            self._passed_on += 1
+            return _stored(-self._passed_on, line)
         if arrived := _ARRIVED.fullmatch(line):
             return PlaceFilled(int(arrived[1]))
         if not self._under_way or line == self._under_way:
@@ -233,17 +293,6 @@ def judge(reply: GsmReply | None) -> Sent:
         return Sent(Outcome.NOT_SENT, None, f"{known} ({code})")
     shown = "ERROR" if code is None else f"error {code}"
     return Sent(Outcome.DOUBTFUL, reason=f"the modem reports {shown}, possibly after it was sent")
-
-
-class Stored(NamedTuple):
-    """A message at a place of the store."""
-
-    place: int
-    message: Submit | Deliver | StatusReport | None
-    """None if it cannot be read."""
-    fault: str = ""
-    text: str = ""
-    """Text that the modem shows for an unreadable message."""
 
 
 def listed(reply: GsmReply) -> list[Stored]:

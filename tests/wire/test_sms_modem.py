@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.agent.sms.arrivals import arrivals
-from fieldagent.extensions.lab.simulator.gsm_modem import CAPACITY, SimulatedGsmModem
+from fieldagent.extensions.lab.simulator.gsm_modem import CAPACITY, DS, SimulatedGsmModem
 from fieldagent.wire import sms_modem, sms_pdu
 from fieldagent.wire.errors import LocalProtocolError
 from fieldagent.wire.outcome import Outcome
@@ -21,14 +21,16 @@ from fieldagent.wire.sms_modem import (
     LEAVE_PROMPT,
     LIST_ALL,
     NEED_MORE,
+    NO_ACKNOWLEDGEMENT,
+    NOTIFICATIONS,
     PDU_MODE,
     STORE,
-    TELLS,
     GsmConversation,
     GsmReply,
     PlaceFilled,
     Prompt,
     Sent,
+    Stored,
 )
 from fieldagent.wire.sms_pdu import Deliver, ReportState, StatusReport, Submit
 
@@ -44,6 +46,7 @@ class Line:
         self.modem = SimulatedGsmModem(self.left.append, clock=lambda: 1_790_000_000.0)
         self.talk = GsmConversation()
         self.arrived: list[int] = []
+        self.passed_on: list[Stored] = []
         self.step = step
 
     def write(self, data: bytes) -> GsmReply | Prompt | None:
@@ -55,6 +58,8 @@ class Line:
             while (event := self.talk.next_event()) is not NEED_MORE:
                 if isinstance(event, PlaceFilled):
                     self.arrived.append(event.place)
+                elif isinstance(event, Stored):
+                    self.passed_on.append(event)
                 else:
                     assert reply is None and not isinstance(event, sms_modem.NeedMore)
                     reply = event
@@ -67,8 +72,9 @@ class Line:
 
     def set_up(self) -> None:
         self.write(LEAVE_PROMPT)
-        set_up = (*FIRST, PDU_MODE, sms_modem.store_in("ME"), TELLS)
+        set_up = (*FIRST, PDU_MODE, sms_modem.store_in("ME"), NO_ACKNOWLEDGEMENT)
         assert all(self.ask(each).ok for each in set_up)
+        assert self.ask(sms_modem.notify(self.ask(NOTIFICATIONS))).ok
 
     def send(self, message: Submit) -> Sent:
         assert self.write(self.talk.submit(message)) == Prompt()
@@ -103,6 +109,83 @@ def test_an_envelope_leaves_and_its_report_comes(step: int) -> None:
         assert (stored.message.reference, stored.message.state) == (1, ReportState.DELIVERED)
         assert modem.ask(f"AT+CMGD={stored.place}").ok
         assert sms_modem.listed(modem.ask(LIST_ALL)) == []
+
+
+@pytest.mark.parametrize("step", [1, 7, 4_096])
+def test_a_report_that_the_modem_passes_on_arrives_without_a_place(step: int) -> None:
+    with line(step) as modem:
+        modem.modem.offered[DS] = "01"
+        assert modem.ask("AT+CSMS=1").ok  # An earlier program acknowledged what was passed on.
+        modem.set_up()
+        assert modem.send(envelope()).outcome is Outcome.SENT
+        modem.modem.report(1, 0x46)
+        assert modem.ask("AT").ok
+        states = [
+            each.message.state
+            for each in modem.passed_on
+            if isinstance(each.message, StatusReport) and each.message.reference == 1
+        ]
+        assert states == [ReportState.DELIVERED, ReportState.FAILED]
+        assert [each.place for each in modem.passed_on] == [-1, -2]
+        assert modem.arrived == []
+        assert sms_modem.listed(modem.ask(LIST_ALL)) == []
+
+
+@pytest.mark.parametrize("step", [1, 4_096])
+def test_an_sms_that_the_modem_passes_on_unasked_is_read_in_its_parts(step: int) -> None:
+    with line(step) as modem:
+        modem.modem.unasked = True
+        modem.modem.receive_text(HUB, bytes(range(200)))
+        assert modem.ask("AT").ok
+        (whole,) = arrivals(modem.passed_on).whole
+        assert isinstance(whole.message, Deliver)
+        assert whole.message.content.body == bytes(range(200))
+        assert modem.arrived == []
+
+
+REPORT = sms_pdu.encode(StatusReport(7, HUB, 1_790_000_000.0, 1_790_000_000.0, 0)).hex().upper()
+LENGTH = len(REPORT) // 2 - 1
+
+
+@pytest.mark.parametrize(
+    ("said", "places", "lines"),
+    [
+        (f"+CDS: {LENGTH}\r\n{REPORT}\r\n", [-1], ("+CSQ: 20,99",)),
+        (f"+CDS:{LENGTH}\r\n{REPORT}\r\n", [-1], ("+CSQ: 20,99",)),
+        (f'+CMT: "Base, north",{LENGTH}\r\n{REPORT}\r\n', [-1], ("+CSQ: 20,99",)),
+        (f"+CMT: {LENGTH}\r\n\r\n{REPORT}\r\n", [-1], ("+CSQ: 20,99",)),
+        (f"+CDS: {LENGTH}\r\n?{REPORT[:-9]}\r\n", [-1], ("+CSQ: 20,99",)),
+        (f"+CDS: {LENGTH}\r\n", [], ("+CSQ: 20,99",)),
+        (f"+CDS: {LENGTH}\r\n+CDS: {LENGTH}\r\n{REPORT}\r\n", [-1], ("+CSQ: 20,99",)),
+        (f'+CDS: {LENGTH}\r\n+CDSI: "ME",3\r\n', [3], ("+CSQ: 20,99",)),
+        (f"{REPORT}\r\n", [], (REPORT, "+CSQ: 20,99")),
+    ],
+)
+def test_a_message_inside_a_reply(said: str, places: list[int], lines: tuple[str, ...]) -> None:
+    """A header whose PDU is lost takes no line of the reply. An unreadable PDU is kept."""
+    talk = GsmConversation()
+    talk.command("AT+CSQ")
+    talk.receive_data(f"\r\n{said}\r\n+CSQ: 20,99\r\n\r\nOK\r\n".encode())
+    events = list(iter(talk.next_event, NEED_MORE))
+    assert [each.place for each in events if isinstance(each, PlaceFilled | Stored)] == places
+    assert events[-1] == GsmReply(True, lines)
+
+
+@pytest.mark.parametrize(
+    ("offered", "command"),
+    [
+        ("+CNMI: (0-2),(0-3),(0,2),(0-2),(0,1)", "AT+CNMI=2,1,0,2,0"),
+        ("+CNMI: (0,1,2,3),(0,1,2,3),(0,2),(0,1),(0,1)", "AT+CNMI=2,1,0,1,0"),
+        ("+CNMI: (1,2),(0,1),0,(0),(1)", "AT+CNMI=2,1,0,0,1"),
+        ("+CNMI: (0,1),(0,2),(0),(2),(0)", "AT+CNMI=1,0,0,2,0"),
+        ("+CNMI: 2", "AT+CNMI=2,1,0,1,0"),
+        ("", "AT+CNMI=2,1,0,1,0"),
+    ],
+)
+def test_the_notifications_are_among_those_that_the_modem_offers(
+    offered: str, command: str
+) -> None:
+    assert sms_modem.notify(GsmReply(True, (offered,))) == command
 
 
 @pytest.mark.parametrize("step", [1, 4_096])

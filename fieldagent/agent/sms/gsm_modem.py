@@ -20,7 +20,7 @@ from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sms_modem
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent
+from fieldagent.wire.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent, Stored
 from fieldagent.wire.sms_pdu import Submit
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ LIST_MAX = 30.0
 WAKE_MAX, WAKE_TRIES = 3.0, 3
 LOOK_SOON = 30.0
 """Seconds between two looks: most modems report what arrives."""
+PASSED_ON_MAX = 32
+"""Most messages without a place in the store that wait for a look."""
 ALARM_SHARE = 0.8
 """Share of the store from which on it counts as crowded: a full store receives nothing more,
 without a report."""
@@ -51,6 +53,8 @@ class GsmModem:
     lost: Exception | None = None
     """Error for which it must be reopened, if it occurred while a message was being sent."""
     crowded: bool = False
+    passed_on: dict[int, Stored] = field(default_factory=dict)
+    """Messages that the modem passed on without storing them, by their place below 0."""
     _events: tuple[trio.MemorySendChannel[GsmEvent], trio.MemoryReceiveChannel[GsmEvent]] = field(
         default_factory=lambda: trio.open_memory_channel[GsmEvent](64)
     )
@@ -60,12 +64,23 @@ class GsmModem:
         while True:
             self.conversation.receive_data(await self.port.read())
             while not isinstance(event := self.conversation.next_event(), sms_modem.NeedMore):
-                if isinstance(event, sms_modem.PlaceFilled):
-                    self.arrived = True
-                    self.news.set()
-                    self.news = trio.Event()
-                else:
+                if isinstance(event, GsmReply | sms_modem.Prompt):
                     self._events[0].send_nowait(event)
+                    continue
+                if isinstance(event, Stored):
+                    self._keep(event)
+                self.arrived = True
+                self.news.set()
+                self.news = trio.Event()
+
+    def _keep(self, message: Stored) -> None:
+        """Keep a message that the modem did not store. If too many wait, the oldest is lost; the
+        hub sends an SMS that this kit has not acknowledged again.
+        """
+        self.passed_on[message.place] = message
+        if len(self.passed_on) > PASSED_ON_MAX:
+            del self.passed_on[min(self.passed_on, key=abs)]
+            log.warning("an SMS that the modem did not store is lost: too many arrive at once")
 
     async def ask(self, command: str, seconds: float = REPLY_MAX) -> GsmReply:
         """Send the modem a command and return its reply. Raises GsmSilent, PortLost."""
@@ -120,14 +135,19 @@ class GsmModem:
         limit.deadline = min(limit.deadline, trio.current_time() + REPLY_MAX)
 
     async def stored(self) -> Found:
-        """Return the content of the store. Raises GsmSilent, PortLost."""
+        """Return the content of the store, and what the modem passed on without storing it.
+        Raises GsmSilent, PortLost.
+        """
         self.arrived = False
         reply = await self.ask(sms_modem.LIST_ALL, LIST_MAX)
         if not reply.ok:
             raise GsmSilent(f"the store cannot be listed (error {reply.error})")
-        return arrivals(sms_modem.listed(reply))
+        return arrivals([*sms_modem.listed(reply), *self.passed_on.values()])
 
     async def delete(self, place: int) -> None:
+        if place < 0:
+            self.passed_on.pop(place, None)
+            return
         reply = await self.ask(sms_modem.delete(place))
         if not reply.ok:
             log.warning("the GSM modem did not delete place %d: error %s", place, reply.error)
@@ -168,7 +188,9 @@ class GsmModem:
                 break
         else:
             raise GsmSilent("the modem offers no store for SMS: is its SIM still busy?")
-        if not (await self.ask(sms_modem.TELLS)).ok:
+        await self.ask(sms_modem.NO_ACKNOWLEDGEMENT)
+        offered = await self.ask(sms_modem.NOTIFICATIONS)
+        if not (await self.ask(sms_modem.notify(offered))).ok:
             log.info("the GSM modem does not report new SMS: the agent polls it")
 
     async def _wake(self) -> None:

@@ -13,7 +13,7 @@ import trio
 
 from fieldagent.extensions.lab.simulate import link_to, typed, until_stopped
 from fieldagent.extensions.lab.simulator.commands import BadCommand, number_in
-from fieldagent.extensions.lab.simulator.gsm_modem import SimulatedGsmModem, shown
+from fieldagent.extensions.lab.simulator.gsm_modem import DS, SimulatedGsmModem, shown
 from fieldagent.extensions.lab.simulator.pty_port import open_pty
 from fieldagent.system.terminal import escaped
 from fieldagent.wire.errors import LocalProtocolError
@@ -38,6 +38,8 @@ network on|off      whether there is one
 pin PIN             the SIM wants it, from now on at each start
 deaf / hears        the modem hears nothing / hears again
 reports on|off      whether the network says what became of an SMS
+offers DS           the modem offers these values of <ds> in +CNMI: 0, 01, 02 or 012
+unasked on|off      whether the modem passes on SMS with +CMT although +CNMI asks for +CMTI
 unplug / plug       the line is gone / is there again"""
 
 
@@ -175,6 +177,10 @@ def obey(port: GsmPort, line: str) -> str:
             faults.deaf = word == "deaf"
         case "reports" if rest in ("on", "off"):
             port.modem.reports = rest == "on"
+        case "offers" if rest in ("0", "01", "02", "012"):
+            port.modem.offered[DS] = rest
+        case "unasked" if rest in ("on", "off"):
+            port.modem.unasked = rest == "on"
         case "unplug":
             port.unplug()
         case "plug":

@@ -75,6 +75,23 @@ def test_what_waits_for_the_kit_comes_by_sms_and_once(tmp_path: Path) -> None:
         assert len([each for each in kit.output() if "hook: " in each]) == 2
 
 
+@pytest.mark.parametrize("in_parts", [(), (2, 1)])
+def test_what_the_modem_passes_on_without_storing_it_arrives_once(
+    tmp_path: Path, in_parts: tuple[int, ...]
+) -> None:
+    """Some modems send +CMT although the kit asked for +CMTI."""
+    text = "come down to the hut before noon, and bring the rope with you"
+    with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
+        network.modem.type("unasked on")
+        assert kit.post("where are you?").body["status"] == "Delivered"
+        network.in_parts = in_parts
+        network.push(text)
+        kit.expect(text)
+        states = "SELECT state, way FROM delivery"
+        until(lambda: changed(network.database, states) == [("stored", "sms")])
+        assert len([each for each in kit.output() if "hook: " in each]) == 1
+
+
 def test_what_is_too_long_for_sms_says_so_and_holds_up_nothing(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
         network.push("long " * 200)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,9 +31,20 @@ def said(kit: Agent, text: str) -> int:
     return sum(text in line for line in kit.output())
 
 
-def test_a_report_that_comes_late_is_of_the_copy_that_it_names(tmp_path: Path) -> None:
-    with country(tmp_path) as network, network.kit() as kit:
+@contextmanager
+def kit_of(network: Country, offers: str, **settings: str) -> Iterator[Agent]:
+    """Yield a kit whose modem offers these values of <ds> in +CNMI: it passes on reports if 2 is
+    missing, otherwise it stores them.
+    """
+    network.modem.type(f"offers {offers}")
+    with network.kit(**settings) as kit:
         reaches(kit, "ready")
+        yield kit
+
+
+@pytest.mark.parametrize("offers", ["012", "01"])
+def test_a_report_that_comes_late_is_of_the_copy_that_it_names(tmp_path: Path, offers: str) -> None:
+    with country(tmp_path) as network, kit_of(network, offers) as kit:
         network.modem.type("reports off")
         network.stop_up()
         place = accepted(kit, "late")
@@ -75,9 +88,10 @@ def test_a_report_that_never_comes_is_not_missed(tmp_path: Path) -> None:
         until(lambda: facts(kit)["queued"] == 0)
 
 
-def test_a_report_that_comes_twice_is_told_once(tmp_path: Path) -> None:
-    with country(tmp_path) as network, network.kit(**{"sms-answer-within": "86400"}) as kit:
-        reaches(kit, "ready")
+@pytest.mark.parametrize("offers", ["012", "01"])
+def test_a_report_that_comes_twice_is_told_once(tmp_path: Path, offers: str) -> None:
+    day = {"sms-answer-within": "86400"}
+    with country(tmp_path) as network, kit_of(network, offers, **day) as kit:
         network.modem.type("reports off")
         network.stop_up()
         place = accepted(kit, "twice")

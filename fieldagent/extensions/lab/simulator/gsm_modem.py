@@ -4,6 +4,9 @@ It has the properties that cause trouble for programs. It echoes until the host 
 asks for a PDU with a prompt that ends only at Ctrl-Z or ESC. Its SIM is small and receives nothing
 when it is full. It numbers sent messages with 8 bits. Commands cause failures that happen in the
 field.
+
+Sources in TS 27.005: routing of arriving messages 3.4.1 (+CNMI), acknowledgement 3.4.4 (+CNMA) and
+3.2.1 (+CSMS), errors 3.2.5. If <ds> is 0, the modem stores reports, which TS 27.005 leaves open.
 """
 
 from __future__ import annotations
@@ -26,7 +29,15 @@ _SEND = re.compile(r"AT\+CMGS=([0-9]{1,3})")
 _READ = re.compile(r"AT\+CMG([RD])=([0-9]{1,3})(?:,([0-4]))?")
 _PIN = re.compile(r'AT\+CPIN="?([0-9]{4,8})"?')
 _LIST = re.compile(r"AT\+CMGL=([0-4])")
-_SET = re.compile(r"AT\+(CMEE|CMGF|CNMI|CSMS|CPMS|CSCS|CREG|CLIP|CSDH|CFUN|COPS)=([^?]+)")
+_SET = re.compile(r"AT\+(CMEE|CMGF|CPMS|CSCS|CREG|CLIP|CSDH|CFUN|COPS)=([^?]+)")
+_NOTIFY = re.compile(r"AT\+CNMI=([0-9](?:,[0-9]?){0,4})")
+_SERVICE = re.compile(r"AT\+CSMS=([01])")
+_ACKNOWLEDGE = re.compile(r"AT\+CNMA(?:=[012])?")
+MODE, MT, DS = 0, 1, 3
+"""Positions of <mode>, <mt> and <ds> in +CNMI."""
+OFFERED = ("0123", "0123", "02", "012", "01")
+"""Values that the modem offers for each parameter of +CNMI. <mt> 3 is like 1, and <bm> has no
+effect: the network sends neither class 3 nor broadcasts. gammu needs <mt> 3."""
 _PLAIN = {
     "AT": [],
     "ATV1": [],
@@ -45,10 +56,9 @@ _PLAIN = {
     "AT+CSCS?": ['+CSCS: "GSM"'],
     "AT+CSCS=?": ['+CSCS: ("GSM","HEX","UCS2")'],
     "AT+CSCA?": ['+CSCA: "+41794999000",145'],
-    "AT+CSMS?": ["+CSMS: 1,1,1,1"],
     "AT+CSMS=?": ["+CSMS: (0,1)"],
     "AT+CMGF=?": ["+CMGF: (0)"],
-    "AT+CNMI=?": ["+CNMI: (0-2),(0,1),(0),(0,1),(0)"],
+    "AT+CNMA=?": ["+CNMA: (0-2)"],
     "AT+CPMS=?": ['+CPMS: ("ME"),("ME"),("ME")'],
 }
 """Commands with a constant answer."""
@@ -91,12 +101,22 @@ class SimulatedGsmModem:
         self.wrong_pins = 0
         self.reports = True
         """True: the network sends status reports."""
+        self.offered = list(OFFERED)
+        """Values for each parameter of +CNMI."""
+        self.unasked = False
+        """True: the modem passes on SMS with +CMT even if <mt> of +CNMI is 1, like some modems."""
         self.store: dict[int, _Place] = {}
         """Stored messages, by place on the SIM, from 1."""
         self._submitted = submitted
         self._clock = clock
         self._echo = True
-        self._tells = False
+        self._notify = [0] * len(OFFERED)
+        """Parameters of +CNMI."""
+        self._held: list[tuple[str, ...]] = []
+        """Unsolicited lines that wait for a <mode> other than 0."""
+        self._acknowledges = False
+        """True if service 1 of +CSMS is set: the host acknowledges messages that are passed on."""
+        self._unacknowledged: Deliver | StatusReport | None = None
         self._unlocked = False
         self.sent_to: list[str] = []
         """Number of the receiver of each sent message."""
@@ -130,8 +150,10 @@ class SimulatedGsmModem:
 
     def power_off(self) -> None:
         """Switch off. Messages on the SIM stay."""
-        self._echo, self._tells, self._expected = True, False, None
-        self._unlocked = False
+        self._echo, self._unlocked, self._expected = True, False, None
+        self._notify = [0] * len(OFFERED)
+        self._held.clear()
+        self._acknowledges, self._unacknowledged = False, None
         self._input.clear()
         self._output.clear()
 
@@ -187,6 +209,21 @@ class SimulatedGsmModem:
             self._say(*_PLAIN[command], "OK")
         elif command == "AT+CPMS?":
             self._say(f"+CPMS: {', '.join([self._filled()] * 3)}", "OK")
+        elif command == "AT+CNMI?":
+            self._say(f"+CNMI: {','.join(map(str, self._notify))}", "OK")
+        elif command == "AT+CNMI=?":
+            offered = ",".join(f"({','.join(each)})" for each in self.offered)
+            self._say(f"+CNMI: {offered}", "OK")
+        elif match := _NOTIFY.fullmatch(command):
+            self._set_notify(match[1].split(","))
+        elif command == "AT+CSMS?":
+            self._say(f"+CSMS: {int(self._acknowledges)},1,1,1", "OK")
+        elif match := _SERVICE.fullmatch(command):
+            self._acknowledges = match[1] == "1"
+            self._say("+CSMS: 1,1,1", "OK")
+        elif _ACKNOWLEDGE.fullmatch(command):
+            self._say("OK" if self._unacknowledged else "+CMS ERROR: 340")  # none is expected
+            self._unacknowledged = None
         elif match := _SET.fullmatch(command):
             self._set(match[1], match[2])
         elif match := _SEND.fullmatch(command):
@@ -222,14 +259,23 @@ class SimulatedGsmModem:
         if name == "CPMS" and '"SM"' in value:
             self._say("+CMS ERROR: 302")  # it has only one message store
             return
-        if name == "CNMI":
-            self._tells = value.split(",")[1:2] == ["1"]
-        if name == "CSMS":
-            self._say("+CSMS: 1,1,1")
-        elif name == "CPMS":
+        if name == "CPMS":
             counts = f"{len(self.store)},{CAPACITY}"
             self._say(f"+CPMS: {','.join([counts] * 3)}")
         self._say("OK")
+
+    def _set_notify(self, values: list[str]) -> None:
+        """Set the parameters of +CNMI; a missing one stays as it is."""
+        if any(value not in self.offered[at] for at, value in enumerate(values)):
+            self._say("ERROR")
+            return
+        for at, value in enumerate(values):
+            self._notify[at] = int(value or self._notify[at])
+        self._say("OK")
+        if self._notify[MODE]:
+            held, self._held = self._held, []
+            for lines in held if self._notify[-1] == 0 else ():
+                self._output += _unsolicited(*lines)
 
     def _list(self, which: int) -> None:
         for place, each in sorted(self.store.items()):
@@ -294,7 +340,7 @@ class SimulatedGsmModem:
 
     def receive_text(self, number: str, content: str | bytes) -> int:
         """Receive an SMS, in as many parts as needed, and return the number of parts that were
-        stored. Raises LocalProtocolError if `number` is invalid.
+        stored or passed on. Raises LocalProtocolError if `number` is invalid.
         """
         parts = sms_pdu.split(content, self._reference)
         return sum(self.come(Deliver(number, each, self._clock())) for each in parts)
@@ -315,22 +361,51 @@ class SimulatedGsmModem:
         return self.come(Deliver(number, Content(Coding.GSM7, body, part), self._clock()))
 
     def come(self, message: Deliver | StatusReport) -> bool:
-        """Store a message from the network, and notify the host if it asked for that. Returns
+        """Receive a message from the network: pass it on or store it, as +CNMI requires. Returns
         False, without a notification, if the SIM is full: the network keeps the message.
         """
+        if self._unacknowledged is not None:
+            # The network got no acknowledgement in time: it sends that message again, and the modem
+            # passes on no more.
+            again, self._unacknowledged = self._unacknowledged, None
+            self._notify[MT] = self._notify[DS] = 0
+            self.come(again)
+        pdu, is_sms = sms_pdu.encode(message), isinstance(message, Deliver)
+        if not self.faults.deaf and self._is_passed_on(is_sms=is_sms):
+            if self._acknowledges:
+                self._unacknowledged = message
+            octets = len(pdu) - 1
+            head = f"+CMT: ,{octets}" if is_sms else f"+CDS: {octets}"
+            self._report(head, pdu.hex().upper())
+            return True
         place = next((at for at in range(1, CAPACITY + 1) if at not in self.store), None)
         if place is None:
             return False
-        self.store[place] = _Place(sms_pdu.encode(message))
-        if self._tells and not self.faults.deaf:
-            kind = "+CMTI" if isinstance(message, Deliver) else "+CDSI"
-            self._say(f'{kind}: "ME",{place}')
+        self.store[place] = _Place(pdu)
+        if self._notify[MT] in (1, 3) if is_sms else self._notify[DS] == 2:
+            self._report(f'{"+CMTI" if is_sms else "+CDSI"}: "ME",{place}')
         return True
+
+    def _is_passed_on(self, *, is_sms: bool) -> bool:
+        if is_sms:
+            return self._notify[MT] == 2 or (self.unasked and self._notify[MT] in (1, 3))
+        return self._notify[DS] == 1
+
+    def _report(self, *lines: str) -> None:
+        """Send the lines of an unsolicited report, or hold them back while <mode> is 0."""
+        if self._notify[MODE] == 0:
+            self._held.append(lines)
+        elif not self.faults.deaf:
+            self._output += _unsolicited(*lines)
 
     def fill(self) -> None:
         """Fill the SIM."""
         while self.receive_text("+41790000000", "spring offers"):
             pass
+
+
+def _unsolicited(*lines: str) -> bytes:
+    return ("\r\n" + "\r\n".join(lines) + "\r\n").encode("ascii")
 
 
 def shown(message: Submit) -> str:

@@ -94,3 +94,24 @@ def test_gammu_is_told_what_the_network_refuses(tmp_path: Path) -> None:
         assert not [each for each in modem.output() if "SMS to" in each]
         ended, said = gammu(tmp_path, port, "sendsms", "TEXT", NUMBER, "-text", "hello")
         assert ended == 0, said
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("offers", "unasked", "stored"), [("012", "off", 3), ("01", "on", 1)])
+def test_gammu_notices_what_is_stored_and_what_is_passed_on(
+    tmp_path: Path, offers: str, unasked: str, stored: int
+) -> None:
+    """gammu selects <ds> by the modem's offer. It reads +CMTI and +CDSI, and +CMT and +CDS."""
+    with gsm(tmp_path) as (modem, port):
+        modem.type(f"offers {offers}")
+        modem.type(f"unasked {unasked}")
+        code, said = gammu(tmp_path, port, "sendsms", "TEXT", NUMBER, "-report", "-text", "out")
+        assert code == 0, said
+        rc = str(tmp_path / "gammurc")
+        with Running(["stdbuf", "-oL", "gammu", "-c", rc, "monitor"], "20 locations") as monitor:
+            modem.type(f"sms {NUMBER} noon")
+            monitor.expect("noon")
+            modem.type("report 1 delivered")
+            monitor.expect("Delivery status      : Delivered")
+            used = f"{stored} used"
+            until(lambda: used in [line for line in monitor.output() if " used, " in line][-1])
