@@ -1,0 +1,206 @@
+"""The container image and `compose.yaml`, without a container engine: their parts exist, their
+settings are known, and the hub runs as the image runs it.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fieldagent.hub.settings import ENVIRONMENT, load
+from fieldagent.system.environment_settings import variables
+from tests import offline
+from tests.hub.conftest import postgres
+from tests.machine import tool
+from tests.other_user import PACKAGES, open_place, python
+from tests.postgres import new_database
+from tests.processes import MODULE, PATIENCE, Running, administer, free_port, until
+
+__all__ = ["postgres"]
+
+ROOT = Path(__file__).parents[2]
+READY = "the hub answers at"
+
+
+def lines() -> list[tuple[str, str]]:
+    """Return the instructions of the Dockerfile with their arguments."""
+    text = (ROOT / "build/oci/Dockerfile").read_text()
+    joined = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", "")
+    found = [line.partition(" ") for line in joined.splitlines() if line]
+    return [(name, rest.strip()) for name, _, rest in found]
+
+
+def of(instruction: str) -> list[str]:
+    return [rest for name, rest in lines() if name == instruction]
+
+
+def last(instruction: str) -> str:
+    """Return the arguments of the last such instruction, which the image has."""
+    return of(instruction)[-1]
+
+
+def image_environment() -> dict[str, str]:
+    return dict(each.split("=", 1) for text in of("ENV") for each in shlex.split(text))
+
+
+def compose() -> dict[str, Any]:
+    text = (ROOT / "compose.yaml").read_text()
+    document: dict[str, Any] = yaml.safe_load(text.replace("${HUB_NAME:?set it in .env}", "hub.ex"))
+    return document
+
+
+def hub_environment() -> dict[str, str]:
+    """Return the variables that the service `hub` has."""
+    return {**image_environment(), **compose()["services"]["hub"]["environment"]}
+
+
+def health_check(port: int) -> list[str]:
+    """Return the image's own check, for a hub at another port."""
+    _, _, words = last("HEALTHCHECK").partition("CMD ")
+    command: list[str] = json.loads(words)
+    assert command[0] == "python3"
+    return [sys.executable, *(word.replace(":9443/", f":{port}/") for word in command[1:])]
+
+
+def sent() -> list[Path]:
+    """Return the files and folders that the builder gets."""
+    ignored = (ROOT / "build/oci/Dockerfile.dockerignore").read_text().splitlines()
+    assert "*" in ignored
+    return [ROOT / line[1:] for line in ignored if line.startswith("!")]
+
+
+def test_the_dockerfile_copies_what_exists_and_is_sent_to_the_builder() -> None:
+    copied = [
+        ROOT / source
+        for text in of("COPY")
+        if not text.startswith("--from")
+        for source in text.split()[:-1]
+    ]
+    assert sorted(copied) == sorted(sent())
+    assert all(each.exists() for each in copied)
+
+
+def test_the_image_has_all_optional_libraries_of_a_hub() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    known = {*setup["options.extras_require"]} - {"site", "test", "fuzz", "bench"}
+    (installed,) = re.findall(r"/src\[(.+?)\]", " ".join(of("RUN")))
+    assert {*installed.split(",")} == known
+
+
+def test_the_settings_of_the_compose_file_are_known(tmp_path: Path) -> None:
+    environ = hub_environment() | {"XDG_CONFIG_HOME": str(tmp_path)}
+    settings = load(None, environ=environ)
+    assert len(variables(environ, ENVIRONMENT)) >= 7
+    assert settings.database.startswith("postgresql://")
+    assert settings.listen == ("0.0.0.0",)
+    assert settings.port == int(last("EXPOSE"))
+
+
+def test_the_compose_file_names_what_it_defines() -> None:
+    document = compose()
+    for name, service in document["services"].items():
+        assert {*service.get("secrets", [])} <= {*document["secrets"]}, name
+        assert {*service.get("depends_on", [])} <= {*document["services"]}, name
+        volumes = {each.partition(":")[0] for each in service.get("volumes", [])}
+        assert volumes <= {*document["volumes"]}, name
+    hub = document["services"]["hub"]
+    assert (ROOT / hub["build"]["dockerfile"]).exists()
+    assert hub["volumes"] == [f"hub:{last('VOLUME')}"]
+    assert last("VOLUME") == image_environment()["STATE_DIRECTORY"]
+    assert hub["read_only"] and hub["cap_drop"] == ["ALL"]
+    assert last("USER") != "root"
+
+
+@pytest.mark.full
+def test_the_services_of_the_compose_file_work_with_postgresql(
+    postgres: str, tmp_path: Path
+) -> None:
+    """First `tables`, then `hub`, with the settings of the file."""
+    password = tmp_path / "database-password"
+    password.write_text("secret\n")
+    database, port = new_database(postgres), free_port()
+    environ = hub_environment() | {
+        "FIELDAGENT_HUB_DATABASE": database,
+        "FIELDAGENT_HUB_DATABASE_PASSWORD_FILE": str(password),
+        "FIELDAGENT_HUB_LISTEN": "127.0.0.1",
+        "FIELDAGENT_HUB_PORT": str(port),
+        "FIELDAGENT_HUB_ADMIN_LISTEN": f"127.0.0.1:{free_port()}",
+        "FIELDAGENT_HUB_DRAIN_SECONDS": "0",
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "PATH": os.environ["PATH"],
+    }
+    services = compose()["services"]
+    fieldagent, *words = services["tables"]["command"]
+    assert fieldagent == "fieldagent"
+    how: dict[str, Any] = {"env": {**os.environ, **environ}, "timeout": PATIENCE}
+    subprocess.run([*MODULE, *words], check=True, **how)
+    fieldagent, *words = json.loads(last("CMD"))
+    assert fieldagent == "fieldagent"
+    assert subprocess.run(health_check(port), capture_output=True).returncode
+    with Running([*MODULE, *words], READY, **environ) as running:
+        until(lambda: subprocess.run(health_check(port), capture_output=True).returncode == 0)
+        assert administer(database, "init", "Alps")["workspaceId"] == 1
+        assert running.stop() == 0
+
+
+_READ_ONLY = """
+mount --make-rprivate /
+mount -t tmpfs -o mode=700,uid="$1",gid="$1" none "$2"
+mount -o remount,bind,ro /
+! touch /written 2>/dev/null || exit 99
+user=$1
+shift 2
+exec setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bounding-set=-all "$@"
+"""
+
+
+@contextmanager
+def unpacked() -> Iterator[Path]:
+    """Yield a folder with what the image installs: the package, built from the sent files."""
+    with open_place() as place:
+        sources = place / "src"
+        sources.mkdir()
+        for each in sent():
+            subprocess.run(["cp", "-r", each, sources], check=True)
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+        install += ["--no-build-isolation", "--root-user-action=ignore", "--no-compile"]
+        subprocess.run([*install, f"--target={place / 'opt'}", sources], check=True)
+        yield place
+
+
+@pytest.mark.full
+def test_the_image_runs_as_its_user_on_a_read_only_root() -> None:
+    for program, package in (("unshare", "util-linux"), ("setpriv", "util-linux")):
+        tool(program, package)
+    port, (user, _) = free_port(), last("USER").split(":")
+    with unpacked() as place:
+        state = place / "state"
+        state.mkdir()
+        _, *words = json.loads(last("CMD"))
+        command = ["unshare", "--mount", "sh", "-euc", _READ_ONLY, "sh", user, str(state)]
+        environ = image_environment() | {
+            "FIELDAGENT_HUB_LISTEN": "127.0.0.1",
+            "FIELDAGENT_HUB_PORT": str(port),
+            "FIELDAGENT_HUB_TRUSTED_PROXIES": "127.0.0.1/32",
+            "STATE_DIRECTORY": str(state),
+            "HOME": "/nonexistent",
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": offline.path(f"{place / 'opt'}:{PACKAGES}"),
+        }
+        hub = [*command, "env", "--chdir=/", python(), "-m", "fieldagent", *words]
+        with Running(hub, READY, **environ) as running:
+            until(lambda: subprocess.run(health_check(port), capture_output=True).returncode == 0)
+            assert running.stop() == 0
