@@ -1,7 +1,7 @@
 // The choices of this browser: language, form of positions, and units. The browser keeps them.
 
 import { LANGUAGES, keep, kept, language, say } from "./language.js";
-import { UNIT, by, element } from "./text.js";
+import { UNIT, UTC, by, element } from "./text.js";
 
 const form = ["dms", "utm", "mgrs"].includes(kept("positions")) ? kept("positions") : "decimal";
 const decimal = (latitude, longitude) => `${latitude}, ${longitude}`;
@@ -40,5 +40,6 @@ export function setUpChoices() {
       decimal: say("degrees: {example}", { example: "47.37690, 8.54170" }),
       dms: say("minutes: {example}", { example: "47°22′36.8″N" }), utm: "UTM", mgrs: "MGRS",
     }, form),
-    choice("lengths", say("Lengths in"), { m: say("metres"), ft: say("feet") }, UNIT));
+    choice("lengths", say("Lengths in"), { m: say("metres"), ft: say("feet") }, UNIT),
+    choice("times", say("Times in"), { local: say("local time"), utc: "UTC" }, UTC ? "utc" : "local"));
 }

@@ -44,22 +44,22 @@ const filled = (text, values) => text.replace(/\{(\w+)\}/g, (place, name) => val
 /** A text of the page, with `values` in its places such as {name}. */
 export const say = (text, values = {}) => filled(catalogue.texts[text] ?? text, values);
 
-/** The same of a number of things, which stands at {n}: the form that the language has for it. */
+/** Returns a text of the page about `n` things, in the plural form of the language. */
 export function counted(n, one, other, values = {}) {
   const text = catalogue.texts[other]?.[plural.select(n)] ?? (n === 1 ? one : other);
   return filled(text, { n, ...values });
 }
 
-/** A state, kind or channel of the API; one that is not known is said as it came. */
+/** Returns a state, kind or channel of the API in the page's language. An unknown one stays as it is. */
 export const term = name => known(catalogue.terms, name);
 
-/** Canned words, which every kit says in the language of who reads them; any other text as it is. */
+/** Returns a canned text in the page's language. Any other text stays as it is. */
 export const worded = text => known(catalogue.words, text);
 
-/** What travels of them, whoever typed or chose them. */
+/** Returns the English form of a canned text, which is sent. Any other text stays as it is. */
 export const unworded = text => english.get(text) ?? text;
 
-/** Texts that stand in the page from its beginning, each with what puts another in its place. */
+/** Returns each text of the HTML page with a function that replaces it. */
 function standing() {
   const found = [];
   const all = document.createTreeWalker(document.body, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
@@ -68,7 +68,7 @@ function standing() {
     if (node instanceof Text) {
       const text = node.data, core = text.trim();
       if (core) found.push([core.replace(/\s+/g, " "), said => {
-        // What a script has said there since is newer.
+        // A script may have changed the text since then.
         if (node.data === text) node.data = text.replace(core, () => said);
       }]);
     } else
@@ -95,22 +95,22 @@ async function load() {
   for (const [text, put] of texts) if (Object.hasOwn(catalogue.texts, text)) put(say(text));
 }
 
-/** Done once the language is there, or is not to be had. */
+/** Resolves when the catalogue is loaded, or cannot be loaded. */
 export const spoken = load();
 
 const HAS_REASON = /"(?:reason|detail|fault|notOnDisk|\w*[tT]rouble|settings|lastUpdate)":\s*"[^"]|"(?:notices|losses|faults)":\s*\[["{]/;
-/** Milliseconds that a document waits for the words of its reasons. */
+/** Milliseconds to wait for the translations of reasons. */
 const WAITS = 4_000;
 let reasons;
 
-/** A document of the API as it is known by now: see `read`. */
+/** Parses a document of the API. Translates its reasons if their translations are loaded. */
 export const parsed = text => JSON.parse(text, reasons?.retold);
 
-/** A reason that stands in a document as it came, as the page looks into it. */
+/** Returns the translation of a reason, or the reason if its translation is not loaded. */
 export const because = text => reasons?.because(text) ?? text;
 
-/** A document of the API, with each reason in it said in the language of who reads: in English where
- * its words do not come. */
+/** Parses a document of the API and translates its reasons. They stay English if their translations
+ * do not load. */
 export async function read(text) {
   if (language !== "en" && !reasons && HAS_REASON.test(text)) {
     const words = import("./reasons.js").then(all => reasons = all, () => {});

@@ -40,10 +40,10 @@ const LET_GO = 300;
 const DOWN = 3_000;
 let down = false;
 let letsGo;
-/** By what is drawn, the newest drawing of it. */
+/** Waiting drawings: the newest one of each name. */
 const waiting = new Map();
 
-/** Draws at once, or as soon as no finger is down. `what` names what is drawn anew. */
+/** Calls `draw` now, or when no finger presses. A newer call with the same `what` replaces it. */
 export function drawn(what, draw) {
   waiting.delete(what);
   if (down) waiting.set(what, draw);
@@ -56,27 +56,27 @@ function letGo() {
     try {
       drawn(what, draw);
     } catch (error) {
-      // What fails to be drawn keeps nothing else from it.
+      // A failed drawing must not stop the others.
       reportError(error);
     }
 }
 
 addEventListener("pointerdown", () => { clearTimeout(letsGo); down = true; letsGo = setTimeout(letGo, DOWN); }, true);
-// After a touch the click comes a little later, and after a scroll never.
+// After a touch, the click follows a little later. After a scroll, no click follows.
 for (const end of ["pointerup", "pointercancel", "blur"])
   addEventListener(end, () => { clearTimeout(letsGo); letsGo = setTimeout(letGo, LET_GO); });
-// What the click itself does is drawn at once, by a button that is still there.
+// The result of a click is drawn immediately, because the button is still in its place.
 addEventListener("click", () => { down = false; clearTimeout(letsGo); letsGo = setTimeout(letGo); }, true);
 
-/** The same for elements. Whatever is in use in there stays so. */
+/** Replaces the elements of a place, like `drawn`. Keeps the focus and open details. */
 export const put = (id, nodes) => drawn(id, () => putNow(id, nodes));
 
-/** By place, what stands there. */
+/** Current elements by place. */
 const drawnThere = new WeakMap();
 
 function putNow(id, nodes) {
   const place = by(id);
-  // Somebody has gone on meanwhile.
+  // The focus has moved in the meantime.
   if (!place) return;
   const key = nodes.map(node => node.outerHTML).join("");
   if (drawnThere.get(place) === key) return;
@@ -86,29 +86,35 @@ function putNow(id, nodes) {
   if (used) by(used)?.focus();
 }
 
-/** Seconds that the clock of whoever tells the times is ahead of this browser's. */
+/** Seconds by which the server's clock is ahead of this browser's. */
 let ahead = 0;
 export const setClock = unix => { ahead = unix - Date.now() / 1000; };
-/** Unix time there. */
+/** Returns the server's Unix time. */
 export const now = () => Date.now() / 1000 + ahead;
 
 const day = unix => new Date(unix * 1000).toISOString().slice(0, 10);
 
-/** The time of day in UTC, as the agent's own sentences tell it; with the day where it is another. */
-export function clock(unix, { seconds = false, from = now() } = {}) {
+/** Returns a time of day, with its date if that is not today's. */
+function clock(unix, { seconds = false, from = now() } = {}) {
   const time = new Date(unix * 1000).toISOString().slice(11, seconds ? 19 : 16);
   return day(unix) === day(from) ? time : `${day(unix)} ${time}`;
 }
 
-/** That time, and beside it the one of this place, where that is another. */
+/** True if the reader has chosen UTC instead of the local time. */
+export const UTC = kept("times") === "utc";
+/** Seconds by which the reader's local time is ahead of UTC at that time. */
+const east = unix => -60 * new Date(unix * 1000).getTimezoneOffset();
+const inUtc = (unix, options) => `${clock(unix, options)} UTC`;
+
+/** Returns a Unix time in the reader's local time, or in UTC if the reader has chosen that. */
 export function moment(unix, { seconds = false, from = now() } = {}) {
-  const utc = clock(unix, { seconds, from }), east = -60 * new Date(unix * 1000).getTimezoneOffset();
-  return east ? say("{utc} UTC ({local} here)", { utc, local: clock(unix + east, { seconds, from: from + east }) })
-    : `${utc} UTC`;
+  if (UTC) return inUtc(unix, { seconds, from });
+  return clock(unix + east(unix), { seconds, from: from + east(from) });
 }
 
+/** Returns the same as an element, which shows the time in UTC as its tooltip. */
 export const time = unix =>
-  element("time", { datetime: new Date(unix * 1000).toISOString() }, moment(unix));
+  element("time", { datetime: new Date(unix * 1000).toISOString(), title: inUtc(unix) }, moment(unix));
 
 const YEAR = 31557600;
 
@@ -120,8 +126,8 @@ export function age(seconds) {
   return counted(Math.floor(seconds / YEAR), "{n} year", "{n} years");
 }
 
-/** Times within which a half and nine of ten of such arrive, by how long those before took; of
- * fewer, how many and within which. */
+/** Returns the expected delivery time: within which time half of them arrived, and nine of ten. With
+ * few earlier deliveries, it returns how many of ten arrived within the longest time. */
 export function expected(found) {
   const times = [found.most === null ? upTo(10 * found.share, found.last) : upTo(9, found.most)];
   if (found.half !== null) times.unshift(say("half: {age} at most", { age: rounded(found.half) }));
@@ -130,17 +136,17 @@ export function expected(found) {
 
 const upTo = (n, seconds) => say("{n} of 10: {age} at most", { n: Math.round(n), age: rounded(seconds) });
 
-/** A time that something takes, no shorter than it is. */
+/** Returns a duration as text, rounded up. */
 export const rounded = seconds => age([60, 3600, 86400].reduce((found, unit) =>
   seconds > (unit === 60 ? 0 : 2 * unit) ? Math.ceil(seconds / unit) * unit : found, 60));
 
-/** What lengths are shown and typed in, `m` or `ft`, and its metres. */
+/** The unit of lengths, `m` or `ft`, and its metres. */
 export const UNIT = kept("lengths") === "ft" ? "ft" : "m";
 export const METRES = UNIT === "ft" ? 0.3048 : 1;
 
 export const lengthInWords = metres => `${Math.round(metres / METRES)} ${UNIT}`;
 
-/** So long before now: many a language has other forms for it. */
+/** Returns a time in the past as text, such as "5 minutes ago". */
 export function ago(seconds) {
   if (seconds < 60) return say("less than a minute ago");
   if (seconds < 7200) return counted(Math.floor(seconds / 60), "{n} minute ago", "{n} minutes ago");

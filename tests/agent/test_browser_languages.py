@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from math import cos, hypot, radians, remainder
@@ -89,8 +90,7 @@ def test_an_sos_is_raised_read_and_called_off_in_ones_own_language(
         # The sent form is the same in all languages, and each reader sees it in their own.
         assert sos_texts(kit)[-1] == "avalanche"
         shown.locator("#conversation li.alarm .said", has_text=word).first.wait_for()
-        here = texts["{utc} UTC ({local} here)"].partition("{local} ")[2]
-        assert here in alarm.inner_text() and " UTC (" in alarm.inner_text()
+        assert "UTC" not in alarm.inner_text()
         assert shown.evaluate(NOT_SIDEWAYS)
         keep(shown, f"sos-{language}")
         shown.locator("#call-off-open").click()
@@ -111,6 +111,11 @@ def test_what_is_chosen_is_kept_and_each_form_of_a_position_is_shown(
         shown.locator("#map .leaflet-control-scale", has_text="ft").or_(
             shown.locator("#map .leaflet-control-scale", has_text="mi")
         ).wait_for()
+        began = shown.locator("#conversation time").first
+        assert re.fullmatch("[0-9]{2}:[0-9]{2} UTC", began.get_attribute("title"))
+        assert re.fullmatch("[0-9]{2}:[0-9]{2}", began.inner_text())
+        choose(shown, "times", "utc")
+        began.filter(has_text=" UTC").wait_for()
         choose(shown, "language", "es")
         shown.locator("#submit", has_text="Enviar").wait_for()
         shown.reload()

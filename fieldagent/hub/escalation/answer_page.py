@@ -173,17 +173,13 @@ def _asking(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
         most=WORD_MAX,
     )
     place = f"<p>{_place(facts.get('position'), language)}</p>"
-    parts = [f"<p>{_with_local(raised, time, language)}</p>", *before, place, last, form]
+    parts = [f"<p>{_with_time(raised, time)}</p>", *before, place, last, form]
     return _page(200, language, title, "\n      ".join(parts))
 
 
-def _with_local(said: str, time: str, language: str) -> str:
-    """Return the text as HTML with a `time` element, beside which a browser shows the local
-    time.
-    """
-    local = escape(say(language, "{time} here"))
-    markup = f'<time datetime="{time}" data-local="{local}">{time}</time>'
-    return escape(said).replace(time, markup)
+def _with_time(said: str, time: str) -> str:
+    """Return the text as HTML with a `time` element, which a browser shows in local time."""
+    return escape(said).replace(time, f'<time datetime="{time}">{time}</time>')
 
 
 def _place(position: Mapping[str, Any] | None, language: str) -> str:
@@ -195,7 +191,7 @@ def _place(position: Mapping[str, Any] | None, language: str) -> str:
     words = say(language, "Position: {where}, {time}", where=where, time=time)
     by_web = f'<a href="{escape(position["map"])}" rel="noreferrer">{say(language, "map")}</a>'
     by_app = f'<a href="{escape(position["geo"])}">{say(language, "in your map app")}</a>'
-    return f"{_with_local(words, time, language)} ({by_web}, {by_app})"
+    return f"{_with_time(words, time)} ({by_web}, {by_app})"
 
 
 def _answered(db: Db, link: AlarmLink, incident: Sos, language: str) -> Response:
