@@ -274,7 +274,7 @@ COMMANDS: dict[str, tuple[str, Callable[[Nodes, list[str]], str]]] = {
     "unplug": ("unplug N       take a node away", _unplug),
     "plug": ("plug N         put it back", _plug),
     "reboot": ("reboot N       let it start anew, as after a brown-out", _reboot),
-    "away": ("away N         carry a node out of everybody's earshot", _away),
+    "away": ("away N         carry a node out of range of all nodes", _away),
     "near": ("near N         bring it back", _near),
     "between": (
         "between A B 0..1|off  move two nodes: so much is lost between them, or all",

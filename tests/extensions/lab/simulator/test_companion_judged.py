@@ -51,7 +51,7 @@ def test_a_position_comes_by_an_advert(tmp_path: Path) -> None:
 def test_nobody_acknowledges_who_is_out_of_earshot(tmp_path: Path) -> None:
     with companions(tmp_path) as (air, ports), person(ports[0]) as ada:
         air.type("away 3")
-        air.expect("nobody's earshot")
+        air.expect("out of range")
         ada.type(f"text {BEN} hello")
         assert learn(ada, "ack")["there"] is False
 

@@ -53,7 +53,7 @@ def test_a_big_mesh_is_told_at_the_start(tmp_path: Path) -> None:
 def test_nobody_hears_who_is_out_of_earshot(tmp_path: Path) -> None:
     with mesh(tmp_path) as (air, ports), person(ports[0]) as ada:
         air.type("away 3")
-        air.expect("nobody's earshot")
+        air.expect("out of range")
         ada.type(f"text {BEN} hello")
         ack = learn(ada, "ack")
         assert (ack["by"], ack["error"]) == (ADA, "MAX_RETRANSMIT")
