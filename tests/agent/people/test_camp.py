@@ -254,7 +254,7 @@ def test_a_text_waits_for_who_is_out_of_range(tmp_path: Path, firmware: Firmware
         ada = kit.people[0]
         until(lambda: kit.kit.call("GET", "/api/mesh").body["people"])
         kit.air.type("away 2")
-        kit.air.expect("nobody's earshot")
+        kit.air.expect("out of range")
         above.type("mt @Ada come down by noon")
         kit.kit.expect("Ada has not got a text: no acknowledgement")
         assert kit.mesh()["texts"] == {"waiting": 1}
