@@ -1,5 +1,5 @@
 """The container image and `compose.yaml`, without a container engine: their parts exist, their
-settings are known, and the hub runs as the image runs it.
+settings are known, the Dockerfile's steps work, and the hub runs as the image runs it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fieldagent.hub.settings import ENVIRONMENT, load
 from fieldagent.system.environment_settings import variables
 from tests import offline
 from tests.hub.conftest import postgres
-from tests.machine import tool
+from tests.machine import tool, unavailable
 from tests.other_user import PACKAGES, open_place, python
 from tests.postgres import new_database
 from tests.processes import MODULE, PATIENCE, Running, administer, free_port, until
+from tests.shipping.conftest import CANNOT, ROOT
 
 __all__ = ["postgres"]
 
-ROOT = Path(__file__).parents[2]
 READY = "the hub answers at"
 
 
@@ -204,3 +204,61 @@ def test_the_image_runs_as_its_user_on_a_read_only_root() -> None:
         with Running(hub, READY, **environ) as running:
             until(lambda: subprocess.run(health_check(port), capture_output=True).returncode == 0)
             assert running.stop() == 0
+
+
+_IMAGE = """
+mkdir -p /tmp/image
+mount -t tmpfs none /tmp/image
+cd /tmp/image
+mkdir upper work root
+mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root
+mount --rbind /dev root/dev
+mount -t proc proc root/proc
+ln -s /srv/fieldagent root/src
+chroot root sh -euc "$1" >&2
+mount -t tmpfs -o "mode=700,uid=$3" none "root$4"
+mount -o remount,bind,ro root
+exec chroot --userspec="$3:$3" root sh -euc "$2"
+"""
+"""Script for `build/debian`: carries out the steps of the Dockerfile on top of that Debian, then
+runs a script as the image's user on its read-only root."""
+_HUB = """
+! touch /written 2>/dev/null
+id --user
+fieldagent hub init Alps >/dev/null
+"$@" >&2 &
+hub=$!
+until python3 -c "$CHECK" 2>/dev/null; do kill -0 $hub; sleep 0.1; done
+python3 -c "import apprise, cryptography, psycopg, webauthn; print(psycopg.pq.__impl__)"
+kill $hub
+wait $hub
+echo stopped
+"""
+
+
+@pytest.mark.full
+def test_the_steps_of_the_dockerfile_make_a_hub_on_its_debian() -> None:
+    """This has the effect of `docker build` and `docker run`."""
+    (release,) = {re.sub(r"debian:(\w+)-slim.*", r"\1", each) for each in of("FROM")}
+    port, (user, _) = free_port(), last("USER").split(":")
+    environ = image_environment() | {
+        "FIELDAGENT_HUB_LISTEN": "127.0.0.1",
+        "FIELDAGENT_HUB_PORT": str(port),
+        "HOME": "/nonexistent",
+        "CHECK": health_check(port)[-1],
+    }
+    exported = " ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items())
+    script = f"export {exported}\nset -- {shlex.join(json.loads(last('CMD')))}\n{_HUB}"
+    # The Debian of the tests may have a user of our packages with this name.
+    steps = "\n".join(["userdel fieldagent-hub 2>/dev/null || true", *of("RUN")])
+    done = subprocess.run(
+        [
+            *(ROOT / "build/debian", release, "sh", "-euc", _IMAGE, "sh"),
+            *(steps, script, user, last("VOLUME")),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == CANNOT:
+        unavailable(done.stderr.strip())
+    assert done.stdout.splitlines() == [user, "binary", "stopped"], done.stderr[-3000:]
