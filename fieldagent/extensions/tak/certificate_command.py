@@ -132,7 +132,7 @@ def _make(
     workspace, holder = _holder(db, arguments, settings)
     by = authority.authority(db)
     issued = authority.for_phone(by, holder.name, now)
-    expires = issued.certificate.not_valid_after_utc.timestamp()
+    expires = authority.expiry_of(issued.certificate).timestamp()
     certificates.add(db, workspace, holder, issued.serial, expires=expires, now=now)
     password = secrets.token_urlsafe(12)
     written = data_package(

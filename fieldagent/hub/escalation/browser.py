@@ -13,7 +13,7 @@ from fieldagent.system.sentence import sentence
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 NO_PUSH = sentence(
-    "web push needs the package cryptography on the hub: pip install fieldagent[push]"
+    "web push needs the package cryptography on the hub: apt install python3-cryptography"
 )
 
 NO_SUBJECT = sentence(

@@ -16,7 +16,7 @@ from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 
 DEADLINE = 30.0
 """Seconds for one message."""
-MISSING = sentence("apprise is not installed on the hub: pip install fieldagent[apprise]")
+MISSING = sentence("apprise is not installed on the hub: apt install apprise")
 
 
 def fault_of(address: str) -> str:

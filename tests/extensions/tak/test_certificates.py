@@ -234,3 +234,11 @@ def test_an_authority_signs_what_openssl_and_android_take() -> None:
         lasts = server.not_valid_after_utc - server.not_valid_before_utc
         assert lasts.days < 825
     assert authority.context(by, "localhost", now).verify_mode is ssl.CERT_REQUIRED
+
+
+def test_the_cryptography_of_debian_12_has_no_expiry_with_a_time_zone() -> None:
+    class Certificate:
+        not_valid_after = datetime(2036, 1, 2, 3, 4, 5)
+
+    certificate: Any = Certificate()
+    assert authority.expiry_of(certificate) == datetime(2036, 1, 2, 3, 4, 5, tzinfo=UTC)

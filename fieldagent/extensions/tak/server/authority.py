@@ -151,6 +151,14 @@ def _sign(
     return builder.add_extension(_usage(signs=False), True).sign(by.key, hashes.SHA256())
 
 
+def expiry_of(certificate: x509.Certificate) -> datetime:
+    """Return the end of a certificate's validity. Before version 42, as in Debian 12, cryptography
+    knows it only without a time zone.
+    """
+    after: datetime | None = getattr(certificate, "not_valid_after_utc", None)
+    return after or certificate.not_valid_after.replace(tzinfo=UTC)
+
+
 def for_phone(by: Authority, name: str, now: float) -> Issued:
     """Return a key and certificate for a user's phone."""
     key = _new_key()

@@ -13,7 +13,7 @@ from fieldagent.system.properties import Key, absolute_path, endpoint
 log = logging.getLogger(__name__)
 
 NO_CRYPTOGRAPHY = (
-    "a TAK server for phones needs cryptography at the hub: pip install fieldagent[push]"
+    "a TAK server for phones needs cryptography at the hub: apt install python3-cryptography"
 )
 KEYS = (
     Key(
