@@ -9,9 +9,10 @@ event. Its input are lines of JSON:
     {"here": true}
     {"silent": true}
     {"deaf": true}
+    {"hex": "bf0412021200"}
 
 Arguments: the URL, uid and callsign, and for `tls://` certificate, key and authority. A data
-package replaces the URL and these.
+package replaces the URL and these. Without a callsign it only listens.
 """
 
 from __future__ import annotations
@@ -128,6 +129,8 @@ async def obey(writer: asyncio.StreamWriter) -> None:
             writer.write(tick("b-t-f-r", HEARD[command["read"]]))
         elif "here" in command:
             writer.write(here())
+        elif "hex" in command:
+            writer.write(bytes.fromhex(command["hex"]))
         elif "deaf" in command:
             # It no longer reads the server's data.
             writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -149,7 +152,8 @@ async def main() -> None:
         there = {"COT_URL": URL, **dict(zip(names, FILES, strict=False))}
     config["phone"] = {"TAK_PROTO": "0", **there}
     reader, writer = await pytak.protocol_factory(config["phone"])
-    writer.write(here())
+    if CALLSIGN:
+        writer.write(here())
     print("at the server", flush=True)
     await asyncio.gather(hear(reader, writer), obey(writer))
 

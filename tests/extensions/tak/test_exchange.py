@@ -53,6 +53,8 @@ class Room:
 
         key = "" if unit == ADA else f"serial of {unit.uid}"
         guest = self.guests[unit.uid] = TakGuest(member, tell, key)
+        if key:
+            self.exchange.listen(guest, now)
         self.exchange.enter(guest, unit, now)
         return guest
 

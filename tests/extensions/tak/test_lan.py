@@ -226,6 +226,15 @@ def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
     until(lambda: phone.of("b-a-o-can"))
 
 
+def test_all_events_of_one_connection_count(camp: Camp) -> None:
+    camp.begin(name="Hut 7", allow="BRAVO", credits_per_day="4")
+    own = ("FA-KIT-Hut_7", "Hut 7")
+    two = [camp.phone.chat(words, own, words) for words in ("first", "second")]
+    camp.phone.say_directly(b"".join(two))
+    until(lambda: camp.came("taken") == 2)
+    assert sorted(camp.texts()) == ["BRAVO: first", "BRAVO: second"]
+
+
 def test_who_is_not_allowed_costs_nothing_and_a_flood_is_dropped(camp: Camp) -> None:
     camp.begin(messages_per_hour="20")
     phone, own = camp.phone, ("FA-KIT-kit", "kit")

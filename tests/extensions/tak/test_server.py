@@ -102,7 +102,7 @@ def break_off(there: Valley, certificate: Path) -> None:
     plain = socket.create_connection(("127.0.0.1", there.port), PATIENCE)
     with context.wrap_socket(plain) as secured:
         secured.sendall(cot.encode(tak.ping("x", datetime.now(UTC))) + b"<event half")
-        assert b"t-x-c-t-r" in secured.recv(65_536)
+        assert is_answered(secured)
         secured.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -119,9 +119,20 @@ def is_let_in(there: Valley, chain: list[Path]) -> bool:
             context.wrap_socket(plain) as secured,
         ):
             secured.sendall(ping)
-            return b"t-x-c-t-r" in secured.recv(65_536)
+            return is_answered(secured)
     except OSError:
         return False
+
+
+def is_answered(secured: ssl.SSLSocket) -> bool:
+    """Return True once a ping is answered, and False at the end of the connection."""
+    heard = b""
+    while b"t-x-c-t-r" not in heard:
+        data = secured.recv(65_536)
+        if not data:
+            return False
+        heard += data
+    return True
 
 
 @pytest.fixture
@@ -299,6 +310,36 @@ def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
     again.await_one("a-f-G-U-C", lambda event: event["uid"] == cid.uid)
     administer(there.database, "user", "disable", "Ben")
     there.hub.expect("the phone of Ben has left")
+
+
+def test_a_client_that_only_listens_gets_what_is_for_all(tmp_path: Path, stack: ExitStack) -> None:
+    there = Valley(tmp_path, stack)
+    kit = there.kit()
+    location = {"location": {"latitude": 46.5, "longitude": 8.1}}
+    assert kit.call("POST", "/api/package", location).body["status"] == "Delivered"
+    ear = stack.enter_context(Phone(str(there.package("Ben")), "ANDROID-Ben", ""))
+    ear.await_one("a-f-G-U-C", lambda event: event["uid"] == there.unit)
+    cid = there.phone_of("Cid")
+    ear.await_one("a-f-G-U-C", lambda event: event["uid"] == cid.uid)
+    cid.say("for Ada", (there.unit, "Ada"), "c-1")
+    cid.say("party line", ALL, "c-2")
+    ear.await_one("b-t-f", lambda event: event["remarks"]["text"] == "party line")
+    assert texts(ear) == ["party line"]
+    # A client that sends protobuf gets a chat about that. A stream is BF, length, TakMessage.
+    ear.command(hex="bf0412021200")
+    ear.await_one("b-t-f", lambda event: "set it to TAK protocol 0" in event["remarks"]["text"])
+    there.hub.expect("the phone of Ben is not taken in: it sends protobuf")
+
+
+def test_a_second_phone_with_the_same_certificate_is_logged(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    there = Valley(tmp_path, stack)
+    there.phone_of("Ben")
+    there.hub.expect("the phone of Ben is here")
+    until(lambda: there.tak()[0]["phone"] == "ANDROID-Ben")
+    there.phone_of("Ben", "Ben 2", uid="ANDROID-tablet")
+    there.hub.expect("'ANDROID-tablet' ('Ben 2') has the certificate of the phone 'ANDROID-Ben'")
 
 
 def test_a_flood_and_a_phone_that_hears_nothing_hold_nobody_up(

@@ -2,8 +2,8 @@
 
 1. Multicast has no acknowledgement, so it is unknown if a phone received an event. So no item
    counts as handed over by it. Positions and alerts are repeated.
-2. Messages for our units arrive by multicast, or over TCP at the port that ATAK expects: one event
-   per connection.
+2. Messages for our units arrive by multicast, or over TCP at the port that ATAK expects. ATAK sends
+   one event per connection; other programs send several.
 3. After a network failure it is tried again after growing waits.
 """
 
@@ -25,7 +25,7 @@ from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.agent.part_service import PartHost, PartPlan
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
-from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotEvent, encode
+from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotEvent, EventSplitter, encode
 from fieldagent.extensions.tak.events import GeoChat
 from fieldagent.extensions.tak.lan import outward
 from fieldagent.extensions.tak.lan.door import LanDoor
@@ -61,7 +61,7 @@ DATAGRAM_MAX = 65_507
 CONNECTIONS = 16
 """Most phones that may be connected at once."""
 EVENT_WITHIN = 10.0
-"""Seconds in which a phone must send its event."""
+"""Seconds in which a phone must send its events."""
 
 
 PAYER = "TAK"
@@ -236,7 +236,8 @@ class TakLan:
                     # Its source pays for this, too, but another phone does not end it.
                     visit.begin()
                     try:
-                        await self._take(raw, speaking)
+                        for each in EventSplitter().receive_data(raw) or [raw]:
+                            await self._take(each, speaking)
                     finally:
                         visit.end()
 

@@ -4,7 +4,7 @@
    The server refuses an event in the name of a user or of another phone. The same holds for the
    position and the alert of a phone that is away.
 2. An event that names receivers goes to these alone. Any other event goes to all phones except its
-   sender.
+   sender, and also to phones that only listen.
 3. A user receives the events that name them, and learns who cancels their alert. Nothing else goes
    to a user, because it costs money.
 4. The server keeps map objects until they are stale, and the last messages to all. It sends them to
@@ -58,7 +58,7 @@ class TakGuest:
     key: str = ""
     """Identifies a phone when it comes back."""
     uid: str = ""
-    """Empty until the phone has identified itself."""
+    """Empty while the phone only listens."""
     callsign: str = ""
     spoke: float = 0.0
     """State of its rate limit."""
@@ -93,6 +93,7 @@ class Exchange:
         self._heard: OrderedDict[str, int] = OrderedDict()
         self._now = 0.0
         self._dropped = Seldom(lambda: self._now)
+        self._shared = Seldom(lambda: self._now)
 
     @property
     def said(self) -> int:
@@ -121,22 +122,41 @@ class Exchange:
             return f"the callsign {unit.callsign!r} is already used: use another"
         return ""
 
-    def enter(self, guest: TakGuest, unit: TakUnit, now: float) -> None:
-        """Admit a guest as `unit`, and send them the current map and messages."""
-        guest.uid, guest.callsign = unit
+    def listen(self, guest: TakGuest, now: float) -> None:
+        """Admit a phone that has not identified itself, and send it the current map and messages
+        to all.
+        """
         self._guests[guest] = None
-        if not guest.key:
-            return
-        for key in [key for key, (uid, _) in self._phones.items() if uid == guest.uid]:
-            del self._phones[key]
-        self._phones[guest.key] = guest.uid, guest.member
+        own, _ = self._phones.get(guest.key, ("", 0))
         for uid, kept in [*self._kept.items()]:
-            if kept.until > now and uid != guest.uid:
+            if kept.until > now and uid != own:
                 self._tell(guest, kept.kind, kept.raw, kept.unit)
         guest.heard = self._heard.get(guest.key, 0)
         for said in self._said:
             if said.until > now and said.number > guest.heard:
                 self._tell(guest, tak.CHAT, said.raw)
+
+    def enter(self, guest: TakGuest, unit: TakUnit, now: float) -> None:
+        """Admit a guest as `unit`. A phone must listen already."""
+        guest.uid, guest.callsign = unit
+        self._guests[guest] = None
+        if not guest.key:
+            return
+        before, _ = self._phones.get(guest.key, (guest.uid, 0))
+        if before != guest.uid:
+            self._note_shared(guest, before, now)
+        for key in [key for key, (uid, _) in self._phones.items() if uid == guest.uid]:
+            del self._phones[key]
+        self._phones[guest.key] = guest.uid, guest.member
+
+    def _note_shared(self, guest: TakGuest, before: str, now: float) -> None:
+        self._now = now
+        if self._shared.note():
+            log.warning(
+                "the phone %s (%s) has the certificate of the phone %s, and each ends the other's"
+                " connection: make another with `fieldagent hub user tak %d`",
+                *(ascii(guest.uid), ascii(guest.callsign), ascii(before), guest.member),
+            )
 
     def leave(self, guest: TakGuest) -> None:
         """Remove a phone that has left. Its position stays on the map until it is stale."""
@@ -206,7 +226,7 @@ class Exchange:
             return True
         named = {event.uid, *([tak.removed(event)] if event.type == tak.REMOVAL else [])}
         about = named | {uid.removesuffix(tak.ALERT_SUFFIX) for uid in named}
-        uids = {each.uid for each in others}
+        uids = {each.uid for each in others if each.uid}
         uids |= {uid for uid, member in self._phones.values() if member != guest.member}
         if any(each.startswith(records.PREFIX) or each in uids for each in about):
             return False

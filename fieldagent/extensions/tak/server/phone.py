@@ -1,7 +1,7 @@
 """Connection of one phone at the hub's own TAK server, from TLS to its end.
 
-1. Nothing is read before its certificate is known to be valid. Before the phone has identified
-   itself, only pings are accepted.
+1. Nothing is read before its certificate is known to be valid. From then on the phone gets what is
+   for all. Before it has identified itself, only its pings are accepted.
 2. The phone gets events within the size limit. A phone that accepts nothing for SEND_MAX
    seconds is disconnected.
 """
@@ -9,13 +9,22 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import trio
 
 from fieldagent.extensions.tak import events as tak
-from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotEvent, EventSplitter, type_of
-from fieldagent.extensions.tak.events import TakUnit
+from fieldagent.extensions.tak import map_events
+from fieldagent.extensions.tak.cot import (
+    EVENT_BYTES_MAX,
+    CotEvent,
+    EventSplitter,
+    encode,
+    type_of,
+)
+from fieldagent.extensions.tak.events import GeoChat, TakUnit
 from fieldagent.extensions.tak.server import certificates, exchange
 from fieldagent.extensions.tak.server.certificates import PhoneHolder
 from fieldagent.extensions.tak.server.exchange import Exchange, TakGuest
@@ -29,6 +38,13 @@ log = logging.getLogger(__name__)
 SEND_MAX = 15.0
 """Seconds within which a phone must accept sent data."""
 RECEIVE_MAX = 65_536
+
+
+PROTOBUF = b"\xbf"
+"""First byte of a stream in protobuf (TAK protocol 1, protocol.txt). XML never begins with it."""
+SPEAKS_PROTOBUF = (
+    "sends protobuf, and the hub reads only XML: set it to TAK protocol 0 (PyTAK: TAK_PROTO=0)"
+)
 
 
 class PhoneHost(NamedTuple):
@@ -47,6 +63,7 @@ async def serve(
 ) -> str:
     """Serve a phone with a valid certificate until it leaves. Return the reason for the log."""
     phone = _Phone(host, stream, holder, serial)
+    host.exchange.listen(phone.guest, host.clock())
     why = "it has closed the connection"
     try:
         async with trio.open_nursery() as nursery:
@@ -77,6 +94,8 @@ class _Phone:
         self.guest = TakGuest(holder.member, self._tell, serial)
         self._told = ""
         """Last reason for refusing it that was logged."""
+        self._begins = True
+        """True until its first bytes."""
         self._sent = 0
         """Number of the last message to all that was sent."""
         self._unit: TakUnit | None = None
@@ -90,7 +109,7 @@ class _Phone:
         """Send waiting events until cancelled. Raises TooSlow."""
         while True:
             data = await self._outbox.take()
-            said = self._host.exchange.said if self.guest.uid else 0
+            said = self._host.exchange.said
             with trio.move_on_after(SEND_MAX) as patience:
                 await self._stream.send_all(data)
             if patience.cancelled_caught:
@@ -102,6 +121,9 @@ class _Phone:
         """Process its events until it leaves."""
         splitter = EventSplitter()
         while data := await self._stream.receive_some(RECEIVE_MAX):
+            if self._begins and bytes(data[:1]) == PROTOBUF:
+                self._note_protobuf()
+            self._begins = False
             # A phone that sends is alive and has received what was sent.
             self.guest.heard = max(self.guest.heard, self._sent)
             too_long = splitter.too_long
@@ -160,6 +182,14 @@ class _Phone:
             f" `fieldagent hub user tak {owner.member} --revoke`"
         )
         return False
+
+    def _note_protobuf(self) -> None:
+        """Tell a client with protobuf that the server only reads XML, in the log and by a chat."""
+        self._note(f"it {SPEAKS_PROTOBUF}")
+        now = datetime.fromtimestamp(self._host.clock(), UTC)
+        hub = TakUnit(f"{map_events.PREFIX}hub", "hub")
+        said = GeoChat(hub, tak.ALL, str(uuid.uuid4()), f"[hub] This client {SPEAKS_PROTOBUF}")
+        self._outbox.put(encode(tak.chat(said, now)))
 
     def _note(self, why: str) -> None:
         if why and why != self._told:
