@@ -272,7 +272,7 @@ async def test_devices_tell_when_and_how_they_were_heard_of_last(store: Store) -
         last = devices[-1]
         assert (last["lastContact"], last["over"]) == (START + 600, "ip")
         # A position that was in transit for long is not its current one.
-        place = {"latitude": 45.9766, "longitude": 7.6585, "at": START}
+        place = {"latitude": 45.9766, "longitude": 7.6585, "altitude": 4478.0, "at": START}
         assert (last["position"], devices[0]["position"]) == (place, None)
         assert last["imei"] and devices[0]["lastContact"] is None
         (mine, *_) = await hub.all_of("/api/devices", "devices", "ada")

@@ -53,6 +53,13 @@ class TakUnit(NamedTuple):
     callsign: str
 
 
+class TakMotion(NamedTuple):
+    speed: float | None = None
+    """Metres per second over ground."""
+    course: float | None = None
+    """Degrees from true north."""
+
+
 class Sighting(NamedTuple):
     """A position of a unit."""
 
@@ -62,6 +69,7 @@ class Sighting(NamedTuple):
     stale: datetime
     how: str
     remarks: str
+    motion: TakMotion = TakMotion()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +137,14 @@ def unit(
     by which a server recognizes the sender as that unit. `endpoint` is the destination for
     messages to the unit.
     """
+    motion = seen.motion._asdict().items()
+    moves = {name: f"{value:.1f}" for name, value in motion if value is not None}
     detail = (
         CotElement("takv", program),
         _element("contact", callsign=who.callsign, endpoint=endpoint),
         _element("__group", name="Cyan", role="Team Member"),
         _element("precisionlocation", geopointsrc="GPS", altsrc="???"),
+        *([_element("track", **moves)] if moves else []),
         _element("uid", Droid=who.callsign),
         CotElement("remarks", text=seen.remarks),
         _flow(who.uid, now),

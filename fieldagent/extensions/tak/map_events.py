@@ -14,7 +14,7 @@ from typing import Protocol
 from fieldagent import __version__
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.cot import NOWHERE, CotEvent, CotPoint
-from fieldagent.extensions.tak.events import PlacedMarker, Sighting, TakUnit
+from fieldagent.extensions.tak.events import PlacedMarker, Sighting, TakMotion, TakUnit
 from fieldagent.package.package import date_of
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -51,6 +51,18 @@ class Whereabouts(Protocol):
     @property
     def at(self) -> float | None:
         """Return the Unix time of the position."""
+
+    @property
+    def altitude(self) -> float | None:
+        """Return the altitude in metres."""
+
+    @property
+    def speed(self) -> float | None:
+        """Return the speed over ground in metres per second."""
+
+    @property
+    def course(self) -> float | None:
+        """Return the course over ground in degrees from true north."""
 
 
 class ToldPosition(NamedTuple):
@@ -107,14 +119,15 @@ def position(
     if user.latitude is None or user.longitude is None or user.at is None or not shared:
         nowhere = Sighting(NOWHERE, when, at(now + FRESH), tak.BY_HAND, "no position is known")
         return [tak.unit(unit, nowhere, when, _takv(shown_by), shown_by.endpoint)]
-    point, old = CotPoint(user.latitude, user.longitude), is_old(user, now)
+    point, old = CotPoint(user.latitude, user.longitude, user.altitude), is_old(user, now)
+    motion = TakMotion() if old else TakMotion(user.speed, user.course)
     words = f"{age(now - user.at)} old; {shown_by.heard}"
     stale = at(now + SHOWN) if old else at(user.at + FRESH)
     how = tak.LAST_KNOWN if old else tak.GPS
     shown = [
         tak.unit(
             unit,
-            Sighting(point, at(user.at), stale, how, words),
+            Sighting(point, at(user.at), stale, how, words, motion),
             when,
             _takv(shown_by),
             shown_by.endpoint,

@@ -431,6 +431,9 @@ _DEVICE = {
     "latitude": "contact.latitude",
     "longitude": "contact.longitude",
     "position": "contact.position_at",
+    "altitude": "contact.altitude",
+    "speedOverGround": "contact.speed",
+    "courseOverGround": "contact.course",
     "key trouble": "key_trouble",
     "waiting": "(SELECT count(*) FROM (SELECT 1 FROM delivery WHERE delivery.device = device.id"
     f" AND delivery.state IN {WAITS} LIMIT {WAITING_SHOWN}) AS waits)",
@@ -482,7 +485,9 @@ def _device(row: Mapping[str, Any], caller: Caller, now: float) -> dict[str, Any
         revoked = {"since": float(row["revoked"]), "why": why}
     if row["position"] is not None:
         place = {name: row[name] for name in ("latitude", "longitude")}
-        position = {**place, "at": float(row["position"])}
+        names = ("altitude", "speedOverGround", "courseOverGround")
+        known = {name: float(row[name]) for name in names if row[name] is not None}
+        position = {**place, "at": float(row["position"]), **known}
     if row["per day"] is not None:
         limits = {"perDay": row["per day"], "sosReserve": row["reserve"]}
         account = {**limits, "spent": row["spent"] or 0}

@@ -124,9 +124,7 @@ def take_in(
             assert isinstance(content, Item)
             postings.append(posting_of(device, entry, content, now + time_to_live))
             if isinstance(content, Location):
-                position = Position(
-                    content.latitude, content.longitude, min(float(entry.time), now)
-                )
+                position = contact.position_of(content, min(float(entry.time), now))
                 before = positions[device.id]
                 if before is None or before.at <= position.at:
                     positions[device.id] = position

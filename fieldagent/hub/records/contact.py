@@ -28,12 +28,27 @@ class Position(NamedTuple):
     longitude: float
     at: float
     """Unix time of the position."""
+    altitude: float | None = None
+    """Metres."""
+    speed: float | None = None
+    """Metres per second over ground."""
+    course: float | None = None
+    """Degrees from true north."""
 
+
+def position_of(place: Location, at: float) -> Position:
+    """Return a location of Unix time `at` as a device's position."""
+    motion = place.speed_over_ground, place.course_over_ground
+    return Position(place.latitude, place.longitude, at, place.altitude, *motion)
+
+
+_PLACE = ("latitude", "longitude", "position_at", "altitude", "speed", "course")
+"""Columns in the order of `Position`."""
 
 _LATER = "excluded.position_at >= coalesce(contact.position_at, excluded.position_at)"
 _ALL = "(device) DO UPDATE SET at = excluded.at, way = excluded.way, " + ", ".join(
     f"{column} = CASE WHEN {_LATER} THEN excluded.{column} ELSE contact.{column} END"
-    for column in ("latitude", "longitude", "position_at")
+    for column in _PLACE
 )
 
 
@@ -42,11 +57,11 @@ def note_all(db: Db, heard: Mapping[int, Position | None], bearer: str, now: flo
     position that arrives late does not replace a newer one.
     """
     rows = [
-        (device, now, bearer, *(position or (None, None, None)))
+        (device, now, bearer, *(position or [None] * len(_PLACE)))
         # sorted, so that each process locks the rows in the same order
         for device, position in sorted(heard.items())
     ]
-    columns = ("device", "at", "way", "latitude", "longitude", "position_at")
+    columns = ("device", "at", "way", *_PLACE)
     insert(db, "contact", columns, rows, conflict=_ALL)
 
 
@@ -60,12 +75,11 @@ def note_position(db: Db, device: int, position: Location, time: int, now: float
     replace a newer one. A time in the future counts as now.
     """
     at = min(float(time), now)
+    values = ", ".join(f"{column} = ?" for column in _PLACE)
     db.execute(
-        "UPDATE contact SET latitude = ?, longitude = ?, position_at = ? WHERE device = ?"
+        f"UPDATE contact SET {values} WHERE device = ?"
         " AND (position_at IS NULL OR position_at <= ?)",
-        position.latitude,
-        position.longitude,
-        at,
+        *position_of(position, at),
         device,
         at,
     )

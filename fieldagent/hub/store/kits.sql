@@ -12,7 +12,10 @@ CREATE TABLE contact ( -- last contact of a device; apart: device rows are locke
     last_update TEXT NOT NULL DEFAULT '', -- result, for people
     installed TEXT NOT NULL DEFAULT '', -- state of its program
     modems TEXT NOT NULL DEFAULT '', -- JSON: signal, batteries
-    modems_at {real}
+    modems_at {real},
+    altitude {real}, -- metres, of the position
+    speed {real}, -- metres per second over ground
+    course {real} -- degrees from true north
 );
 
 CREATE TABLE kit_condition ( -- last reported state of a kit

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fieldagent.store.schema import Schema
 from fieldagent.system.data_files import read_data
 
-VERSION = 39
+VERSION = 40
 TABLES = ("directory", "exchange", "operators", "kits", "desk", "webhooks", "bridges")
 """Files in the order of creation: each refers only to earlier ones."""
 STEPS: Mapping[int, str] = {
@@ -27,7 +27,12 @@ CREATE TABLE sending (
 );
 CREATE INDEX sending_of_workspace ON sending (workspace);
 CREATE INDEX sending_at ON sending (at);
-"""
+""",
+    39: """
+ALTER TABLE contact ADD COLUMN altitude {real};
+ALTER TABLE contact ADD COLUMN speed {real};
+ALTER TABLE contact ADD COLUMN course {real};
+""",
 }
 """SQL from each version to the next; a test keeps 38. Put the additions of a step into the files,
 too, because a new database is made from them. A step adds tables, indexes, and columns with a

@@ -137,10 +137,12 @@ def test_a_fleet_and_a_house_hear_each_other(tmp_path: Path, stack: ExitStack) -
     until(lambda: kit.call("GET", "/api/status").body["mqtt"]["state"] == "ready")
 
     # The kit's items, its position, and their stages.
+    motion = {"altitude": 1520, "speedOverGround": 1.5, "courseOverGround": 270}
     location = {"location": {"latitude": 46.5, "longitude": 8.1}}
-    kit.call("POST", "/api/package", location)
+    kit.call("POST", "/api/package", {"location": {**location["location"], **motion}})
     place = other.await_one(f"{KIT}/position")
     assert (place["latitude"], place["longitude"]) == (46.5, 8.1)
+    assert (place["altitude"], place["speed"], place["course"]) == (1520, 1.5, 270)
     kit.post("all at the hut")
     said = other.await_one(f"{KIT}/item", lambda body: body["event_type"] == "message")
     assert (said["event"]["content"], said["sender"]["name"]) == ("all at the hut", "Ada")

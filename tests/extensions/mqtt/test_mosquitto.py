@@ -193,9 +193,10 @@ def test_where_the_kit_is_is_known_by_what_it_posted_last(camp: Camp) -> None:
     position = camp.other.await_one(f"{BASE}/position")
     assert (position["latitude"], position["longitude"]) == (47.1, 8.5)
     camp.await_ready()
-    camp.send({"location": {"latitude": 47.2, "longitude": 8.6, "altitude": 900}})
+    motion = {"altitude": 900, "speedOverGround": 1.5, "courseOverGround": 270}
+    camp.send({"location": {"latitude": 47.2, "longitude": 8.6, **motion}})
     position = camp.other.await_one(f"{BASE}/position", lambda body: body["latitude"] == 47.2)
-    assert position["altitude"] == 900
+    assert (position["altitude"], position["speed"], position["course"]) == (900, 1.5, 270)
     # Of another program's Package, only the position is published.
     topics = {each.topic for each in camp.other.got if "/package/" in each.topic}
     assert topics == {f"{BASE}/package/2"}

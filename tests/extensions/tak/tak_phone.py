@@ -92,7 +92,7 @@ def read(raw: bytes) -> dict[str, Any]:
         "how": root.get("how"),
     }
     cot_event |= {name: root.get(name) for name in ("time", "start", "stale")}
-    cot_event |= {"lat": point.get("lat"), "lon": point.get("lon")}
+    cot_event |= {"lat": point.get("lat"), "lon": point.get("lon"), "hae": point.get("hae")}
     for element in root.iter():
         if element.tag not in ("event", "detail", "point"):
             cot_event.setdefault(element.tag, {**element.attrib, "text": element.text or ""})

@@ -170,9 +170,11 @@ def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
     own = ("FA-KIT-Hut_7", "Hut 7")
     until(lambda: phone.of("a-f-G-U-C", "Hut 7"))
     # The kit's position, immediately. Messages for it go to its TCP port.
-    location = {"location": {"latitude": 46.5, "longitude": 8.1}}
-    camp.kit.call("POST", "/api/package/async", location)
+    place = {"latitude": 46.5, "longitude": 8.1, "altitude": 1520, "speedOverGround": 1.5}
+    camp.kit.call("POST", "/api/package/async", {"location": place})
     until(lambda: phone.of("a-f-G-U-C")[-1].find("point[@lat='46.500000']") is not None)
+    assert phone.of("a-f-G-U-C")[-1].find("point[@hae='1520.0']") is not None
+    assert phone.of("a-f-G-U-C")[-1].find("detail/track[@speed='1.5']") is not None
     contact = phone.of("a-f-G-U-C")[-1].find("detail/contact")
     assert contact is not None
     assert (contact.get("callsign"), contact.get("endpoint")) == ("Hut 7", f"{LO}:4242:tcp")

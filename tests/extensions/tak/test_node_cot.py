@@ -10,7 +10,14 @@ from typing import Any
 from fieldagent.extensions.tak import cot
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.cot import CotEvent, CotPoint
-from fieldagent.extensions.tak.events import ChatReceipt, GeoChat, PlacedMarker, Sighting, TakUnit
+from fieldagent.extensions.tak.events import (
+    ChatReceipt,
+    GeoChat,
+    PlacedMarker,
+    Sighting,
+    TakMotion,
+    TakUnit,
+)
 from tests.machine import NPM, needs
 
 needs_node_cot = needs(
@@ -28,8 +35,9 @@ console.log(JSON.stringify(found));
 """
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 ADA, OLGA = TakUnit("fieldagent-hub-2", "Ada"), TakUnit("ANDROID-1", "Olga")
-HUT = CotPoint(46.5, 7.25)
-SEEN = Sighting(HUT, NOW, NOW + timedelta(minutes=30), tak.GPS, "3 min old; über Satellit")
+HUT = CotPoint(46.5, 7.25, 1520.0)
+MOVES = TakMotion(1.5, 270.0)
+SEEN = Sighting(HUT, NOW, NOW + timedelta(minutes=30), tak.GPS, "3 min old; über Satellit", MOVES)
 SAID = GeoChat(ADA, OLGA, "m-1", "two are <injured> & cold")
 
 
@@ -57,6 +65,8 @@ def test_a_unit_is_where_it_was_and_since_when() -> None:
         tak.GPS,
     )
     assert properties["remarks"] == SEEN.remarks
+    assert feature["geometry"]["coordinates"][2] == 1520
+    assert (properties["speed"], properties["course"]) == MOVES
     assert datetime.fromisoformat(properties["stale"]) == SEEN.stale
 
 

@@ -144,11 +144,14 @@ def stack() -> Iterator[ExitStack]:
 def test_phones_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) -> None:
     there = Valley(tmp_path, stack)
     kit = there.kit()
-    location = {"location": {"latitude": 46.5, "longitude": 8.1}}
+    hut = {"latitude": 46.5, "longitude": 8.1, "altitude": 1520}
+    location = {"location": {**hut, "speedOverGround": 1.5, "courseOverGround": 270}}
     assert kit.call("POST", "/api/package", location).body["status"] == "Delivered"
     ben = there.phone_of("Ben")
     seen = ben.await_one("a-f-G-U-C", lambda event: event["uid"] == there.unit)
     assert seen["contact"]["callsign"] == "Ada"
+    motion = seen["hae"], seen["track"]["speed"], seen["track"]["course"]
+    assert motion == ("1520.0", "1.5", "270.0")
 
     # Phones appear on each other's maps, in any order of arrival. Private messages stay private.
     cid = there.phone_of("Cid")

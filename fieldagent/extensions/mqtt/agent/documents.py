@@ -51,8 +51,12 @@ def position(place: Location) -> dict[str, Any]:
     unknown.
     """
     attributes: dict[str, Any] = {"latitude": place.latitude, "longitude": place.longitude}
-    if place.altitude is not None:
-        attributes["altitude"] = place.altitude
+    motion = {
+        "altitude": place.altitude,
+        "speed": place.speed_over_ground,
+        "course": place.course_over_ground,
+    }
+    attributes |= {name: value for name, value in motion.items() if value is not None}
     if place.timestamp is not None:
         attributes["timestamp"] = write_timestamp(place.timestamp)
     return attributes

@@ -100,15 +100,20 @@ def kit_state(device: Mapping[str, Any], incidents: Sequence[OpenIncident]) -> d
     return state
 
 
+_MOTION = {"altitude": "altitude", "speed": "speedOverGround", "course": "courseOverGround"}
+
+
 def position(device: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a kit's position with Home Assistant's names for the attributes of a tracker. None if
     there is no position. The accuracy is unknown.
     """
     if (place := device["position"]) is None:
         return None
+    known = {name: place[member] for name, member in _MOTION.items() if member in place}
     return {
         "latitude": place["latitude"],
         "longitude": place["longitude"],
+        **known,
         "timestamp": clock(place["at"]),
     }
 

@@ -46,6 +46,9 @@ class KitUser(NamedTuple):
     """Unix time of the position."""
     way: str
     """Bearer over which the kit was last heard."""
+    altitude: float | None = None
+    speed: float | None = None
+    course: float | None = None
 
 
 _KITS = (
@@ -67,6 +70,7 @@ def kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
     """
     rows = db.execute(
         "SELECT member.id, member.name, latitude, longitude, position_at, coalesce(way, ''),"
+        " altitude, speed, course,"
         " EXISTS (SELECT 1 FROM sos WHERE sos.device = device.id AND sos.state <> 'closed')"
         f" FROM {_KITS} LEFT JOIN contact ON contact.device = device.id WHERE {_IN_USE}"
         " ORDER BY member.id, device.id",

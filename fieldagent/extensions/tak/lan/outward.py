@@ -39,6 +39,9 @@ class LanUser(NamedTuple):
     longitude: float | None = None
     at: float | None = None
     """Unix time of the position."""
+    altitude: float | None = None
+    speed: float | None = None
+    course: float | None = None
 
 
 def own_unit(name: str) -> TakUnit:
@@ -75,7 +78,10 @@ def users(own: TakUnit, mine: Iterable[Placed], others: Iterable[Placed]) -> lis
         known = newest.get(who.uid)
         if known is None or known.at is None or known.at < at:
             place = placed.place
-            newest[who.uid] = LanUser(who, who.callsign, place.latitude, place.longitude, at)
+            newest[who.uid] = LanUser(
+                *(who, who.callsign, place.latitude, place.longitude, at, place.altitude),
+                *(place.speed_over_ground, place.course_over_ground),
+            )
     return [*newest.values()][:PEOPLE_MAX]
 
 
