@@ -194,12 +194,15 @@ def _invite(
         )
     workspace, holder = _holder(db, arguments, settings)
     token = invitations.invite(db, workspace, holder, now)
-    asked = urlencode({"host": host, "username": holder.name, "token": token})
+    asked = {"username": holder.name, "token": token}
     return {
         "id": holder.member,
         "username": holder.name,
         "token": token,
-        "link": f"{ENROLL}?{asked}",
+        "link": f"{ENROLL}?{urlencode({'host': host, **asked})}",
+        # Without the port, PyTAK connects by WebSocket, which only TAK Server has. In its settings
+        # file a percent sign is special.
+        "pytak": f"{ENROLL}?{urlencode({'host': f'{host}:{port}', **asked}, safe=':')}",
         "itak": f"{holder.name.replace(',', ' ')},{host},{port},SSL",
         "expires": now + invitations.LASTS,
         "next": "scan it in ATAK within a quarter of an hour; iTAK asks for username and token",

@@ -130,10 +130,8 @@ def test_a_phone_that_scans_the_code_is_at_the_server_and_no_other_is(
     asked = {name: value for name, (value,) in parse_qs(link.query).items()}
     assert (link.scheme, link.netloc + link.path) == ("tak", "com.atakmap.app/enroll")
     assert asked == {"host": ADDRESS, "username": "Ben", "token": invitation["token"]}
-    # PyTAK needs the port of the server, if it must act like ATAK.
-    scanned = invitation["link"].replace(ADDRESS, f"{ADDRESS}:8089")
     monkeypatch.setenv("HOME", str(there.home))
-    ben = there.stack.enter_context(Phone(scanned, "ANDROID-Ben", "Ben"))
+    ben = there.stack.enter_context(Phone(invitation["pytak"], "ANDROID-Ben", "Ben"))
     kit.post("the hut is open")
     ben.await_one("b-t-f", lambda heard: heard["remarks"]["text"] == "the hut is open")
     (listed,) = there.tak()
