@@ -18,9 +18,17 @@ NAMES = (
     "imt",
     "lab",
     "mqtt",
+    "sms",
     "tak",
 )
-SETTINGS = {"cloudloop-": "imt", "imt-": "imt", "mqtt-": "mqtt", "tak-": "tak"}
+SETTINGS = {
+    "cloudloop-": "imt",
+    "imt-": "imt",
+    "mqtt-": "mqtt",
+    "sms-": "sms",
+    "tak-": "tak",
+    "twilio-": "sms",
+}
 """The extension of each setting, by the beginning of the setting's name. An entry stays if the
 extension is deleted, so that `fieldagent check` can name it."""
 _THIRD_PARTY: dict[str, Extension] = {}

@@ -29,6 +29,8 @@ class Extension:
     """`wire.modem_kind.ModemKind` by the name that operators report to the hub."""
     operators: Mapping[str, str] = field(default_factory=dict)
     """`hub.operator.contract.OperatorKind` by name."""
+    contact_kinds: Mapping[str, str] = field(default_factory=dict)
+    """`hub.escalation.contract.ContactKind` by its name in the database."""
     hub_api: str = ""
     """Package with an `openapi.json` that is added to the description of the hub's API."""
     bridges: Mapping[str, str] = field(default_factory=dict)

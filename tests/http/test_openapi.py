@@ -57,8 +57,7 @@ def description(name: str) -> Any:
 
 
 OF_SERVICES = (
-    *(path for path in description("hub")["paths"] if path.startswith("/operator/")),
-    *("/contact/sms-gate", "/contact/twilio", "/contact/sms"),
+    *(path for path in description("hub")["paths"] if path.startswith(("/operator/", "/contact/"))),
 )
 """Routes that exist only if the service is configured."""
 NOT_MEANT = "use_after_free"

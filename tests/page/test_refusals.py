@@ -45,7 +45,7 @@ TO_PROGRAMS = (
         "hub/store/sqlite",
         "hub/store/opening",
     ),
-    *("hub/field/ip_link", "hub/escalation/sms", "hub/escalation/twilio", "hub/escalation/imap"),
+    *("hub/field/ip_link", "extensions/sms/hub/", "hub/escalation/imap"),
     *("hub/settings.py", "hub/contract.py", "hub/escalation/answer_page.py"),
     *("store/group.py", "hub/store/postgres.py", "hub/store/postgres_schema.py"),
     *("hub/records/usage_file.py", "hub/field/calling_in.py", "hub/service/synthetic_item"),

@@ -1,11 +1,14 @@
-"""The available kinds of contact. A new kind is a module beside this one, and an entry here."""
+"""The available kinds of contact. A new kind of the core is a module beside this one, and an entry
+here. An extension adds its kinds with `Extension.contact_kinds`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TypeAlias
 
+from fieldagent.extensions import places
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind, Notice, Own, Send
 from fieldagent.hub.records.alarm import PUSH
@@ -21,20 +24,22 @@ CONTACTS = {
     "email": "fieldagent.hub.escalation.mail:KIND",
     "apprise": "fieldagent.hub.escalation.services:KIND",
     PUSH: "fieldagent.hub.escalation.browser:KIND",
-    "sms-gate": "fieldagent.hub.escalation.sms_gate:KIND",
-    "twilio": "fieldagent.hub.escalation.twilio:KIND",
-    "sms": "fieldagent.hub.escalation.sms_webhook:KIND",
 }
-"""Modules of the kinds by their names in the database."""
+"""Places of the core's kinds by their names in the database."""
 
 
-@cache
-def contact_kinds(own: tuple[str, ...] = ()) -> Kinds:
-    """Return all kinds, including third-party ones, each given as `package.module:NAME`.
+def contact_kinds(own: Iterable[str] = ()) -> Kinds:
+    """Return the kinds of the core and of all extensions, and third-party ones, each given as
+    `package.module:NAME`.
 
     Raises WrongProperty, with a text that follows the word `contacts`.
     """
-    kinds = [named_object(place, ContactKind) for place in (*CONTACTS.values(), *own)]
+    return _kinds_at((*CONTACTS.values(), *places("contact_kinds").values(), *own))
+
+
+@cache
+def _kinds_at(named: tuple[str, ...]) -> Kinds:
+    kinds = [named_object(place, ContactKind) for place in named]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):
         raise WrongProperty("names one that is there already")

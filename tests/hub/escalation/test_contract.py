@@ -1,9 +1,11 @@
-"""The contract of each kind of contact in `known.CONTACTS`: `fieldagent hub contact test` with a
-stand-in for its service, which accepts the message, refuses it, or is away.
+"""The contract of each kind of contact of the core and the extensions: `fieldagent hub contact
+test` with a stand-in for its service, which accepts the message, refuses it, or is away.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import ssl
 import subprocess
@@ -15,9 +17,10 @@ from typing import Any, NamedTuple
 import pytest
 import trustme
 
+from fieldagent.extensions import NAMES
 from fieldagent.hub.escalation import contacts
 from fieldagent.hub.escalation.contract import ContactKind
-from fieldagent.hub.escalation.known import CONTACTS, contact_kinds, kind_of
+from fieldagent.hub.escalation.known import contact_kinds, kind_of
 from fieldagent.hub.escalation.web_push import Subscription
 from fieldagent.hub.settings import parse
 from fieldagent.hub.store.opening import open_store
@@ -27,7 +30,6 @@ from tests.hub.relay import mail_relay
 from tests.processes import MODULE, PATIENCE, administer, administer_from_shell
 
 SECRET = "s3cret"
-PHONE = "+41791234567"
 
 
 class StandIn(NamedTuple):
@@ -70,38 +72,24 @@ def _browser(home: Path) -> Iterator[StandIn]:
         yield StandIn(address, service.got, service.answers, 500, settings, str(ca))
 
 
-@contextmanager
-def _sms_gate(home: Path) -> Iterator[StandIn]:
-    with push_service(None) as service:
-        more = {"sms-gate-user": "sms", "sms-gate-password": SECRET}
-        settings = {"sms-gate-address": service.address, **more}
-        yield StandIn(PHONE, service.got, service.answers, 500, settings)
-
-
-@contextmanager
-def _twilio(home: Path) -> Iterator[StandIn]:
-    with push_service(None) as service:
-        account = {"twilio-account": "AC1", "twilio-token": SECRET, "twilio-from": "+15005550006"}
-        settings = {"twilio-address": service.address, **account}
-        yield StandIn(PHONE, service.got, service.answers, 400, settings)
-
-
-@contextmanager
-def _sms(home: Path) -> Iterator[StandIn]:
-    with push_service(None) as service:
-        settings = {"sms-webhook": f"{service.address}/send"}
-        yield StandIn(PHONE, service.got, service.answers, 503, settings)
-
-
 STAND_INS: dict[str, Callable[[Path], AbstractContextManager[StandIn]]] = {
     "email": _mail,
     "apprise": _apprise,
     "push": _browser,
-    "sms-gate": _sms_gate,
-    "twilio": _twilio,
-    "sms": _sms,
 }
-"""Stand-ins by the kind's name. A new kind needs one too."""
+"""Stand-ins for the core's kinds by the kind's name. A new kind needs one too. An extension has its
+own in a module `stand_ins`.
+"""
+
+
+def stand_ins() -> dict[str, Callable[[Path], AbstractContextManager[StandIn]]]:
+    """Return the stand-in of each kind of the core and of all extensions."""
+    found = dict(STAND_INS)
+    for name in NAMES:
+        place = f"tests.extensions.{name}.stand_ins"
+        if importlib.util.find_spec(place) is not None:
+            found |= importlib.import_module(place).STAND_INS
+    return found
 
 
 def _lines(settings: dict[str, str]) -> str:
@@ -152,7 +140,7 @@ def told_by_a_test(settings: Path, service: StandIn) -> tuple[int, str]:
     return done.returncode, line.removeprefix("fieldagent: Duty: ") if failed else ""
 
 
-@pytest.mark.parametrize("name", CONTACTS)
+@pytest.mark.parametrize("name", contact_kinds())
 def test_each_kind_keeps_the_contract(tmp_path: Path, name: str) -> None:
     kind, database = contact_kinds()[name], str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
@@ -160,7 +148,7 @@ def test_each_kind_keeps_the_contract(tmp_path: Path, name: str) -> None:
     assert kind.name == name
     assert kind.by
     assert kind.service
-    with STAND_INS[name](tmp_path) as service:
+    with stand_ins()[name](tmp_path) as service:
         settings = check_contact(tmp_path, kind, service, database)
     code, reason = told_by_a_test(settings, service)
     assert (code, reason != "") == (REFUSED, True), "it is away"

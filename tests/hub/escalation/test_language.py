@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.hub.escalation import answers, sms
+from fieldagent.hub.escalation import answers
 from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.language import say, unworded, worded
+from fieldagent.hub.escalation.short_text import short_text
 from fieldagent.page.files import CATALOGUES
 from fieldagent.page.language import LANGUAGES
 from fieldagent.wire import sms_alphabet
@@ -24,7 +25,14 @@ from fieldagent.wire.sms_alphabet import Alphabet
 from tests.page.texts import places
 
 FOLDER = Path(str(files("fieldagent.hub.escalation")))
-SPEAKING = ("answer_page.py", "answers.py", "mail.py", "notice.py", "sms.py", "words_down.py")
+SPEAKING = (
+    "answer_page.py",
+    "answers.py",
+    "mail.py",
+    "notice.py",
+    "short_text.py",
+    "words_down.py",
+)
 TOLD = ("answer_page.py", "answers.py", "notice.py")
 """Modules whose texts are only for contacts, except for the hub's own records."""
 KEPT = re.compile(
@@ -116,13 +124,13 @@ def test_the_sms_keeps_the_place_the_code_and_words(language: str) -> None:
         place="https://osm.org/?mlat=46.50000&mlon=-117.25000",
         language=language,
     )
-    by_code, by_link = sms.text_of(notice, answers=True), sms.text_of(notice, answers=False)
+    by_code, by_link = short_text(notice, answers=True), short_text(notice, answers=False)
     assert "OK 471123" in by_code and notice.link in by_link
     for text in (by_code, by_link):
         assert sms_alphabet.parts(text) <= 3
         assert subject in text and notice.place in text and "ногу зламано" in text
     # In the other languages, each letter is one of the 160.
-    latin = sms.text_of(replace(notice, said="leg broken", place=""), answers=True)
+    latin = short_text(replace(notice, said="leg broken", place=""), answers=True)
     assert (sms_alphabet.alphabet_of(latin) is Alphabet.UCS2) == (language == "uk")
     assert say(language, "Other text goes to the kit.") in latin
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hmac
 import json
 
+from fieldagent.extensions.sms.hub import service
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.hub.escalation import sms
 from fieldagent.hub.escalation.contract import (
     ContactAnswer,
     ContactHost,
@@ -23,6 +23,7 @@ from fieldagent.hub.escalation.contract import (
     Own,
     Send,
 )
+from fieldagent.hub.escalation.short_text import short_text
 from fieldagent.system.properties import Key, text, url
 from fieldagent.webhook import signature
 from fieldagent.webhook.delivery import HandoverResult
@@ -37,14 +38,14 @@ def _sender(host: ContactHost) -> Send:
 
     async def send(address: str, notice: Notice) -> HandoverResult:
         if _missing(own):
-            return sms.failed(_missing(own))
-        words = sms.text_of(notice, answers=_is_answered(host))
+            return service.failed(_missing(own))
+        words = short_text(notice, answers=_is_answered(host))
         message = {"id": notice.message_id, "to": address, "text": words}
         body = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
         secrets = own["sms-webhook-secret"]
         signed = signature.headers(notice.message_id, body, now=host.clock(), secrets=secrets)
         headers = (("Content-Type", "application/json"), *signed)
-        return await sms.post(
+        return await service.post(
             own["sms-webhook"], headers, body, service="sms-webhook", says="detail"
         )
 
@@ -71,11 +72,11 @@ def _routes(inward: Inward) -> list[Route]:
             raise Problem(401, "Authorization is not sms-webhook-token as Bearer", headers=how)
 
     async def take(asked: Request, caller: None) -> Response:
-        document = sms.json_object(asked)
-        id_ = sms.needed(document, "id", most=200)
+        document = service.json_object(asked)
+        id_ = service.needed(document, "id", most=200)
         if "state" not in document:
-            sender, words = sms.needed(document, "from"), sms.needed(document, "text")
-            await inward.inbox.take(ContactAnswer(NAME, id_, sms.number_of(sender), words))
+            sender, words = service.needed(document, "from"), service.needed(document, "text")
+            await inward.inbox.take(ContactAnswer(NAME, id_, service.number_of(sender), words))
         elif document["state"] in ("delivered", "failed"):
             reason = document.get("reason")
             explanation = reason[:200] if isinstance(reason, str) else "it gives no reason"
@@ -85,7 +86,7 @@ def _routes(inward: Inward) -> list[Route]:
             raise Problem(422, "state must be delivered or failed")
         return Response(204)
 
-    return [Route("POST", PATH, take, look, body=sms.BODY)]
+    return [Route("POST", PATH, take, look, body=service.BODY)]
 
 
 KIND = ContactKind(
@@ -94,8 +95,8 @@ KIND = ContactKind(
     "the program behind sms-webhook",
     sender=_sender,
     shown=str,
-    form=sms.FORM,
-    is_one=sms.is_phone,
+    form=service.FORM,
+    is_one=service.is_phone,
     keys=(
         Key(
             "sms-webhook",

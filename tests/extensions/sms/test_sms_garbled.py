@@ -15,7 +15,7 @@ from fieldagent.agent.sms.carrier import LOOKS, SmsCarrier, SmsSeat
 from fieldagent.agent.sms.contract import SmsModem
 from fieldagent.agent.sms.settings import SmsSettings
 from fieldagent.wire.sms_modem import GsmReply, listed
-from tests.agent.sms.test_sms_link_returns import OneToSend
+from tests.extensions.sms.test_sms_link_returns import OneToSend
 
 LISTED = GsmReply(ok=True, lines=("+CMGL: 7,1,,30", "07917?8394"))
 

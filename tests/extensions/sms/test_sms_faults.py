@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.sms.network import HUB_NUMBER, country, facts, reaches
-from tests.agent.sms.test_sms_journey import contents
 from tests.agent.test_agent import HOOK
+from tests.extensions.sms.network import HUB_NUMBER, country, facts, reaches
+from tests.extensions.sms.test_sms_journey import contents
 from tests.processes import Agent, until
 
 

@@ -19,9 +19,10 @@ from urllib.parse import parse_qs, urlencode
 
 import pytest
 
-from fieldagent.hub.escalation import sms
+from fieldagent.extensions.sms.hub import service as sms
+from fieldagent.extensions.sms.hub.twilio import signature
 from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.twilio import signature
+from fieldagent.hub.escalation.short_text import PARTS, short_text
 from fieldagent.wire import sms_alphabet
 from tests.hub.push_service import Pushed, push_service
 from tests.hub.test_contacts import ADDRESS, BEHIND, changed, kit_of, raise_sos, settle_in
@@ -180,7 +181,7 @@ def test_who_is_told_by_sms_answers_by_sms(tmp_path: Path, name: str) -> None:
             short = kit.call("GET", "/api/sos").body["incident"]["short"]
             assert text.startswith(f"SOS {short} of kit-ada: leg broken")
             assert "https://osm.org/?mlat=46.50000&mlon=7.25000" in text
-            assert sms_alphabet.parts(text) <= sms.PARTS[sms_alphabet.alphabet_of(text)]
+            assert sms_alphabet.parts(text) <= PARTS[sms_alphabet.alphabet_of(text)]
             detail = f"Bergwacht (by SMS): handed over to {adapter.service}"
             until(lambda: f"notified: {detail}" in thread(database))
             assert post(running, adapter.reported(id_, True)) in (200, 204)
@@ -278,8 +279,8 @@ def test_a_notice_fits_two_messages_and_says_how_to_answer(said: str, place: str
         "id", "SOS 12 of kit", "whole", 12, "kit", said, "", "https://h/answer/1", "123456", place
     )
     for answers in (True, False):
-        text = sms.text_of(notice, answers=answers)
-        assert sms_alphabet.parts(text) <= sms.PARTS[sms_alphabet.alphabet_of(text)]
+        text = short_text(notice, answers=answers)
+        assert sms_alphabet.parts(text) <= PARTS[sms_alphabet.alphabet_of(text)]
         assert text.startswith("SOS 12 of kit")
         assert ("OK 123456" in text) == answers
         assert ("https://h/answer/1" in text) != answers

@@ -13,11 +13,11 @@ import hmac
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlencode
 
+from fieldagent.extensions.sms.hub import service
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import FORM, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.hub.escalation import sms
 from fieldagent.hub.escalation.contract import (
     ContactAnswer,
     ContactHost,
@@ -27,6 +27,7 @@ from fieldagent.hub.escalation.contract import (
     Own,
     Send,
 )
+from fieldagent.hub.escalation.short_text import short_text
 from fieldagent.system.properties import Key, text, url
 from fieldagent.webhook.delivery import HandoverResult
 
@@ -51,19 +52,19 @@ def _sender(host: ContactHost) -> Send:
 
     async def send(address: str, notice: Notice) -> HandoverResult:
         if _missing(own):
-            return sms.failed(_missing(own))
+            return service.failed(_missing(own))
         form = {
             "To": address,
             "From": own["twilio-from"],
-            "Body": sms.text_of(notice, answers=_is_answered(host)),
+            "Body": short_text(notice, answers=_is_answered(host)),
         }
         if host.desk:
             form["StatusCallback"] = f"{host.desk}{PATH}?{ASKED}={notice.message_id}"
         account = own["twilio-account"]
         kind = ("Content-Type", "application/x-www-form-urlencoded")
-        return await sms.post(
+        return await service.post(
             f"{own['twilio-address'].rstrip('/')}/Accounts/{account}/Messages.json",
-            (kind, sms.basic(account, own["twilio-token"])),
+            (kind, service.basic(account, own["twilio-token"])),
             urlencode(form).encode(),
             service="Twilio",
             says="message",
@@ -88,7 +89,7 @@ def _routes(inward: Inward) -> list[Route]:
     async def look(head: Request) -> None:
         """Reject unknown callers by the head, before the body is read."""
         if len(head.headers.get("x-twilio-signature", "")) != 28:
-            raise sms.unsigned("X-Twilio-Signature is missing or invalid")
+            raise service.unsigned("X-Twilio-Signature is missing or invalid")
 
     async def take(asked: Request, caller: None) -> Response:
         form = _form(asked)
@@ -96,19 +97,21 @@ def _routes(inward: Inward) -> list[Route]:
         expected = signature(token, f"{desk}{PATH}{query}", form)
         header = asked.headers["x-twilio-signature"]
         if not hmac.compare_digest(expected.encode(), header.encode()):
-            raise sms.unsigned("X-Twilio-Signature is not made with twilio-token for this address")
+            raise service.unsigned(
+                "X-Twilio-Signature is not made with twilio-token for this address"
+            )
         message_id = dict(asked.query).get(ASKED)
         if message_id is not None:
             await _take_report(inward, message_id, form)
         else:
-            sender, identity = sms.needed(form, "From"), sms.needed(form, "MessageSid")
+            sender, identity = service.needed(form, "From"), service.needed(form, "MessageSid")
             answer = ContactAnswer(
-                NAME, identity, sms.number_of(sender), form.get("Body", "")[:2_000]
+                NAME, identity, service.number_of(sender), form.get("Body", "")[:2_000]
             )
             await inward.inbox.take(answer)
         return Response(200, _EMPTY, "text/xml")
 
-    return [Route("POST", PATH, take, look, body=sms.BODY, takes=(FORM,))]
+    return [Route("POST", PATH, take, look, body=service.BODY, takes=(FORM,))]
 
 
 async def _take_report(inward: Inward, message_id: str, form: Mapping[str, str]) -> None:
@@ -134,8 +137,8 @@ KIND = ContactKind(
     "Twilio",
     sender=_sender,
     shown=str,
-    form=sms.FORM,
-    is_one=sms.is_phone,
+    form=service.FORM,
+    is_one=service.is_phone,
     keys=(
         Key(
             "twilio-address",

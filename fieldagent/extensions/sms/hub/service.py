@@ -1,31 +1,23 @@
-"""Common parts of the SMS adapters: numbers, the text of a notice, and parsing of a service's
-answers and reports.
-"""
+"""Common parts of the SMS adapters: numbers, and parsing of a service's answers and reports."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fieldagent.http.client import NotReached, Reply, RequestFailed, request
 from fieldagent.http.guard import required_body
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
-from fieldagent.hub.escalation.contract import Notice
-from fieldagent.hub.escalation.language import say
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
-from fieldagent.wire import sms_alphabet
-from fieldagent.wire.sms_alphabet import Alphabet
 
 PHONE = re.compile(r"\+[1-9][0-9]{5,14}", re.ASCII)
 """ITU-T E.164: a plus sign and 6 to 15 digits."""
 FORM = "a telephone number such as +41791234567"
-PARTS = {Alphabet.GSM7: 2, Alphabet.UCS2: 3}
-"""Largest number of SMS for one notice: of 160 characters, or of 70."""
 BODY = 16_384
 """Largest number of bytes of a service's post; a text has at most 1600 characters."""
 DEADLINE = 30.0
@@ -45,47 +37,6 @@ def number_of(sender: str) -> str:
     """
     bare = re.sub(r"[\s()./-]", "", sender)
     return f"+{bare[2:]}" if bare.startswith("00") else bare
-
-
-def text_of(notice: Notice, *, answers: bool) -> str:
-    """Return a text that fits a few SMS: the device, the text, the map, and how to answer. With
-    `answers`, an SMS sent back reaches the hub.
-    """
-    language = notice.language
-    if notice.whole:
-        return notice.text
-    if not notice.link and not notice.code:
-        return _cut(notice.text, lambda text: text)
-    lines = [notice.place] if notice.place else [say(language, "Position unknown.")]
-    if answers and notice.code:
-        lines.append(say(language, "To take over, reply: OK {code}", code=notice.code))
-    elif notice.link:
-        lines.append(say(language, "To take over: {link}", link=notice.link))
-    elif notice.desk:
-        lines.append(notice.desk)
-
-    def whole(said: str) -> str:
-        head = f"{notice.subject}{': ' if said else ''}{said}"
-        return "\n".join([head, *lines])
-
-    if answers and notice.code:
-        full = f"{whole(notice.said)}. {say(language, 'Other text goes to the kit.')}"
-        if _fits(full):
-            return full
-    return _cut(notice.said, whole)
-
-
-def _fits(text: str) -> bool:
-    return sms_alphabet.parts(text) <= PARTS[sms_alphabet.alphabet_of(text)]
-
-
-def _cut(text: str, whole: Callable[[str], str]) -> str:
-    """Return `whole` of as much of `text` as fits."""
-    if _fits(whole(text)):
-        return whole(text)
-    while text and not _fits(whole(text + "...")):
-        text = text[:-1]
-    return whole(text + "..." if text else "")
 
 
 async def post(

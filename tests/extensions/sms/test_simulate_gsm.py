@@ -9,7 +9,7 @@ from fcntl import ioctl
 from pathlib import Path
 from termios import FIONREAD
 
-from tests.agent.sms.network import gsm
+from tests.extensions.sms.network import gsm
 from tests.processes import until
 
 

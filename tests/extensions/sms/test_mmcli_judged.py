@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from fieldagent.wire.sms_frame import PARTS_DOWN
-from tests.agent.sms.modem_manager import MISSING, modem_manager
-from tests.agent.sms.network import HUB_NUMBER, REFERENCE, Country, country, facts, reaches
-from tests.agent.sms.test_sms_journey import contents
-from tests.agent.sms.test_sms_parts import LONG
 from tests.agent.test_agent import HOOK
+from tests.extensions.sms.modem_manager import MISSING, modem_manager
+from tests.extensions.sms.network import HUB_NUMBER, REFERENCE, Country, country, facts, reaches
+from tests.extensions.sms.test_sms_journey import contents
+from tests.extensions.sms.test_sms_parts import LONG
 from tests.hub.test_contacts import changed
 from tests.machine import needs
 from tests.processes import Agent, until

@@ -14,12 +14,12 @@ from fieldagent.agent.sms.mmcli import ManagedModem
 from fieldagent.wire import sms_pdu
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_pdu import Submit
-from tests.agent.sms.managed import Managed
-from tests.agent.sms.network import HUB_NUMBER, country, facts, reaches
-from tests.agent.sms.test_sms_faults import accepted, arrives
-from tests.agent.sms.test_sms_journey import contents
-from tests.agent.sms.test_sms_reports import STRANGER, TELEPHONE_HAS_IT, all_is_read, said
 from tests.agent.test_agent import HOOK
+from tests.extensions.sms.managed import Managed
+from tests.extensions.sms.network import HUB_NUMBER, country, facts, reaches
+from tests.extensions.sms.test_sms_faults import accepted, arrives
+from tests.extensions.sms.test_sms_journey import contents
+from tests.extensions.sms.test_sms_reports import STRANGER, TELEPHONE_HAS_IT, all_is_read, said
 from tests.processes import until
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.sms.network import HUB_NUMBER, REFERENCE, country, facts
-from tests.agent.sms.test_sms_reports import STRANGER, all_is_read, said
 from tests.agent.test_agent import HOOK
+from tests.extensions.sms.network import HUB_NUMBER, REFERENCE, country, facts
+from tests.extensions.sms.test_sms_reports import STRANGER, all_is_read, said
 from tests.processes import until
 
 HOOKED = {"inbound-hook": HOOK}

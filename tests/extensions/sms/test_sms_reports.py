@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.sms.network import Country, country, facts, reaches
-from tests.agent.sms.test_sms_faults import accepted, arrives, story
-from tests.agent.sms.test_sms_journey import contents
+from tests.extensions.sms.network import Country, country, facts, reaches
+from tests.extensions.sms.test_sms_faults import accepted, arrives, story
+from tests.extensions.sms.test_sms_journey import contents
 from tests.processes import Agent, until
 
 STRANGER = "+41791111111"

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from tests.agent.sms.managed import Managed
+from tests.extensions.sms.managed import Managed
+from tests.extensions.sms.test_services import ADAPTERS, Adapter, post
 from tests.hub.alps import Alps
-from tests.hub.escalation.test_sms import ADAPTERS, Adapter, post
 from tests.hub.push_service import PushService, push_service
 from tests.hub.test_contacts import BEHIND
 from tests.processes import MODULE, Agent, Hub, Running, administer, agent, hub, until

@@ -12,9 +12,9 @@ import hashlib
 import hmac
 import json
 
+from fieldagent.extensions.sms.hub import service
 from fieldagent.http.message import Request, Response
 from fieldagent.http.routes import Route
-from fieldagent.hub.escalation import sms
 from fieldagent.hub.escalation.contract import (
     ContactAnswer,
     ContactHost,
@@ -24,6 +24,7 @@ from fieldagent.hub.escalation.contract import (
     Own,
     Send,
 )
+from fieldagent.hub.escalation.short_text import short_text
 from fieldagent.system.properties import Key, text, url
 from fieldagent.webhook.delivery import HandoverResult
 
@@ -42,18 +43,18 @@ def _sender(host: ContactHost) -> Send:
 
     async def send(address: str, notice: Notice) -> HandoverResult:
         if _missing(own):
-            return sms.failed(_missing(own))
+            return service.failed(_missing(own))
         message = {
             "id": notice.message_id,
-            "textMessage": {"text": sms.text_of(notice, answers=_is_answered(host))},
+            "textMessage": {"text": short_text(notice, answers=_is_answered(host))},
             "phoneNumbers": [address],
             "withDeliveryReport": True,
             "ttl": TIME_TO_LIVE,
             # A priority of 100 or more bypasses the limits configured on the telephone.
             "priority": 100,
         }
-        credentials = sms.basic(own["sms-gate-user"], own["sms-gate-password"])
-        return await sms.post(
+        credentials = service.basic(own["sms-gate-user"], own["sms-gate-password"])
+        return await service.post(
             f"{own['sms-gate-address'].rstrip('/')}/messages",
             (("Content-Type", "application/json"), credentials),
             json.dumps(message).encode(),
@@ -81,21 +82,21 @@ def _routes(inward: Inward) -> list[Route]:
         """Reject unknown callers by the head, before the body is read."""
         moment, signature = (head.headers.get(name, "") for name in ("x-timestamp", "x-signature"))
         if not moment.isascii() or not moment.isdigit() or len(signature) != 64:
-            raise sms.unsigned("X-Timestamp and X-Signature are missing or invalid")
+            raise service.unsigned("X-Timestamp and X-Signature are missing or invalid")
         if abs(inward.host.clock() - int(moment[:12])) > LATE:
-            raise sms.unsigned(f"X-Timestamp is more than {LATE:.0f} s off")
+            raise service.unsigned(f"X-Timestamp is more than {LATE:.0f} s off")
 
     async def take(asked: Request, caller: None) -> Response:
-        document = sms.json_object(asked)
+        document = service.json_object(asked)
         signed = asked.body + asked.headers["x-timestamp"].encode()
         expected = hmac.new(key.encode(), signed, hashlib.sha256).hexdigest()
         if not hmac.compare_digest(expected.encode(), asked.headers["x-signature"].encode()):
-            raise sms.unsigned("X-Signature is not made with sms-gate-key")
+            raise service.unsigned("X-Signature is not made with sms-gate-key")
         payload = document.get("payload")
         await _take_event(inward, document.get("event"), payload)
         return Response(204)
 
-    return [Route("POST", PATH, take, look, body=sms.BODY)]
+    return [Route("POST", PATH, take, look, body=service.BODY)]
 
 
 async def _take_event(inward: Inward, event: object, payload: object) -> None:
@@ -106,15 +107,15 @@ async def _take_event(inward: Inward, event: object, payload: object) -> None:
         return
     if event == "sms:received":
         # Newer versions use `sender` instead of `phoneNumber`.
-        sender = sms.needed(payload, "phoneNumber", "sender")
-        words, at = sms.needed(payload, "message"), str(payload.get("receivedAt", ""))
-        identity = sms.identity(sender, words, at)
-        await inward.inbox.take(ContactAnswer(NAME, identity, sms.number_of(sender), words))
+        sender = service.needed(payload, "phoneNumber", "sender")
+        words, at = service.needed(payload, "message"), str(payload.get("receivedAt", ""))
+        identity = service.identity(sender, words, at)
+        await inward.inbox.take(ContactAnswer(NAME, identity, service.number_of(sender), words))
     elif event == "sms:delivered":
-        await inward.inbox.report(sms.needed(payload, "messageId"), True)
+        await inward.inbox.report(service.needed(payload, "messageId"), True)
     elif event == "sms:failed":
         reason = str(payload.get("reason") or "it gives no reason")[:200]
-        await inward.inbox.report(sms.needed(payload, "messageId"), False, reason)
+        await inward.inbox.report(service.needed(payload, "messageId"), False, reason)
 
 
 KIND = ContactKind(
@@ -123,8 +124,8 @@ KIND = ContactKind(
     "the telephone sms-gate",
     sender=_sender,
     shown=str,
-    form=sms.FORM,
-    is_one=sms.is_phone,
+    form=service.FORM,
+    is_one=service.is_phone,
     keys=(
         Key(
             "sms-gate-address",
