@@ -56,6 +56,8 @@ def check_driver(home: Path, name: str, above: Running, path: str) -> None:
         status = kit.call("GET", "/api/status").body["channels"]["Satellite"]
         assert kind.facts.keys() <= status.keys(), "what it says that it tells"
         assert kind.means
+        # A killed agent's hook, forked and not yet executed, would still hold the port's lock.
+        assert kit.stop() == 0
     own = parse(f"satellite-modem={name}", Path("agent.properties")).satellite_own
     assert [each.text for each in kind.check(str(home / "modem"), None, own) if not each.good] == []
     nowhere = kind.check(str(home / "nowhere"), None, own)
