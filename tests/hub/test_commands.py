@@ -68,18 +68,29 @@ def test_the_directory_from_the_command_line(database: str) -> None:
 @pytest.mark.full
 def test_capitals_of_a_name_count_only_where_they_decide(database: str) -> None:
     administer(database, "init", "Alps")
+    in_alps, in_andes = ("--workspace", "Alps"), ("--workspace", "Andes")
+    administer(database, "workspace", "add", "Andes")
     ids = [
         administer(database, "user", "add", *words)["id"]
-        for words in (["Ada", "--email", "Ada@Example.org"], ["Ben"], ["ben"], ["Zoe"], ["Zoe"])
+        for words in (
+            ["Ada", "--email", "Ada@Example.org", *in_alps],
+            ["Ben", *in_alps],
+            # A workspace refuses a second user of a name, but one of another workspace may join.
+            ["ben", *in_andes],
+            ["Zoe", *in_alps],
+            ["Zoe", *in_andes],
+        )
     ]
+    for id_ in (ids[2], ids[4]):
+        administer(database, "user", "join", str(id_), *in_alps)
     called = {"ADA": ids[0], "ada@example.ORG": ids[0], "Ben": ids[1], "ben": ids[2], "4": ids[2]}
     for number, (name, id_) in enumerate(called.items()):
-        administer(database, "device", "add", f"kit {number}", "--user", name)
-        devices = {each["name"]: each for each in administer(database, "device", "list")}
+        administer(database, "device", "add", f"kit {number}", "--user", name, *in_alps)
+        devices = {each["name"]: each for each in administer(database, "device", "list", *in_alps)}
         assert devices[f"kit {number}"]["user"] == id_, name
     for name in ("BEN", "Zoe"):
         with pytest.raises(AssertionError, match=r"2 users have the name .*: use a number, "):
-            administer(database, "device", "add", "one more", "--user", name)
+            administer(database, "device", "add", "one more", "--user", name, *in_alps)
 
 
 def test_init_says_where_the_database_is(tmp_path: Path) -> None:
@@ -96,7 +107,7 @@ def test_init_says_where_the_database_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["user", "add", "x", "--workspace", "Andes"], "there is no workspace 'Andes'"),
+        (["user", "add", "x", "--workspace", "Andes"], "no workspace 'Andes' exists"),
         (["device", "add", "x", "--user", "Nobody"], "no user 'Nobody' is in that workspace"),
         (["device", "add", "x", "--user", "push", "--imei", "1"], "an IMEI has 15 digits"),
         (["key", "revoke", "99"], "no key 99 is active"),

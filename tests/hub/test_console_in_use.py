@@ -221,7 +221,7 @@ def test_a_price_is_shown_of_what_it_was_asked_for_alone(office: Any) -> None:
     office.get_by_text("Send a command to this kit").click()
     held: list[Any] = []
     office.route("**/commands/cost", lambda route: held.append(route))
-    office.get_by_role("button", name="Send").click()
+    office.locator("#hands-give").click()
     until(lambda: office.evaluate("true") and held)
     office.locator("#hands-what").select_option("reboot")
     price = {"linked": False, "reached": True, "fits": True, "credits": 3, "creditsLeft": None}

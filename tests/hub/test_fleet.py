@@ -239,7 +239,7 @@ def limited() -> None:
         (f"{HEADING}\nlink_a\n", ["--first", "2"], "has 1 token: from 2 on there are not 1"),
         (f"{HEADING}\nlink_a\n", ["--hub", "http://hub.example"], "--hub must be https://"),
         (f"{HEADING}\nlink_a\n", ["--every", "0.5"], "'0.5' is too often: once a second at most"),
-        (f"{HEADING}\nlink_a\n", ["--source", "192.0.2.1"], "--source 192.0.2.1 is no address"),
+        (f"{HEADING}\nlink_a\n", ["--source", "192.0.2.1"], "--source 192.0.2.1 is not an address"),
         (HEADING + "\nlink_a" * 50, [], "50 links take 114 open files, and this process may have"),
     ],
 )
