@@ -47,7 +47,7 @@ def test_words_for_one_sos_are_for_no_other(chromium: Any, kit: Agent) -> None:
         shown.route("**/api/status", two)
         shown.reload()
         # This holds for any name.
-        shown.locator("#alarms .heard", has_text="of constructor").wait_for()
+        shown.locator("#alarms .heard", has_text="from constructor").wait_for()
         assert shown.locator("#alarms .heard span", has_text="__proto__").count() == 2
         shown.locator("#take-1-1").click()
         shown.locator("#take-text").fill("we bring a stretcher")

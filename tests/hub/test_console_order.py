@@ -410,8 +410,8 @@ def test_what_is_done_is_said_though_the_list_does_not_come(office: Any) -> None
     again = lose(office, "**/api/keys")
     office.get_by_label("Name of the new key").fill("three")
     office.get_by_role("button", name="Add the key").click()
-    office.locator("#act-done", has_text="The key three is made.").wait_for()
-    office.locator("#away", has_text="what is shown may be old").wait_for()
+    office.locator("#act-done", has_text="The key three is added.").wait_for()
+    office.locator("#away", has_text="This page may be out of date").wait_for()
     again()
 
 
