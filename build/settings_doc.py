@@ -28,14 +28,16 @@ HEAD = """\
 For operators. This page lists every setting of the agent and the hub. `build/settings_doc.py`
 writes it from the code.
 
-Both files are Java properties in UTF-8: a key, `=` and a value. A line that starts with `#` is a
-comment. Defaults are in brackets; a setting without a default is off. Unknown keys and wrong values
-are errors, and all of them are shown at once. `fieldagent check` tests the settings of an agent.
+The agent and the hub each read one settings file. It contains Java properties in UTF-8: a key, `=`
+and a value in each line. A line that starts with `#` is a comment. Defaults are in brackets. A
+setting without a default is off. Unknown keys and wrong values are errors, and the program shows
+all of them at once. `fieldagent check` tests the settings of an agent.
 
-An environment variable replaces a setting of the file: `FIELDAGENT_HUB_PORT` replaces `port` of the
-hub, and `FIELDAGENT_AGENT_API_PORT` replaces `api-port` of the agent. With `_FILE` at its end, the
-variable names a file whose first line is the value, as containers pass secrets. An unknown variable
-with such a prefix is an error. `fieldagent check` lists the variables that it uses.
+An environment variable replaces a setting of the file. `FIELDAGENT_HUB_PORT` replaces `port` of the
+hub, and `FIELDAGENT_AGENT_API_PORT` replaces `api-port` of the agent. To read the value from the
+first line of a file, such as a container's secret, add `_FILE` to the name of the variable and set
+the path of the file. An unknown variable with one of these prefixes is an error. `fieldagent check`
+lists the variables that replace settings.
 
 Settings with secrets (`hub-token`, keys, `webhook-secret`) belong in a file that only its user can
 read. The installer sets these rights.

@@ -37,7 +37,7 @@ MODEM = SatelliteModem(
     driver,
     check,
     keys=(Key("mymodem-label", text, None, "label of the modem, which `status` shows"),),
-    facts={"imei": "the modem's", "label": "mymodem-label"},
+    facts={"imei": "IMEI of the modem", "label": "value of `mymodem-label`"},
 )
 EXTENSION = Extension(
     "my modem",

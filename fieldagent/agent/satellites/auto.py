@@ -121,5 +121,5 @@ MODEM = SatelliteModem(
     "whichever of these answers at the port",
     driver,
     check,
-    facts={"imei": "the modem's", "modem": "which kind answers"},
+    facts={"imei": "IMEI of the modem", "modem": "kind that answers"},
 )

@@ -115,7 +115,7 @@ MODEM = SatelliteModem(
     "Iridium 9602, 9603 and 9523",
     driver,
     check,
-    facts={"imei": "the modem's", "firmware": "the modem's"},
+    facts={"imei": "IMEI of the modem", "firmware": "firmware of the modem"},
     probe=lambda: SBD,
     recognition=_recognition,
 )

@@ -116,9 +116,9 @@ MODEM = SatelliteModem(
         ),
     ),
     facts={
-        "imei": "the modem's",
+        "imei": "IMEI of the modem",
         "sim": "number of its SIM (ICCID)",
-        "topic": "by which its messages go",
+        "topic": "topic of its messages",
     },
     probe=lambda: PROBE,
     recognition=lambda: RECOGNITION,
