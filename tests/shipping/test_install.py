@@ -131,7 +131,7 @@ SECRETS = {
     "mqtt-password",
 }
 """Keys. A shown example could be kept by mistake, so none is shown."""
-UNKNOWN = {"operators", "contacts"}
+UNKNOWN = {"operators", "contacts", "extensions"}
 """Lists of third-party programs, which have no default."""
 
 

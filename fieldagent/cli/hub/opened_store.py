@@ -19,6 +19,7 @@ from typing import Any
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, database_options, load
 from fieldagent.hub.store.contract import Db, OtherVersion, Store
+from fieldagent.hub.store.copies import see_that_none_was_lost
 from fieldagent.hub.store.opening import is_postgres, open_store
 from fieldagent.package.writing import clock_time
 from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
@@ -49,6 +50,7 @@ def with_store(
         if not is_postgres(settings.database):
             become_owner_of(Path(settings.database).parent)
             if not create and not Path(settings.database).exists():
+                see_that_none_was_lost(Path(settings.database))
                 complain(
                     f"there is no database at {escaped(settings.database)}: check --database, or"
                     " create one with `fieldagent hub init`"
