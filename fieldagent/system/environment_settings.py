@@ -1,7 +1,7 @@
 """Settings from environment variables, which replace the same settings of the file.
 
-The variable of `listen` is `FIELDAGENT_HUB_LISTEN`. `FIELDAGENT_HUB_SMS_TOKEN_FILE` names a file
-whose first line is the value of `sms-token`, because containers pass secrets as files.
+`FIELDAGENT_HUB_PORT` is the hub's `port`. `FIELDAGENT_HUB_ROCKBLOCK_PASSWORD_FILE` names a file
+whose first line is the value of `rockblock-password`, because containers pass secrets as files.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ WAITING_MAX, GUESSES_WAITING_MAX = 4, 2
 Version = tuple[int, int]
 """Identifies one version of the passphrase's file."""
 _Account = tuple[Rate, str]
-"""A limit, and who is counted: an address, or all of a kind."""
+"""A limit, and the account that it charges: one address, or all addresses of a kind."""
 
 
 class Entrance:

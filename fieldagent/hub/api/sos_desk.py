@@ -28,7 +28,7 @@ ANSWER_PRIORITY = SOS_PRIORITY - 1
 STEPS_MAX = 100
 """Largest number of people's steps in a thread, the newest."""
 SHOWN_ITEMS = 50
-"""Largest number of texts of an incident, and of its positions, the newest."""
+"""Largest number of texts and of positions of an incident. The newest are shown."""
 FEW = 3
 """Largest number of automatic steps of one kind that a thread shows singly. More become one step
 with a count."""

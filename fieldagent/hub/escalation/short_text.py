@@ -10,7 +10,7 @@ from fieldagent.wire import sms_alphabet
 from fieldagent.wire.sms_alphabet import Alphabet
 
 PARTS = {Alphabet.GSM7: 2, Alphabet.UCS2: 3}
-"""Largest number of SMS for one notice: of 160 characters, or of 70."""
+"""Largest number of SMS for one notice. One has 160 characters in GSM-7, 70 in UCS-2."""
 
 
 def short_text(notice: Notice, *, answers: bool) -> str:

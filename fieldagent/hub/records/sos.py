@@ -36,7 +36,7 @@ class Who(NamedTuple):
     """A person who acts on an incident."""
 
     member: int | None
-    """None for a contact, who has no account here."""
+    """Id of the member; None for a contact without an account."""
     name: str
 
 

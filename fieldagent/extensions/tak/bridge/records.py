@@ -397,7 +397,7 @@ class OpenAlert(NamedTuple):
     raised: float = 0.0
     """Unix time."""
     place: sos.IncidentPlace | None = None
-    """Where it is."""
+    """Position of the incident; None if it is unknown."""
 
 
 CANCELS = 3
