@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from fieldagent.page.language import ENGLISH, LANGUAGES
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key, WrongProperty, text, whole
 
@@ -36,6 +37,8 @@ class PeopleSettings(NamedTuple):
     """Admitted stations, in the form that `is_among` reads."""
     sos: Collection[str] = ()
     """Admitted stations whose SOS is accepted."""
+    language: str = ENGLISH
+    """Language of the kit's texts to people."""
 
 
 CREDITS_PER_DAY = 20
@@ -101,6 +104,12 @@ def _callsign(value: str) -> str:
     if not re.fullmatch(_CALL, value):
         raise WrongProperty(f"must be a call sign such as HB9ABC-7, not {value!r}")
     return value.upper()
+
+
+def _language(value: str) -> str:
+    if value not in LANGUAGES:
+        raise WrongProperty(f"must be {', '.join(LANGUAGES)}, not {value!r}")
+    return value
 
 
 def _protocol(value: str) -> str:
@@ -183,5 +192,12 @@ KEYS = (
         (),
         "with aprs, stations whose SOS or Mic-E emergency raises an SOS of this kit, although"
         " anyone can send under any call sign: `hb9abc-9` (none)",
+    ),
+    Key(
+        "mesh-language",
+        _language,
+        ENGLISH,
+        "language of the kit's answers to people: en, de, es, fr, uk; a person who writes a word"
+        " for help in one of them is answered in that one (en)",
     ),
 )

@@ -1,7 +1,46 @@
-"""Languages of pages and messages. A user's browser selects one (`http.languages`)."""
+"""Languages of pages and messages, and their catalogues. A user's browser selects a language
+(`http.languages`).
+
+A catalogue is a JSON file `de.json` of a package, read when its language is first used. The English
+text is the key of each text.
+"""
 
 from __future__ import annotations
+
+import json
+import logging
+import re
+from functools import cache
+from typing import Any
+
+from fieldagent.system.data_files import read_data
+
+log = logging.getLogger(__name__)
 
 ENGLISH = "en"
 LANGUAGES = (ENGLISH, "de", "es", "fr", "uk")
 """Languages. English is first, which is the default."""
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def filled(text: str, values: dict[str, object]) -> str:
+    """Return the text with `values` in its placeholders, such as {name}."""
+    return _PLACE.sub(lambda place: str(values.get(place[1], place[0])), text)
+
+
+@cache
+def catalogue_of(package: str, language: str) -> dict[str, Any]:
+    """Return a package's catalogue in that language. It is empty if the file is missing or damaged,
+    so that people get English texts rather than none.
+    """
+    if language == ENGLISH:
+        return {}
+    try:
+        loaded: dict[str, Any] = json.loads(read_data(package, f"{language}.json"))
+    except (OSError, ValueError) as error:
+        log.error(
+            "the texts of %s in %s cannot be read, English is used: %s", package, language, error
+        )
+        return {}
+    return loaded

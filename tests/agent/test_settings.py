@@ -82,6 +82,7 @@ GOOD = {
     "mesh-baud": "19200",
     "mesh-calls": "HB9ABC-9, hb9xyz-*",
     "mesh-sos": "hb9abc-9",
+    "mesh-language": "uk",
     "fan-out": "cheapest",
     "fan-out-until": "heard",
     "fan-out-head-start": "300",
@@ -126,7 +127,8 @@ def test_every_key_is_read() -> None:
     assert not sms.may_send("+41791234570")
     people = {"!a1b2c3d4": "Ada", "!0badf00d": "Ben of the hut"}
     known = ("tcp://192.168.4.2", "meshtastic", people, "edelweiss", "@kit", 5, 900)
-    assert settings.mesh == (*known, "HB9ABC-7", 19200, {"hb9abc-9", "hb9xyz-*"}, {"hb9abc-9"})
+    calls = {"hb9abc-9", "hb9xyz-*"}
+    assert settings.mesh == (*known, "HB9ABC-7", 19200, calls, {"hb9abc-9"}, "uk")
     assert settings.canned_messages == ("All well", "Storm,  we stay")
     assert parse("canned-messages=none", PATH).canned_messages == ()
     assert settings.gpsd == ("::1", 2948)

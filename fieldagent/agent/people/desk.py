@@ -58,6 +58,23 @@ from fieldagent.agent.people.contract import (
 from fieldagent.agent.people.directory import Holder, who
 from fieldagent.agent.people.distress import Call
 from fieldagent.agent.people.doubts import doubts
+from fieldagent.agent.people.replies import (
+    AGAIN,
+    CALLED_OFF,
+    GUEST,
+    IS_EMERGENCY,
+    JOINED,
+    NO_SOS,
+    RAISED,
+    RINGS_NOBODY,
+    SPENT,
+    STAYS,
+    STRANGER,
+    UNPROVED,
+    WITHHELD,
+    WRONG_CODE,
+    say,
+)
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people.unbelieved import FROM_AFAR, Unbelieved, in_distress
 from fieldagent.agent.people_settings import CREDITS_PER_DAY, PeopleSettings
@@ -85,37 +102,6 @@ REPLY_LASTS = 3600.0
 GUESSES_A_DAY = 5
 """Number of codes that one handheld may try per day."""
 KM_A_DEGREE = 111.2
-
-RAISED = (
-    "Your SOS is on this kit's disk and goes out on every channel that it has. SOS CANCEL takes it"
-    " back."
-)
-WITHHELD = (
-    "Your SOS is on this kit's disk and rings here. It takes the channels that cost nothing: the"
-    " satellite credits for radios that this kit does not know are spent for today."
-)
-AGAIN = "This is added to the SOS that is open here. `SOS CANCEL` takes yours back."
-NO_SOS = "No SOS of yours is open on this kit."
-CALLED_OFF = "Your SOS is called off. Everyone who may have received it is notified."
-STAYS = "Your part is called off. The SOS stays open, because it also has others."
-UNPROVED = "This does not bear the key of the radio that raised the SOS: it stays open."
-GUEST = (
-    "This kit does not know you, and sends only an SOS from you: write `SOS` and the problem."
-    " Ask its operator to add your radio {handle}."
-)
-STRANGER = (
-    "This kit does not know you, and accepts nothing from you. Ask its operator to add your"
-    " radio {handle}."
-)
-IS_EMERGENCY = "Is this an emergency? Write SOS, in capital letters, and the problem."
-RINGS_NOBODY = (
-    "An SOS over this route raises no alarm, because anyone could send it. It was sent as a"
-    " message."
-)
-JOINED = "This kit knows you now, {name}: your texts here go to the hub."
-WRONG_CODE = "That is not the code of this kit."
-SPENT = "Your {limit} satellite credits of today are spent: it was not taken. An SOS goes always."
-FULL = "This kit's disk is full: it was not taken."
 
 
 @dataclass(slots=True)
@@ -293,8 +279,8 @@ class Desk:
         """
         if said.direct and not said.alert:
             template = STRANGER if self.caveat else GUEST
-            words = template.format(handle=in_short(heard.handle))
-            await self._post(f"guest {self.toll.day()} {heard.handle}", heard, words)
+            request = f"guest {self.toll.day()} {heard.handle}"
+            await self._post(request, heard, template, handle=in_short(heard.handle))
         await self._know(heard, None, handhelds.REFUSED)
         return False
 
@@ -329,7 +315,7 @@ class Desk:
         affordable, price = self._afford(heard, package)
         if affordable is None:
             if is_direct:
-                await self._reply(heard, SPENT.format(limit=self._credits))
+                await self._reply(heard, SPENT, limit=self._credits)
             await self._know(heard, None, handhelds.REFUSED)
             return False
         await self.toll.take(heard.handle, heard.number, price)
@@ -425,7 +411,7 @@ class Desk:
             key = said.key or handheld.other_key or handheld.key
             now = self.journal.clock.now()
             await self._keep(heard.handle, joined=now, key=key, other_key=None)
-            await self._reply(heard, JOINED.format(name=self.who(heard.handle).name))
+            await self._reply(heard, JOINED, name=self.who(heard.handle).name)
         else:
             await self._reply(heard, WRONG_CODE)
         await self._know(heard, None, "" if right else handhelds.REFUSED)
@@ -441,13 +427,19 @@ class Desk:
         said = handhelds.note_said(heard.handle, heard.number, now, sequence, answer)
         await self.journal.persist(said)
 
-    async def _reply(self, heard: FromHandheld, text: str) -> None:
-        await self._post(f"answer {heard.handle} {heard.number}", heard, text)
+    async def _reply(self, heard: FromHandheld, text: str, **values: object) -> None:
+        await self._post(f"answer {heard.handle} {heard.number}", heard, text, **values)
 
-    async def _post(self, request: str, heard: FromHandheld, text: str) -> None:
+    async def _post(self, request: str, heard: FromHandheld, text: str, **values: object) -> None:
+        words = self.in_their_language(heard, text, **values)
         now = self.journal.clock.now()
-        said = handhelds.post(heard.handle, request, text, now, now + REPLY_LASTS, heard.number)
+        said = handhelds.post(heard.handle, request, words, now, now + REPLY_LASTS, heard.number)
         await self.journal.persist(said)
+
+    def in_their_language(self, heard: FromHandheld, text: str, **values: object) -> str:
+        """Return a text of the kit in the language of the person's words, or of the kit."""
+        own = distress.language_of(heard.what.text) if isinstance(heard.what, Spoken) else None
+        return say(own or self.settings.language, text, **values)
 
 
 def _is_distress(said: Spoken) -> bool:

@@ -25,16 +25,17 @@ _O = "[o0\N{CYRILLIC SMALL LETTER O}\N{GREEK SMALL LETTER OMICRON}]"
 _SOS = rf"{_S}+{_O}+{_S}+(?:{_O}+{_S}+)*|{_S}([. *_-]{{1,2}}){_O}\2{_S}|mayday|ме[ий]дей|мэйдэй"
 _CALL = re.compile(rf"[\W_]*({_SOS})(?![^\W\d_])[\W_]*")
 _CANCEL = re.compile(r"[\W_]*sos[\W_]+cancel[\W_]*")
+_CYRILLIC = re.compile("[\u0430-\u0456]")
 _WORD = re.compile(r"[^\W\d_]+")
 _MORSE = re.compile(r"\s*(?:\.\.\.|…)\s*(?:---|—-|-—|—)\s*(?:\.\.\.|…)")
-HELP = frozenset(
-    {
-        *("help", "emergency", "hilfe", "notfall", "notruf", "secours", "urgence", "aide"),
-        *("ayuda", "socorro", "auxilio", "emergencia", "допоможіть", "допомога", "рятуйте"),
-        *("помогите", "спасите"),
-    }
-)
-"""Words for help in the languages of the page."""
+HELP = {
+    "en": ("help", "emergency"),
+    "de": ("hilfe", "notfall", "notruf"),
+    "fr": ("secours", "urgence", "aide"),
+    "es": ("ayuda", "socorro", "auxilio", "emergencia"),
+    "uk": ("допоможіть", "допомога", "рятуйте", "помогите", "спасите"),
+}
+"""Words for help in the languages of the page. Russian ones count as Ukrainian."""
 
 
 class Call(Enum):
@@ -65,7 +66,8 @@ def read(text: str, *, direct: bool = True) -> Reading:
             return Reading(Call.SOS, wide[call.end() :].strip())
         return Reading(Call.MAYBE, text)
     words = _WORD.findall(_plain(small))
-    is_asked = "sos" in words or "mayday" in words or (direct and not _HELP.isdisjoint(words))
+    asks_for_help = direct and not _LANGUAGES.keys().isdisjoint(words)
+    is_asked = "sos" in words or "mayday" in words or asks_for_help
     return Reading(Call.MAYBE if is_asked else Call.NONE, text)
 
 
@@ -79,4 +81,13 @@ def _plain(text: str) -> str:
     return "".join(each for each in normalize("NFD", text) if category(each) != "Mn")
 
 
-_HELP = frozenset(map(_plain, HELP))
+_LANGUAGES = {_plain(word): language for language in HELP for word in HELP[language]}
+
+
+def language_of(text: str) -> str | None:
+    """Return the language of the first word for help in a text, or Ukrainian if a letter is
+    Cyrillic; None if neither is there.
+    """
+    small = _plain(_folded(normalize("NFKC", text[:TEXT_MAX])))
+    known = (_LANGUAGES[word] for word in _WORD.findall(small) if word in _LANGUAGES)
+    return next(known, "uk" if _CYRILLIC.search(small) else None)

@@ -15,10 +15,11 @@ from fieldagent.agent.channels.serial_port import PortLost
 from fieldagent.agent.journal import handhelds
 from fieldagent.agent.journal.handhelds import Handheld
 from fieldagent.agent.people.contract import PRECISE, HandheldPlace, PeopleRadio, PeoplesRadio
-from fieldagent.agent.people.desk import FULL, Desk
+from fieldagent.agent.people.desk import Desk
 from fieldagent.agent.people.doubts import Doubt, doubts
 from fieldagent.agent.people.known import peoples_radio
 from fieldagent.agent.people.post import Absence, Postman
+from fieldagent.agent.people.replies import FULL
 from fieldagent.agent.people.unbelieved import in_distress
 from fieldagent.agent.people_settings import PeopleSettings, is_among
 from fieldagent.store.group import NotOnDisk, StoreFull
@@ -72,7 +73,7 @@ class PeopleService:
                     await radio.refuse(heard, "")
             except (NotOnDisk, StoreFull):
                 log.error("the text of %s is not accepted, because the disk is full", heard.handle)
-                await radio.refuse(heard, FULL)
+                await radio.refuse(heard, self._desk.in_their_language(heard, FULL))
 
     def _tell_lost(self, error: BaseException) -> None:
         if self.link.state is not LinkState.ABSENT or self.link.reason != str(error):

@@ -1,30 +1,15 @@
-"""Texts of notifications in the contacts' languages. The English text is the key of each text.
-
-A catalogue is a JSON file beside this module, read when its language is first used.
-"""
+"""Texts of notifications in the contacts' languages, from the catalogues beside this module."""
 
 from __future__ import annotations
 
-import json
-import logging
-import re
-from functools import cache
-from typing import Any
-
-from fieldagent.page.language import ENGLISH
-from fieldagent.system.data_files import read_data
-
-log = logging.getLogger(__name__)
-
-_PLACE = re.compile(r"\{(\w+)\}")
+from fieldagent.page.language import catalogue_of, filled
 
 
 def say(language: str, text: str, /, **values: object) -> str:
     """Return the text in that language, with `values` in its placeholders such as {name}. A text
     missing in the catalogue stays English.
     """
-    said = _catalogue(language).get(text, text)
-    return _PLACE.sub(lambda place: str(values.get(place[1], place[0])), said)
+    return filled(catalogue_of(__package__, language).get(text, text), values)
 
 
 def worded(language: str, text: str) -> str:
@@ -45,24 +30,5 @@ def _words(language: str) -> dict[str, str]:
     """Return the canned texts of the console's catalogue, so that mail and desk use the same
     ones.
     """
-    words: dict[str, str] = _loaded("fieldagent.hub.console", language).get("words", {})
+    words: dict[str, str] = catalogue_of("fieldagent.hub.console", language).get("words", {})
     return words
-
-
-def _catalogue(language: str) -> dict[str, str]:
-    return _loaded(__package__, language)
-
-
-@cache
-def _loaded(package: str, language: str) -> dict[str, Any]:
-    """Return a catalogue. If the file is missing or damaged, people get English texts rather than
-    none.
-    """
-    if language == ENGLISH:
-        return {}
-    try:
-        loaded: dict[str, Any] = json.loads(read_data(package, f"{language}.json"))
-    except (OSError, ValueError) as error:
-        log.error("the texts in %s cannot be read, English is used: %s", language, error)
-        return {}
-    return loaded

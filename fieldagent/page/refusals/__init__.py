@@ -7,19 +7,14 @@ languages get English.
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 
 from fieldagent.http.languages import preferred
 from fieldagent.http.message import Admission, Handler, Judge, Request, Response
 from fieldagent.http.problem import Problem
-from fieldagent.page.language import ENGLISH, LANGUAGES
-from fieldagent.system.data_files import read_data
+from fieldagent.page.language import ENGLISH, LANGUAGES, catalogue_of
 from fieldagent.system.sentence import translated
-
-log = logging.getLogger(__name__)
 
 
 def in_their_language(judge: Judge, package: str) -> Judge:
@@ -56,19 +51,8 @@ def _told(problem: Problem, request: Request, package: str) -> Problem:
     return translation
 
 
-@cache
 def catalogue(package: str, language: str) -> Mapping[str, str]:
     """Return the translations of common errors and of the errors of `package`, by their English
     form.
     """
-    return _loaded(__name__, language) | _loaded(package, language)
-
-
-def _loaded(package: str, language: str) -> dict[str, str]:
-    """Load a catalogue. If it is missing or damaged, errors are in English."""
-    try:
-        loaded: dict[str, str] = json.loads(read_data(package, f"{language}.json"))
-    except (OSError, ValueError) as error:
-        log.error("the errors in %s cannot be read, English is used: %s", language, error)
-        return {}
-    return loaded
+    return catalogue_of(__name__, language) | catalogue_of(package, language)

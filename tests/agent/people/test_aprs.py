@@ -29,7 +29,7 @@ from fieldagent.agent.people.contract import (
     Spoken,
     TextOutcome,
 )
-from fieldagent.agent.people.desk import FULL
+from fieldagent.agent.people.replies import FULL
 from fieldagent.system.error_groups import first_error
 from fieldagent.wire import ax25, kiss
 from tests.processes import PATIENCE

@@ -31,7 +31,8 @@ from fieldagent.agent.people.contract import (
     Powered,
     Spoken,
 )
-from fieldagent.agent.people.desk import IS_EMERGENCY, Desk
+from fieldagent.agent.people.desk import Desk
+from fieldagent.agent.people.replies import IS_EMERGENCY, NO_SOS, say
 from fieldagent.agent.people.service import PeopleService
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people_settings import PeopleSettings
@@ -672,9 +673,30 @@ async def test_small_letters_on_a_channel_are_asked_about(tmp_path: Path) -> Non
         assert len(incident.all_open(b.kit.journal)) == 1
 
 
-async def test_who_writes_help_is_asked_and_their_words_go(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("help, avalanche", IS_EMERGENCY),
+        ("Hilfe am Grat", "Ist das ein Notfall? Schreiben Sie SOS, in Großbuchstaben"),
+        ("à l'aide", "Est-ce une urgence ? Écrivez SOS, en majuscules, et le problème."),
+        ("¡Auxilio!", "¿Es una emergencia? Escriba SOS, en mayúsculas, y el problema."),
+        ("Рятуйте!", "Це надзвичайний випадок? Напишіть SOS великими літерами і що сталося."),
+    ],
+)
+async def test_who_writes_help_is_asked_in_their_language(
+    tmp_path: Path, text: str, question: str
+) -> None:
     async with bench(tmp_path) as b:
-        await b.say("Hilfe am Grat")
-        assert b.answers() == [IS_EMERGENCY]
+        await b.say(text)
+        (asked,) = b.answers()
+        assert asked.startswith(question)
         (item,) = b.items()
-        assert "Hilfe am Grat" in item.content
+        assert text in item.content
+
+
+async def test_a_word_without_a_language_is_answered_in_the_kits(tmp_path: Path) -> None:
+    async with bench(tmp_path, language="es") as b:
+        await b.say("sos la mejor", EVE, direct=False)
+        await b.say("SOS CANCEL", EVE)
+        assert sorted(b.answers()) == sorted([say("es", IS_EMERGENCY), say("es", NO_SOS)])
+        assert say("es", NO_SOS) != NO_SOS
