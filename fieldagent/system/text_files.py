@@ -7,10 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def read_text_file(path: Path) -> str:
-    """Return the text of a UTF-8 file without its byte order mark. Raises OSError,
-    UnicodeDecodeError."""
-    return path.read_text(encoding="utf-8-sig")
+def read_text_file(path: Path, errors: str = "strict") -> str:
+    """Return the text of a UTF-8 file without its byte order mark. Raises OSError, and
+    UnicodeDecodeError if `errors` is "strict"."""
+    return path.read_text(encoding="utf-8-sig", errors=errors)
 
 
 def first_line(path: Path) -> str:

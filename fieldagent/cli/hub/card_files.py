@@ -17,6 +17,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.minisign import NotSigned, read_keys
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escaped
+from fieldagent.system.text_files import read_text_file
 
 OF_AN_IMAGE = {
     "access_point": "--access-point",
@@ -117,14 +118,14 @@ def _check(said: Mapping[str, str]) -> None:
 
 
 def _certificate(file: Path) -> str:
-    text = file.read_text(errors="replace")
+    text = read_text_file(file, errors="replace")
     if "-----BEGIN CERTIFICATE-----" not in text:
         raise Unfit(f"{file} is not a PEM certificate")
     return text
 
 
 def _update_key(file: Path) -> str:
-    text = file.read_text(errors="replace")
+    text = read_text_file(file, errors="replace")
     try:
         read_keys(text)
     except NotSigned as wrong:

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from fieldagent.cli.kit.track_policy import Policy, Track
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package.writing import clock_time
+from fieldagent.system.clock_bounds import EARLIEST
 from fieldagent.system.exit_codes import OK, UNAVAILABLE, USAGE
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.terminal import escaped_lines
@@ -35,9 +36,6 @@ TELL_EVERY = 20.0
 """Seconds between two reports of the interval to the agent."""
 LOOK_EVERY = 30.0
 """Seconds for which the states of the channels are cached."""
-DATED_FROM = datetime(2025, 1, 1, tzinfo=UTC).timestamp()
-"""Start of plausible dates. An earlier date is from a receiver with a week rollover, because there
-was no fieldagent."""
 
 
 BATCH_DECIMALS = 5
@@ -165,7 +163,7 @@ class _Tracker:
             self._say("agent", f"a position was refused: {failed}")
             self.track.posted()
             return
-        at = fix.time if fix.time >= DATED_FROM else time.time()
+        at = fix.time if fix.time >= EARLIEST else time.time()
         position = f"{clock_time(at)}  {fix.latitude:.6f} {fix.longitude:.6f}"
         text = f"{position}  Package {_member(answer, 'id')}"
         self.track.posted()
@@ -219,7 +217,7 @@ class _Tracker:
 
     def _body(self, fix: Fix) -> dict[str, Any]:
         # The agent adds a missing date, correct to the second.
-        dated = fix.time >= DATED_FROM
+        dated = fix.time >= EARLIEST
         if self.arguments.batch is not None:
             return self._batched(fix, dated)
         location = {

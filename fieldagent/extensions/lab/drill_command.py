@@ -19,6 +19,7 @@ from fieldagent.system.exit_codes import ERROR, IO_FAILED, MISSING, OK, USAGE
 from fieldagent.system.log_lines import complain
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.terminal import escaped
+from fieldagent.system.text_files import read_text_file
 from fieldagent.system.wording import reason_of
 
 MEMORY = Path("/dev/shm")
@@ -49,7 +50,7 @@ def drill(arguments: argparse.Namespace) -> int:
 
 def _plans(path: Path, arguments: argparse.Namespace) -> list[tuple[str, DrillPlan]]:
     try:
-        values = load_toml(path.read_text())
+        values = load_toml(read_text_file(path))
         plans = [("the plan", read_plan(values))]
         if arguments.against:
             plans.append((arguments.against, read_plan(changed(values, arguments.against))))
