@@ -22,6 +22,7 @@ from fieldagent.hub.api.sos_api import SosApi
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.escalation import contacts, telling
 from fieldagent.hub.records import sos, wordless
+from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
@@ -133,6 +134,40 @@ async def test_who_has_seen_it_goes_to_the_kit_in_a_persons_name_and_words(store
         assert await hub.events() == ["raised", "seen", "note", "closed"]
         assert (await hub.told("GET", "/api/sos?state=open"))["sos"] == []
         assert (await hub.call("POST", "/api/sos/1/close", {"reason": "again"})).status == 409
+
+
+@pytest.mark.parametrize("kind", ["overdue", "fence", "watch", "operator"])
+async def test_an_alarm_is_no_sos_in_field_header_list_words_and_figures(
+    store: Store, kind: str
+) -> None:
+    async with desk(store) as hub:
+        await hub.alps.sends(1, HELP)
+
+        def alarm(db: Db) -> int:
+            return sos.raise_of(db, 1, 1, None, hub.alps.now, kind=kind)
+
+        id_ = await store.commit(alarm)
+        for wanted, ids in (("sos", [1]), ("alarm", [id_])):
+            listed = await hub.told("GET", f"/api/sos?kind={wanted}")
+            assert [each["id"] for each in listed["sos"]] == ids
+            exported = await hub.told("GET", f"/api/sos/export?kind={wanted}")
+            assert [each["id"] for each in exported["sos"]] == ids
+        figures = await store.read(lambda db: health.few(db, hub.alps.now))
+        assert (figures["sos_open"], figures["alarms_open"]) == (1, 1)
+        seen = await hub.call("GET", f"/api/sos/{id_}")
+        assert seen.headers == (("fieldagent-alarm", kind),)
+        assert json.loads(seen.body)["kind"] == kind and b'"sos":true' not in seen.body
+        assert (await hub.call("GET", "/api/sos/1")).headers == (("fieldagent-sos", "1"),)
+        answered = await hub.call("POST", f"/api/sos/{id_}/acknowledge")
+        assert answered.headers == (("fieldagent-alarm", kind),)
+        refused = await hub.call("POST", f"/api/sos/{id_}/acknowledge", who=3)
+        assert f"Ben already has alarm {id_}" in refused.body.decode()
+        await hub.told("POST", f"/api/sos/{id_}/close", {"reason": "a test"})
+        refused = await hub.call("POST", f"/api/sos/{id_}/hand-over", {"to": "3"})
+        assert f"only the user who has alarm {id_}" in refused.body.decode()
+        refused = await hub.call("POST", f"/api/sos/{id_}/take-over")
+        assert f"alarm {id_} is closed" in refused.body.decode()
+        assert (await hub.call("GET", "/api/sos?kind=fence")).status == 400
 
 
 async def test_who_takes_it_over_has_it_and_its_kit_knows_whom_to_reckon_with(store: Store) -> None:

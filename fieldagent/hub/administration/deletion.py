@@ -44,7 +44,7 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
         numbers = ", ".join(str(number) for (number,) in unanswered)
         raise Refused(
             sentence(
-                "SOS {numbers} of {kind} {name} is not closed: close it first, in the console"
+                "incident {numbers} of {kind} {name} is not closed: close it first, in the console"
                 " or with `fieldagent hub sos close {unanswered} REASON`",
                 numbers=numbers,
                 kind=subject.kind,

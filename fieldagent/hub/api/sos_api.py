@@ -31,6 +31,7 @@ from fieldagent.system.sentence import sentence
 
 LISTED, LISTED_MAX = 50, 200
 EXPORTED_MAX, EXPORTED_AT_ONCE = 5_000, 50
+KINDS = (sos.SOS, sos.ALARM)
 TEXT_MAX = 200
 """Characters of a search text."""
 
@@ -72,15 +73,16 @@ class SosApi:
         ]
 
     async def list(self, request: Request, caller: Caller) -> Response:
-        """Return the SOS of the workspace, which all its readers may see."""
-        refuse_others(request, ("state", "text", "before", "limit"))
-        state = one_of(request, "state", tuple(SosState))
+        """Return the SOS and alarms of the workspace, which all its readers may see."""
+        refuse_others(request, ("kind", "state", "text", "before", "limit"))
+        state, kind = one_of(request, "state", tuple(SosState)), one_of(request, "kind", KINDS)
         text = _searched(request)
         before = number(request, "before", END, range(1, END + 1))
         limit = number(request, "limit", LISTED, range(1, LISTED_MAX + 1))
 
         def look(db: Db) -> tuple[list[dict[str, Any]], int | None]:
-            incidents = sos.listing(db, caller.workspace, state, before, limit + 1, text)
+            listed = caller.workspace, state, before, limit + 1, text
+            incidents = sos.listing(db, *listed, kind=kind)
             last = incidents[limit - 1].id if len(incidents) > limit else None
             return [sos_desk.shown(db, each) for each in incidents[:limit]], last
 
@@ -91,15 +93,16 @@ class SosApi:
         """Return the whole history, the newest `EXPORTED_MAX`, as JSON with threads and timelines,
         or as a table for spreadsheets.
         """
-        refuse_others(request, ("state", "text", "format"))
-        state = one_of(request, "state", tuple(SosState))
+        refuse_others(request, ("kind", "state", "text", "format"))
+        state, kind = one_of(request, "state", tuple(SosState)), one_of(request, "kind", KINDS)
         form = one_of(request, "format", ("csv", "json")) or "json"
         text, before = _searched(request), END
         history: list[dict[str, Any]] = []
         while len(history) < EXPORTED_MAX:
 
             def look(db: Db, before: int = before) -> list[dict[str, Any]]:
-                incidents = sos.listing(db, caller.workspace, state, before, EXPORTED_AT_ONCE, text)
+                listed = caller.workspace, state, before, EXPORTED_AT_ONCE, text
+                incidents = sos.listing(db, *listed, kind=kind)
                 return [_with_timeline(db, each) for each in incidents]
 
             some = await self._store.read(look)
@@ -129,7 +132,7 @@ class SosApi:
         answer = await self._store.read(read)
         if answer is None:
             raise _unknown(id)
-        return json_response(answer)
+        return json_response(answer, headers=_marks(answer))
 
     async def acknowledge(self, request: Request, id: str, caller: Caller) -> Response:  # noqa: A002
         """Record that the caller has seen an SOS, with an optional note."""
@@ -205,7 +208,13 @@ class SosApi:
             raise _unknown(id_)
         if isinstance(answer, Problem):
             raise answer
-        return json_response(answer)
+        return json_response(answer, headers=_marks(answer))
+
+
+def _marks(incident: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the header that names an SOS or an alarm, as webhooks get it."""
+    kind = incident["kind"]
+    return (("fieldagent-sos", "1"),) if kind == sos.SOS else (("fieldagent-alarm", kind),)
 
 
 def _with_timeline(db: Db, incident: Sos) -> dict[str, Any]:

@@ -86,9 +86,7 @@ def hand_over(db: Db, incident: Sos, member: int, heir: int, text: str, now: flo
     Refused if the caller does not have it, or the other may not answer an SOS.
     """
     if incident.state != SosState.SEEN or incident.seen_by != member:
-        raise Refused(
-            sentence("only the user who has SOS {id} can hand it over", id=incident.short)
-        )
+        raise Refused(_only_its_user(incident))
     if heir == member or heir not in dispatchers(db, incident.workspace):
         raise Refused(
             sentence("user {heir} is not another dispatcher of this workspace", heir=heir)
@@ -162,8 +160,19 @@ def _again(db: Db, incident: Sos) -> Sos:
 def why_over(db: Db, incident: Sos) -> str:
     """Return the reason why no one else can answer it."""
     if incident.state == SosState.CLOSED:
+        if incident.is_alarm:
+            return sentence("alarm {id} is closed", id=incident.short)
         return sentence("SOS {id} is closed", id=incident.short)
-    return sentence("{who} already has SOS {id}", who=who_has(db, incident), id=incident.short)
+    who = who_has(db, incident)
+    if incident.is_alarm:
+        return sentence("{who} already has alarm {id}", who=who, id=incident.short)
+    return sentence("{who} already has SOS {id}", who=who, id=incident.short)
+
+
+def _only_its_user(incident: Sos) -> str:
+    if incident.is_alarm:
+        return sentence("only the user who has alarm {id} can hand it over", id=incident.short)
+    return sentence("only the user who has SOS {id} can hand it over", id=incident.short)
 
 
 def who_has(db: Db, incident: Sos) -> str:

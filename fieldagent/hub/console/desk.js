@@ -114,9 +114,12 @@ function kept(sos) {
 }
 
 const KINDS = { sos: "SOS", overdue: say("Overdue"), operator: say("Satellite operator"), watch: say("No one on watch"), fence: say("Fence") };
+/** Returns the name of an SOS or alarm, such as "SOS 377" or "Fence 2". */
+export const nameOf = sos => `${KINDS[sos.kind]} ${sos.short}`;
+
 /** Returns the title of an incident. An alarm that is not about a kit belongs to an arbitrary
  * device, which the title leaves out. */
-const title = sos => `${KINDS[sos.kind]} ${sos.short}`
+const title = sos => nameOf(sos)
   + (sos.kind === "watch" ? "" : `: ${sos.item ? sos.item.sender.name : ""} (${sos.device.name})`);
 
 /** Returns a card of a closed incident, with all details and without controls. */
@@ -126,7 +129,7 @@ export const closedCard = sos => element("article", {}, lines(sos), thread(sos),
 const alarm = sos => element("li", { class: [sos.state, sos.calledOff && "off", sos.kind !== "sos" && "alarm"].filter(Boolean).join(" ") }, lines(sos),
   deeds(sos), me.mayAnswer ? answerForm(sos) : "", thread(sos), story(sos));
 
-const thread = sos => element("ol", { class: "thread", "aria-label": say("Thread of SOS {id}", { id: sos.short }) }, sos.thread.map(step));
+const thread = sos => element("ol", { class: "thread", "aria-label": say("Thread of {what}", { what: nameOf(sos) }) }, sos.thread.map(step));
 
 /** Returns the first message of the kit, and the last one if it differs. */
 function wordsOf(sos) {

@@ -1,6 +1,6 @@
 // The history of closed incidents: search, open, print and export.
 
-import { closedCard } from "./desk.js";
+import { closedCard, nameOf } from "./desk.js";
 import { call, trouble } from "./hub.js";
 import { say } from "./language.js";
 import { by, element, moment } from "./text.js";
@@ -13,7 +13,7 @@ function entry(sos) {
   const toggled = () => { if (whole.open && !whole.querySelector("article")) open(sos, whole).catch(trouble); };
   const whole = element("details", { ontoggle: toggled }, element("summary", {},
     element("span", { class: "quiet" }, `${moment(sos.raised)} `),
-    say("SOS {id} ({kit}), closed {time}", { id: sos.short, kit: sos.device.name, time: moment(sos.closed) })));
+    say("{what} ({kit}), closed {time}", { what: nameOf(sos), kit: sos.device.name, time: moment(sos.closed) })));
   return element("li", {}, whole);
 }
 

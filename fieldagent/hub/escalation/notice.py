@@ -68,7 +68,7 @@ def of(
 
 
 def _alarm(incident: Sos) -> str:
-    return "" if incident.kind == "sos" else incident.kind
+    return incident.kind if incident.is_alarm else ""
 
 
 def _unanswered(why: str, time: str, language: str) -> str:
@@ -150,9 +150,9 @@ def test(name: str, message_id: str, language: str) -> Notice:
 def why_over(db: Db, incident: Sos, language: str) -> str:
     """Return the reason why no one else can answer it, as `sos_desk.why_over` does."""
     if incident.state == SosState.CLOSED:
-        return say(language, "SOS {id} is closed", id=incident.short)
+        return say(language, "{what} is closed", what=title(incident, language))
     who = visible(sos_desk.who_has(db, incident))
-    return say(language, "{who} already has SOS {id}", who=who, id=incident.short)
+    return say(language, "{who} already has {what}", who=who, what=title(incident, language))
 
 
 def _short_map(position: dict[str, Any] | None) -> str:

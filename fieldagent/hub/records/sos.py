@@ -23,6 +23,11 @@ EVENTS = "events"
 """Topic that is announced when something happens to an incident, or an item arrives."""
 FRESH = 120.0
 """Seconds for which a position of the device is that of an SOS that it raises."""
+SOS = "sos"
+"""Kind of an incident that a person or their kit has raised. All other kinds are alarms of the
+hub."""
+ALARM = "alarm"
+"""Name of all other kinds together, in the API."""
 NAMED_ALONE = "reported by its kit; its text has not arrived yet"
 
 
@@ -61,6 +66,11 @@ class Sos(NamedTuple):
     """Member who has been asked to take it over."""
 
     @property
+    def is_alarm(self) -> bool:
+        """Return True for the hub's own alarm, which is no SOS."""
+        return self.kind != SOS
+
+    @property
     def short(self) -> str:
         """The number that people see."""
         return number_for_people(self.id, self.number)
@@ -84,7 +94,7 @@ def raise_of(
     item: int | None,
     now: float,
     *,
-    kind: str = "sos",
+    kind: str = SOS,
 ) -> int:
     """Open an alarm about a device, such as overdue, by its item, and return its id."""
     id_ = _raise(db, workspace, device, item, now, kind=kind, number=None)
@@ -98,7 +108,7 @@ def raise_numbered(
     """Open an incident with the kit's number, and return its id. None if another process of the hub
     has just opened it. `item` is None if the kit named the incident before any item arrived.
     """
-    return _raise(db, workspace, device, item, now, kind="sos", number=number)
+    return _raise(db, workspace, device, item, now, kind=SOS, number=number)
 
 
 def _raise(
@@ -364,12 +374,20 @@ _SAYS = (
 
 
 def listing(
-    db: Db, workspace: int, state: str | None, before: int, limit: int, text: str = ""
+    db: Db,
+    workspace: int,
+    state: str | None,
+    before: int,
+    limit: int,
+    text: str = "",
+    *,
+    kind: str | None = None,
 ) -> Sequence[Sos]:
     """Return incidents, newest first. `text` selects those that contain it in items, events, or the
-    name of the device or user.
+    name of the device or user. `kind` is SOS or ALARM.
     """
     which = "" if state is None else " AND state = ?"
+    which += {None: "", SOS: f" AND kind = '{SOS}'", ALARM: f" AND kind <> '{SOS}'"}[kind]
     pattern = text.casefold()
     for special in "!%_":
         pattern = pattern.replace(special, f"!{special}")

@@ -15,7 +15,7 @@ from fieldagent.http.routes import Route
 from fieldagent.hub.field import dead_letters, radio_key
 from fieldagent.hub.field.backlog import Queues, count_queues
 from fieldagent.hub.not_now import REASON
-from fieldagent.hub.records import lease, operator_trouble, rebuild
+from fieldagent.hub.records import lease, operator_trouble, rebuild, sos
 from fieldagent.hub.service.figures import Figures
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
@@ -169,7 +169,9 @@ GAUGES = {
     "webhooks_disabled": "Disabled webhooks.",
     "imeis_contested": "IMEIs that two workspaces claim.",
     "sos_open": "SOS that no person has acknowledged.",
+    "alarms_open": "Alarms of the hub that no person has acknowledged.",
     "sos_unreached": "Open SOS of which no dispatcher could be notified.",
+    "alarms_unreached": "Open alarms of which no dispatcher could be notified.",
     "sos_seen": "SOS that are acknowledged and not closed.",
     "oldest_unseen_sos_seconds": "Age of the oldest unacknowledged SOS, 0 if there is none.",
     "contact_steps_broken": "Steps of the contact chain at which no contact could be notified.",
@@ -204,6 +206,8 @@ def _families(values: Mapping[str, float]) -> Iterator[Family]:
                 yield Family(name, kind, about, [Sample(values[name])], unit)
 
 
+_IS_SOS = f"kind = '{sos.SOS}'"
+_UNREACHED = "state = 'open' AND unreached IS NOT NULL"
 _FEW = {
     # An exact count takes a second for ten million items. Their ids follow the order of arrival.
     "items": f"SELECT CASE WHEN few <= {FEW_ITEMS} THEN few"
@@ -211,10 +215,12 @@ _FEW = {
     f" AS few FROM (SELECT 1 FROM item LIMIT {FEW_ITEMS + 1}) AS these) AS counted",
     "satellite_messages_waiting": "SELECT count(*) FROM mobile_terminated",
     "satellite_messages_since": "SELECT min(created) FROM mobile_terminated",
-    "sos_open_since": "SELECT min(raised) FROM sos WHERE state = 'open'",
-    "sos_open": "SELECT count(*) FROM sos WHERE state = 'open'",
-    "sos_unreached": "SELECT count(*) FROM sos WHERE state = 'open' AND unreached IS NOT NULL",
-    "sos_seen": "SELECT count(*) FROM sos WHERE state = 'seen'",
+    "sos_open_since": f"SELECT min(raised) FROM sos WHERE state = 'open' AND {_IS_SOS}",
+    "sos_open": f"SELECT count(*) FROM sos WHERE state = 'open' AND {_IS_SOS}",
+    "alarms_open": f"SELECT count(*) FROM sos WHERE state = 'open' AND NOT {_IS_SOS}",
+    "sos_unreached": f"SELECT count(*) FROM sos WHERE {_UNREACHED} AND {_IS_SOS}",
+    "alarms_unreached": f"SELECT count(*) FROM sos WHERE {_UNREACHED} AND NOT {_IS_SOS}",
+    "sos_seen": f"SELECT count(*) FROM sos WHERE state = 'seen' AND {_IS_SOS}",
     "check_ins_late": "SELECT count(*) FROM check_in WHERE warned IS NOT NULL",
     "webhooks_disabled": "SELECT count(*) FROM webhook WHERE disabled IS NOT NULL",
     "imeis_contested": "SELECT count(*) FROM imei_claim",

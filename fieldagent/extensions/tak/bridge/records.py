@@ -71,7 +71,8 @@ def kit_users(db: Db, workspace: int, most: int) -> list[KitUser]:
     rows = db.execute(
         "SELECT member.id, member.name, latitude, longitude, position_at, coalesce(way, ''),"
         " altitude, speed, course,"
-        " EXISTS (SELECT 1 FROM sos WHERE sos.device = device.id AND sos.state <> 'closed')"
+        " EXISTS (SELECT 1 FROM sos WHERE sos.device = device.id AND sos.state <> 'closed'"
+        " AND sos.kind = 'sos')"
         f" FROM {_KITS} LEFT JOIN contact ON contact.device = device.id WHERE {_IN_USE}"
         " ORDER BY member.id, device.id",
         workspace,
