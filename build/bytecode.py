@@ -45,9 +45,9 @@ OFTEN = (
 SELDOM = (
     *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/extensions/lab/"),
     "fieldagent/extensions/tak/certificate_command.py",
-    *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/rescue/"),
+    *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/mending.py"),
     "fieldagent/system/as_owner.py",
-    *("fieldagent/store/pages.py", "fieldagent/hub/administration/export.py"),
+    *("fieldagent/extensions/rescue/", "fieldagent/hub/administration/export.py"),
     *("fieldagent/hub/store/postgres", "idna/uts46data.py"),
 )
 """Modules that a running agent or hub does not load: commands, root's work on a kit, the simulator,

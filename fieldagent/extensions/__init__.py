@@ -18,6 +18,7 @@ NAMES = (
     "imt",
     "lab",
     "mqtt",
+    "rescue",
     "sms",
     "tak",
 )

@@ -358,23 +358,6 @@ async def test_of_many_commands_the_newest_are_kept_and_what_is_older_stays_know
         assert [each.number for each in await kit.answered(7)][-1] == NOW + 9
 
 
-async def test_a_damaged_journal_keeps_the_numbers_of_its_commands(tmp_path: Path) -> None:
-    async with at_work(tmp_path) as kit:
-        for number in range(NOW, NOW + 4):
-            await kit.hears(number, "status")
-        await kit.answered(4)
-    with (tmp_path / "journal.sqlite3").open("r+b") as file:
-        file.seek(20)
-        file.write(b"\xff" * 40)
-    async with at_work(tmp_path) as kit:
-        assert kit.journal.read("SELECT text FROM loss")
-        await kit.hears(NOW + 2, "status")
-        await kit.hears(NOW + 4, "log")
-        await kit.answered(1)
-        assert [each.number for each in commands.listing(kit.journal, 9)][:2] == [NOW + 4, NOW + 3]
-        assert len(commands.listing(kit.journal, 9)) == 5
-
-
 def test_the_newest_warnings_are_kept() -> None:
     kept, log = RecentLog(), logging.getLogger("of the test")
     log.addHandler(kept)

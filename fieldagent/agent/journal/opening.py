@@ -1,8 +1,8 @@
-"""Opens the journal at a start, checks it before any write, and has damage repaired (`rescue`).
+"""Opens the journal at a start, checks it before any write, and has damage repaired (`mending`).
 
-Only real damage counts as damage (`store.trouble`). A damaged journal is kept as it is, and its
-intact content moves to a new journal. The new one is written beside it and takes its place either
-fully or not at all, even if power fails.
+Only real damage counts as damage (`store.trouble`). A damaged journal is kept as it is. A new
+journal gets its intact content if an extension saves it. The new one is written beside the damaged
+one and takes its place either fully or not at all, even if power fails.
 """
 
 from __future__ import annotations
@@ -205,11 +205,11 @@ def _see_that_all_is_sound(connection: sqlite3.Connection) -> None:
 
 
 def _mend(path: Path, mark: HighWater, why: str) -> None:
-    """Leave an intact journal at `path`, with all content that could be saved. Raises
+    """Leave an intact journal at `path`, with all content that was saved. Raises
     sqlite3.Error, OSError.
     """
     # Import it only now, so that an agent with an intact journal saves the memory.
-    from fieldagent.agent.journal.rescue.mending import mend
+    from fieldagent.agent.journal.mending import mend
 
     new, bad = _beside(path, "-mending"), _name_for(path)
     for suffix in FILES:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
-import trio
 
-from fieldagent.agent.journal import losses, untouched
+from fieldagent.agent.journal import high_water
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.opening import open_journal
 from fieldagent.agent.journal.schema import JOURNAL as SCHEMA
@@ -69,60 +66,6 @@ def test_a_damaged_row_is_never_transmitted(tmp_path: Path, column: str) -> None
         assert journal.execute("SELECT packages FROM loss").fetchall() == [(1,)]
 
 
-FIRST = "sequence = (SELECT number + 1 FROM beginning)"
-OF_NOBODY = {
-    "how it ended": f"UPDATE package SET status = 'Deliveref' WHERE {FIRST}",
-    "how it ended on a channel": f"UPDATE leg SET status = 'Deliveref' WHERE {FIRST}",
-    "the channel": f"UPDATE leg SET channel = 'Satellitg' WHERE {FIRST}",
-    "the channel in its history": "UPDATE story SET channel = 'Satellitg'",
-    "what is under way": "INSERT INTO intent VALUES ('Satellite', x'00', 0, 0, '[[1,0}]', 'm', 1)",
-    "how far it came": "INSERT INTO reached SELECT sequence, 0, 77, '', 1.0 FROM package",
-    "what is owed": "INSERT INTO rung_owed VALUES (0, 5, 77, '', 1, x'00000000')",
-    "what was said of an SOS": "INSERT INTO incident_word VALUES (1, 0, 5, 'ceen', '', '', 1.0, 1)",
-    "whose it is": "INSERT INTO incident_item VALUES (7, 5)",
-    "how long it took": "INSERT INTO tally VALUES ('latency', 'Satellite', 'q', 1, 1.0)",
-    "a dead letter": "INSERT INTO dead_letter (channel, body, reason, received)"
-    " VALUES ('Satellitg', x'00', '', 1.0)",
-    "a person": "INSERT INTO person VALUES ('user', 9, 'Anna', '[', '[]')",
-    "a command": "INSERT INTO command (number, verb, arguments, channel, came, state)"
-    " VALUES (3, 1, x'80', 'Satellite', 1.0, 'ansvered')",
-    "what came": "INSERT INTO inbound (request_id, sender, body, received)"
-    " VALUES ('r', '1', '{\"requestId\":\"r\"]', 1.0)",
-}
-"""A flipped bit in a text, which SQLite's own check does not find."""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("what", OF_NOBODY)
-def test_a_word_that_nobody_has_written_stops_neither_the_start_nor_a_list(
-    tmp_path: Path, what: str
-) -> None:
-    accepted(tmp_path, "first", "second", "third")
-    with closing(sqlite3.connect(tmp_path / JOURNAL)) as journal:
-        when = f"(SELECT accepted FROM package WHERE {FIRST})"
-        for table in ("leg", "package"):
-            ends = f"UPDATE {table} SET status = 'Delivered', ended = {when} WHERE {FIRST}"
-            journal.execute(ends)
-        journal.execute(
-            "INSERT INTO story (sequence, channel, event, detail, at)"
-            f" SELECT sequence, channel, 'sent', '', 1.0 FROM leg WHERE {FIRST}"
-        )
-        journal.execute(OF_NOBODY[what])
-        journal.commit()
-    for _ in range(2):
-        with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
-            listed = {
-                each["id"]: each for each in kit.call("GET", "/api/packages").body["packages"]
-            }
-            assert [listed[id_]["status"] for id_ in (1, 2, 3)] == ["Delivered", None, None]
-            for path in ("/api/package/1", "/api/sos", "/api/people", "/api/inbound", "/metrics"):
-                assert kit.call("GET", path).status == 200
-            assert kit.call("GET", "/api/commands").status == 200
-            (loss,) = kit.call("GET", "/api/status").body["journal"]["losses"]
-            assert "has entries that" in loss["text"] and loss["packages"] == 0
-            kit.kill()
-
-
 COMMANDS = {
     "no CBOR": "arguments = x'9f'",
     "another size": "arguments = x'8101'",
@@ -173,19 +116,6 @@ def test_a_flipped_bit_of_its_version_costs_nothing(tmp_path: Path, bit: int) ->
     connection.close()
 
 
-def test_what_waits_leaves_though_its_version_is_that_of_nobody(tmp_path: Path) -> None:
-    accepted(tmp_path, "first", "second")
-    with (tmp_path / JOURNAL).open("r+b") as file:
-        file.seek(VERSION_AT + 2)
-        file.write(b"\x04")
-    with sky(tmp_path), agent(tmp_path) as kit:
-        kit.post("last")
-        statuses = [kit.call("GET", f"/api/package/{id_}").body["status"] for id_ in (1, 2)]
-        assert statuses == ["Delivered", "Delivered"]
-        assert any("no program has given it the version 10" in line for line in kit.output())
-        kit.stop()
-
-
 def test_one_that_is_found_damaged_late_is_hidden_from_nobody(tmp_path: Path) -> None:
     """The damaged Package is behind the first slice that is restored, and calls come before its
     turn.
@@ -229,15 +159,6 @@ def test_one_that_is_damaged_while_it_waits_is_listed_as_that(tmp_path: Path) ->
             (line,) = [line for line in shown if line.endswith("on the disk: post it again")]
             assert line.split()[0] == "2"
         assert kit.call("GET", "/api/packages?kind=message").body["packages"][0]["id"] == 1
-
-
-@pytest.mark.parametrize("name", [b"handover_waiting", b"package_ended", b"identity"])
-def test_a_name_that_is_no_text_stops_no_start(tmp_path: Path, name: bytes) -> None:
-    accepted(tmp_path, "first", "second", "third")
-    journal = tmp_path / JOURNAL
-    journal.write_bytes(journal.read_bytes().replace(name, b"\xf3" + name[1:], 1))
-    with agent(tmp_path, {"satellite-port": str(tmp_path / "nobody")}) as kit:
-        assert kit.call("GET", "/api/queue").body["queued"] == 3
 
 
 def killed(home: Path, count: int) -> None:
@@ -290,6 +211,21 @@ def test_a_loss_is_told_and_no_number_comes_back(
         assert words in shown
 
 
+def test_a_journal_that_no_extension_saves_continues_with_the_next_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fieldagent.agent.journal.mending.places", lambda kind: {})
+    path = tmp_path / JOURNAL
+    accepted(tmp_path, "first", "second")
+    with closing(open_journal(path).connection) as journal:
+        before = high_water.of(journal)
+    path.write_bytes(b"\xff" * 8192)
+    with closing(open_journal(path).connection) as journal:
+        assert high_water.of(journal) == before
+        assert journal.execute("SELECT packages, payloads FROM loss").fetchall() == [(2, 0)]
+    assert path.with_name("journal.sqlite3.1.bad").read_bytes() == b"\xff" * 8192
+
+
 def test_an_end_in_good_order_and_a_kill_are_no_loss(tmp_path: Path) -> None:
     killed(tmp_path, 20)
     for _ in range(2):
@@ -297,42 +233,6 @@ def test_an_end_in_good_order_and_a_kill_are_no_loss(tmp_path: Path) -> None:
             assert kit.call("GET", "/api/queue").body["queued"] == 20
             assert kit.call("GET", "/api/status").body["journal"]["losses"] == []
             assert kit.stop() == 0
-
-
-def spoil_events(path: Path) -> None:
-    """Damage a page that no start reads."""
-    content = bytearray(path.read_bytes())
-    places = [at for at in range(0, len(content), 4096) if content[at] == 13]
-    at = max(places, key=lambda at: content[at : at + 4096].count(b"package"))
-    content[at + 8 : at + 400] = bytes(392)
-    path.write_bytes(content)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("by_the_disk", [True, False])
-def test_what_was_closed_in_good_order_is_looked_through_after_the_start(
-    tmp_path: Path, by_the_disk: bool
-) -> None:
-    path = tmp_path / JOURNAL
-    killed(tmp_path, 400)
-    Journal(path).close()
-    spoil_events(path)
-    if by_the_disk:
-        # The file is unchanged.
-        untouched.note(path)
-        journal = Journal(path)
-        assert losses.listing(journal.read) == []
-        trio.run(journal.look_through)
-        assert "the journal is damaged" in str(journal.failed)
-        journal.close()
-    journal = Journal(path)
-    (loss,) = losses.listing(journal.read)
-    assert loss.packages == 0
-    journal.close()
-    journal = Journal(path)
-    trio.run(journal.look_through)
-    assert journal.failed is None
-    journal.close()
 
 
 def test_one_that_is_as_it_was_left_is_not_looked_through_before_it_listens(
@@ -357,67 +257,3 @@ def command(kit: Agent, *arguments: str) -> str:
         [*MODULE, *arguments, "--port", str(kit.port)], capture_output=True, text=True, check=True
     )
     return done.stdout
-
-
-JOURNAL_FILES = [JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm"]
-WAITING = 120
-FLIPS, SOME_FLIPS, MANY_FLIPS = 24, 100, 1000
-
-
-def flip(files: Sequence[Path], random: Random) -> str:
-    """Flip one random bit in one of the files, and return its place."""
-    file = random.choice([file for file in files if file.exists() and file.stat().st_size])
-    content = bytearray(file.read_bytes())
-    place, bit = random.randrange(len(content)), random.randrange(8)
-    content[place] ^= 1 << bit
-    file.write_bytes(content)
-    return f"{file.name} byte {place} bit {bit}"
-
-
-def survive(home: Path, flips: int, seed: int) -> None:
-    """Each start succeeds, and at least 99 % of the undamaged Packages wait as before: a flip
-    damages at most one row.
-    """
-    kept = {}
-    for how in ("stopped", "killed"):
-        (home / how).mkdir()
-        if how == "killed":
-            killed(home / how, WAITING)
-        else:
-            accepted(home / how, *(f"number {number}" for number in range(WAITING)))
-        kept[how] = home / how / "state"
-    random = Random(seed)
-    there, losses = 0, []
-    for number in range(flips):
-        work = home / "work"
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir()
-        shutil.copytree(kept[random.choice(["stopped", "killed"])], work / "state")
-        where = flip([work / file for file in JOURNAL_FILES], random)
-        with agent(work, {"satellite-port": str(work / "nobody")}) as kit:
-            waiting = kit.call("GET", "/api/queue").body["packages"]
-            loss_report = kit.call("GET", "/api/status").body["journal"]["losses"]
-        # A damaged Package is listed as damaged until it ends.
-        ids = {each["id"] for each in waiting if each["kind"] != "damaged"}
-        assert ids <= set(range(1, WAITING + 1)), where
-        if len(ids) < WAITING:
-            losses.append(f"{where}: {WAITING - len(ids)}")
-            assert loss_report or len(waiting) == WAITING, f"in silence: {where}"
-        there += min(len(ids), WAITING - 1)
-        print(f"{number + 1} {where}: {len(ids)} of {WAITING}", flush=True)
-    print(f"{there} of {flips * (WAITING - 1)} undamaged are there; {losses}")
-    assert there >= 0.99 * flips * (WAITING - 1), losses
-
-
-def test_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
-    survive(tmp_path, FLIPS, seed=11)
-
-
-@pytest.mark.full
-def test_a_hundred_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
-    survive(tmp_path, SOME_FLIPS, seed=5)
-
-
-@pytest.mark.soak
-def test_a_thousand_flipped_bits_cost_what_they_hit(tmp_path: Path) -> None:
-    survive(tmp_path, MANY_FLIPS, seed=3)

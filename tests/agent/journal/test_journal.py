@@ -233,26 +233,6 @@ async def _is_refused(journal: Journal) -> None:
         await journal.persist(remember("x" * 100_000))
 
 
-@pytest.mark.parametrize("damage", ["not a database", "wrong page"])
-async def test_a_damaged_journal_is_set_aside(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "journal.sqlite3"
-    journal = Journal(path)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(journal.run)
-        for number in range(200):
-            await journal.commit(remember(f"{number:0200}"))
-        nursery.cancel_scope.cancel()
-    journal.close()
-    content = bytearray(path.read_bytes())
-    at = 0 if damage == "not a database" else 8192
-    content[at : at + 4096] = b"\xa5" * 4096
-    path.write_bytes(content)
-    again = Journal(path)
-    assert len(remembered(again)) == 200, "none of them is on that page"
-    again.close()
-    assert (tmp_path / "journal.sqlite3.1.bad").exists()
-
-
 @pytest.mark.parametrize("how_far", ["taken", "on its way"])
 async def test_an_sos_that_comes_while_the_disk_is_looked_at_is_not_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how_far: str

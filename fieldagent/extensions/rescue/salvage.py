@@ -11,15 +11,17 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.journal.high_water import HighWater
+from fieldagent.agent.journal.mending import Saved
 from fieldagent.agent.journal.records import DAMAGED, LANE, RELAYED, ask_anew, crc_of
 from fieldagent.agent.journal.schema import UNSOUND
+from fieldagent.extensions.rescue.pages import Pages, Row, Value
 from fieldagent.package.delivery import Leg, terminal_status
 from fieldagent.package.package import SOS_PRIORITY, Channel, Package, Parcel, Said, Status
 from fieldagent.package.reading import read_package
-from fieldagent.store.pages import Pages, Row, Value
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -53,7 +55,7 @@ Found = dict[str, Value]
 
 
 @dataclass
-class Saved:
+class Count:
     packages: int = 0
     waiting: int = 0
     payloads: int = 0
@@ -187,27 +189,27 @@ class _Salvage:
         with suppress(sqlite3.IntegrityError):
             self._db.execute(table.insert, tuple(row.values()))
 
-    def mend(self, before: HighWater, saved: Saved) -> None:
-        """Make the found rows consistent, and count the losses in `saved`."""
+    def mend(self, before: HighWater, count: Count) -> None:
+        """Make the found rows consistent, and count the losses in `count`."""
         db = self._db
         self._drop_unsound()
         known = {sequence for (sequence,) in db.execute("SELECT sequence FROM package")}
-        saved.packages = len(known)
+        count.packages = len(known)
         orphans = {
             sequence for (sequence,) in db.execute("SELECT sequence FROM leg WHERE status IS NULL")
         }
         orphans |= {sequence for sequence, channel in self._pending if channel in CHANNELS}
         orphans |= {each for each, row in self._bad.items() if row["status"] is None}
         for sequence in sorted(orphans - known):
-            saved.damaged.append(self._end(sequence))
+            count.damaged.append(self._end(sequence))
         self._mend_legs(known)
-        self._mend_payloads(saved)
-        self._mend_carried(saved)
+        self._mend_payloads(count)
+        self._mend_carried(count)
         self._drop_orphans()
         self._mend_incident()
-        self._number_on(before, saved)
+        self._number_on(before, count)
         waiting = "SELECT count(DISTINCT sequence) FROM leg WHERE status IS NULL"
-        ((saved.waiting,),) = db.execute(waiting)
+        ((count.waiting,),) = db.execute(waiting)
 
     def _drop_unsound(self) -> None:
         for table, unsound in UNSOUND.items():
@@ -292,7 +294,7 @@ class _Salvage:
                 (status, None if status is None else self._now, sequence),
             )
 
-    def _mend_carried(self, saved: Saved) -> None:
+    def _mend_carried(self, count: Count) -> None:
         """Restore the original station of neighbours' items from the relay marks. As our own, such
         an item would mean that this kit is in need. If the station is lost, the item ends, and
         is relayed again when its kit repeats the request.
@@ -319,7 +321,7 @@ class _Salvage:
                     (sequence, station, number, number - raised),
                 )
             elif _leads_to_hub(package):
-                saved.damaged += [-sequence] if status is None else []
+                count.damaged += [-sequence] if status is None else []
                 self._end_damaged(sequence)
 
     def _raised_by(self, station: int, number: int) -> int:
@@ -362,11 +364,11 @@ class _Salvage:
         for (sequence,) in waits:
             self._db.execute("INSERT INTO incident_item VALUES (?, ?)", (sequence, *rows[0]))
 
-    def _mend_payloads(self, saved: Saved) -> None:
+    def _mend_payloads(self, count: Count) -> None:
         """Hand over again each payload whose state is lost; its `requestId` is the same."""
         db = self._db
-        ((saved.payloads,),) = db.execute("SELECT count(*) FROM inbound")
-        ((saved.payloads_lost,),) = db.execute(
+        ((count.payloads,),) = db.execute("SELECT count(*) FROM inbound")
+        ((count.payloads_lost,),) = db.execute(
             "SELECT count(DISTINCT number) FROM handover WHERE state = 'waiting'"
             " AND number NOT IN (SELECT number FROM inbound)"
         )
@@ -379,7 +381,7 @@ class _Salvage:
             (0.0,),
         )
 
-    def _number_on(self, before: HighWater, saved: Saved) -> None:
+    def _number_on(self, before: HighWater, count: Count) -> None:
         """Make sure that no number and no id is used twice."""
         db = self._db
         for table, key, highest in (
@@ -391,9 +393,9 @@ class _Salvage:
                 began = max(largest, self._beginning)
                 # If no row shows how many Packages there were, the ids do, because they start at 1.
                 unknown = highest - began if began else min(highest, before.id or highest)
-                saved.unknown = max(0, unknown)
+                count.unknown = max(0, unknown)
             else:
-                saved.payloads_lost += max(0, highest - largest)
+                count.payloads_lost += max(0, highest - largest)
             db.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
             db.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, max(largest, highest)))
         db.execute(
@@ -431,12 +433,17 @@ def _is_inbound(row: Found) -> bool:
     return isinstance(document, dict) and document.get("requestId") == row["request_id"]
 
 
-def salvage(pages: Pages, db: sqlite3.Connection, before: HighWater, now: float) -> Saved:
-    """Save the intact rows of a damaged journal's pages. `db` is a new journal, in a transaction
-    and without foreign keys; `before` contains the highest numbers of the damaged one.
-    """
-    saved = Saved()
+def salvage(path: Path, db: sqlite3.Connection, before: HighWater, now: float) -> Saved:
+    """Save the intact rows of the damaged journal at `path` (`agent.journal.mending.Salvage`)."""
+    count = Count()
     work = _Salvage(db, now)
-    work.take(pages)
-    work.mend(before, saved)
-    return saved
+    work.take(Pages(_content(path), _content(path.with_name(f"{path.name}-wal"))))
+    work.mend(before, count)
+    lost = len(count.damaged) + count.unknown
+    return Saved(count.in_words(), lost, count.payloads_lost)
+
+
+def _content(path: Path) -> bytes:
+    with suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""

@@ -1,0 +1,88 @@
+"""Writes an intact journal beside a damaged one. An extension fills it with the content that could
+be saved.
+
+The damaged one is only read. Power may fail at any moment: `opening` renames the new journal once
+it is complete. The next start repeats the repair, or finishes the renaming.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+from fieldagent.agent.journal import lived, losses
+from fieldagent.agent.journal.high_water import HighWater, raise_to
+from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.extensions import places
+from fieldagent.store.sqlite import connect, reader
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.named_object import imported
+
+log = logging.getLogger(__name__)
+
+
+class Saved(NamedTuple):
+    """The result of a repair."""
+
+    text: str
+    """A sentence with the saved and lost content. It says which Packages must be posted again."""
+    packages_lost: int
+    payloads_lost: int
+
+
+Salvage = Callable[[Path, sqlite3.Connection, HighWater, float], Saved]
+"""Copies content of the damaged journal at a path into an empty one, which is in a transaction and
+has no foreign keys. The arguments after it are the highest numbers of the damaged journal, which
+must not be used again, and the elapsed time. Raises sqlite3.Error, OSError.
+"""
+
+
+def mend(path: Path, new: Path, mark: HighWater, why: str, bad: str) -> str:
+    """Write the journal `new`, which must not exist yet, and return a sentence about the saved
+    content.
+
+    `mark` contains the highest numbers of the damaged journal at `path`, `why` the damage, and
+    `bad` the name under which it will be kept. Raises sqlite3.Error, OSError.
+    """
+    log.error("the journal %s is damaged (%s): saving its intact entries", path, why)
+    salvage: Salvage = next(map(imported, places("salvage").values()), _save_nothing)
+    now = time.time() - _ahead(path)
+    with closing(connect(new, JOURNAL, checked=True)) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")
+        connection.execute("BEGIN IMMEDIATE")
+        saved = salvage(path, connection, mark, now)
+        text = f"the journal was damaged ({why}): {saved.text}. The damaged one is kept as {bad}"
+        loss = losses.Loss(now, text, saved.packages_lost, saved.payloads_lost)
+        losses.note(connection, loss)
+        connection.execute("COMMIT")
+        # Without a write-ahead log all content is in the one file, which will be renamed.
+        connection.execute("PRAGMA journal_mode=DELETE").fetchall()
+    return saved.text
+
+
+def _save_nothing(path: Path, connection: sqlite3.Connection, mark: HighWater, now: float) -> Saved:
+    if mark.package:
+        # Continue with the next number instead of the new journal's own, which is random.
+        connection.execute("DELETE FROM sqlite_sequence")
+    raise_to(connection, mark)
+    # The first number is random, and the first id is 1. Only a caller's ids can exceed the numbers.
+    packages = min(mark.package, mark.id or mark.package)
+    text = (
+        f"nothing could be saved; unknown: the last {packages} accepted; payloads that came and are"
+        f" lost: {mark.payload}. Post those again"
+    )
+    return Saved(text, packages, mark.payload)
+
+
+def _ahead(path: Path) -> float:
+    """Return the seconds by which the wall clock is ahead of the time in the damaged journal; 0 if
+    that cannot be read.
+    """
+    with suppress(sqlite3.Error, UnicodeDecodeError), closing(reader(path)) as damaged:
+        base = lived.known(damaged)
+        return 0.0 if base is None else base.offset
+    return 0.0

@@ -1,0 +1,11 @@
+"""Rescue of the content of a damaged journal.
+
+`pages.py` reads the rows from the pages of the file, and `salvage.py` stores the intact ones.
+"""
+
+from fieldagent.system.extension import Extension
+
+EXTENSION = Extension(
+    "rescue of a damaged journal",
+    salvage={"pages": "fieldagent.extensions.rescue.salvage:salvage"},
+)
