@@ -10,11 +10,13 @@ import hashlib
 import zlib
 from collections.abc import Collection
 from functools import cache, partial
+from html import escape
 
+from fieldagent.http.languages import preferred
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.routes import Route
-from fieldagent.page.language import ENGLISH, LANGUAGES
+from fieldagent.page.language import ENGLISH, LANGUAGES, catalogue_of
 from fieldagent.system.data_files import read_data
 
 POLICY = (
@@ -32,6 +34,8 @@ _TYPES = {
     "webmanifest": "application/manifest+json",
 }
 
+Pairs = tuple[tuple[str, str], ...]
+_INDEX = "index.html"
 GZIP = 31
 """Value of zlib's window size that selects gzip (https://zlib.net/manual.html, deflateInit2)."""
 CATALOGUES = tuple(f"{each}.json" for each in LANGUAGES if each != ENGLISH)
@@ -66,16 +70,18 @@ def routes(
     names: Collection[str],
     pictures_of: str = "",
     words: Collection[str] = (),
+    early: Collection[str] = (),
 ) -> list[Route]:
     """Return the routes of a page. `GET` of each of `pages` returns the package's index.html. In a
     path, {id} is a number, and other parts in braces are one of `words`. `below` is the path of
     its files `names`, and of the shared ones. `pictures_of` is another origin whose pictures the
-    page may show.
+    page may show. `early` are texts that people read before a script runs: they are already in the
+    browser's language.
     """
     places = _SHARED | {name: (package, name) for name in names}
     policy = f"{POLICY} {pictures_of}".rstrip()
     return [
-        *(Route("GET", page, partial(_index, policy, package, words)) for page in pages),
+        *(Route("GET", page, partial(_index, policy, package, words, early)) for page in pages),
         Route("GET", f"{below}/{{name}}", partial(_file, policy, places)),
     ]
 
@@ -98,14 +104,22 @@ async def _alone(package: str, name: str, request: Request) -> Response:
 
 
 async def _index(
-    policy: str, package: str, words: Collection[str], request: Request, **parts: str
+    policy: str,
+    package: str,
+    words: Collection[str],
+    early: Collection[str],
+    request: Request,
+    **parts: str,
 ) -> Response:
     """Return the page. Its script reads the rest of the address."""
     for name, each in parts.items():
         is_there = each.isascii() and each.isdigit() if name == "id" else each in words
         if not is_there:
             raise Problem(404, f"the page has no {each[:40]!r}")
-    return _served(request, policy, package, "index.html")
+    language = preferred(request.headers.get("accept-language", ""), LANGUAGES)
+    texts = catalogue_of(package, language).get("texts", {}) if early else {}
+    pairs = tuple((text, texts[text]) for text in early if text in texts)
+    return _served(request, policy, package, _INDEX, pairs)
 
 
 async def _file(
@@ -116,11 +130,12 @@ async def _file(
     return _served(request, policy, *places[name])
 
 
-def _served(request: Request, policy: str, package: str, name: str) -> Response:
+def _served(request: Request, policy: str, package: str, name: str, early: Pairs = ()) -> Response:
+    """Return a file. `early` are texts in it and their translations."""
     packed = "gzip" in request.headers.get("accept-encoding", "")
-    tag = _tag(package, name, packed)
+    tag = _tag(package, name, packed, early)
     headers = (
-        ("Vary", "Accept-Encoding"),
+        ("Vary", "Accept-Encoding, Accept-Language" if name == _INDEX else "Accept-Encoding"),
         ("Content-Security-Policy", policy),
         ("ETag", tag),
         ("Cache-Control", "no-cache"),
@@ -130,29 +145,32 @@ def _served(request: Request, policy: str, package: str, name: str) -> Response:
     known = request.headers.get("if-none-match", "").replace("W/", "")
     if tag in (each.strip() for each in known.split(",")):
         return Response(304, headers=headers)
-    content = _packed(package, name) if packed else _content(package, name)
+    content = _packed(package, name, early) if packed else _content(package, name, early)
     encoded = (("Content-Encoding", "gzip"),) if packed else ()
     return Response(200, content, _TYPES[name.rpartition(".")[2]], (*encoded, *headers))
 
 
-def _content(package: str, name: str) -> bytes:
+def _content(package: str, name: str, early: Pairs) -> bytes:
     if name.startswith(_REASONS):
         # Browsers in English never request these files.
         from fieldagent.page import reasons
 
         return reasons.in_language(name.removeprefix(_REASONS).removesuffix(".json"))
-    return read_data(package, name)
+    content = read_data(package, name)
+    for text, said in early:
+        content = content.replace(text.encode(), escape(said).encode())
+    return content
 
 
 @cache
-def _packed(package: str, name: str) -> bytes:
+def _packed(package: str, name: str, early: Pairs) -> bytes:
     """Compress a file once. That takes 100 times as long as reading it, and the file never
     changes.
     """
-    return zlib.compress(_content(package, name), 9, GZIP)
+    return zlib.compress(_content(package, name, early), 9, GZIP)
 
 
 @cache
-def _tag(package: str, name: str, packed: bool) -> str:
-    digest = hashlib.sha256(_content(package, name)).hexdigest()[:16]
+def _tag(package: str, name: str, packed: bool, early: Pairs) -> str:
+    digest = hashlib.sha256(_content(package, name, early)).hexdigest()[:16]
     return f'"{digest}{"-gzip" if packed else ""}"'

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from http.client import HTTPConnection
 from importlib.resources import files
 from itertools import accumulate
@@ -17,6 +18,7 @@ import pytest
 from fieldagent.agent import page
 from fieldagent.hub import console
 from fieldagent.page.files import CATALOGUES
+from fieldagent.page.language import LANGUAGES, catalogue_of
 from tests.processes import PATIENCE, ZIPAPP, Agent, agent
 
 WIRE_MAX = 123_000
@@ -112,6 +114,29 @@ def test_it_is_sent_once_and_only_to_its_own_origin(kit: Agent, path: str) -> No
         {"Sec-Fetch-Site": "cross-site"},
     ):
         assert kit.call("GET", path, **foreign).status == 403
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_is_read_before_a_script_runs_is_in_the_browsers_language(
+    kit: Agent, language: str
+) -> None:
+    texts = catalogue_of("fieldagent.agent.page", language).get("texts", {})
+    asked = {"Accept-Language": f"{language}-CH,{language};q=0.9,en;q=0.1"}
+    tags = set()
+    with closing(HTTPConnection("127.0.0.1", kit.port, timeout=PATIENCE)) as connection:
+        for encoding in ("identity", "gzip"):
+            connection.request("GET", "/", headers=asked | {"Accept-Encoding": encoding})
+            answer = connection.getresponse()
+            content = answer.read()
+            html = (gzip.decompress(content) if encoding == "gzip" else content).decode()
+            for text in page.EARLY:
+                assert f">{texts.get(text, text)}<" in html
+            assert answer.headers["vary"] == "Accept-Encoding, Accept-Language"
+            tags.add(answer.headers["etag"])
+        assert len(tags) == 2
+        known = {"If-None-Match": answer.headers["etag"], "Accept-Encoding": "gzip"}
+        connection.request("GET", "/", headers=asked | known)
+        assert connection.getresponse().status == 304
 
 
 def test_nothing_in_them_can_become_markup_or_asks_elsewhere() -> None:

@@ -28,12 +28,15 @@ NAMES = (
     "world.json",
 )
 
+EARLY = ("Loading. The button works when it is red.", "connecting to the agent …")
+"""Texts that people read while the scripts load."""
+
 
 def routes() -> list[Route]:
     """Return `GET /` and `GET /track`, the files below `/page/`, and the service worker that caches
     them.
     """
     return [
-        *files.routes(("/", "/track"), "/page", __name__, NAMES),
+        *files.routes(("/", "/track"), "/page", __name__, NAMES, early=EARLY),
         files.alone("/worker.js", __name__, "worker.js"),
     ]
