@@ -56,9 +56,7 @@ def dispatch(words: Sequence[str]) -> int:
     except ModuleNotFoundError as missing:
         if not (missing.name or "").startswith("fieldagent."):
             raise
-        arguments.parser.error(
-            "this kit's program does not have that command; fieldagent.pyz has it"
-        )
+        arguments.parser.error("this program does not have that command; fieldagent.pyz has it")
     carry_out: Callable[[argparse.Namespace], int] = getattr(implementation, function)
     return carry_out(arguments)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -20,8 +19,6 @@ MOST_BYTES = 20_000_000
 PATIENCE = 60.0
 """Seconds without a byte after which a download fails."""
 CHUNK = 65_536
-TOLD_EVERY = 10.0
-"""Seconds between two progress reports."""
 
 
 class NotTaken(Exception):
@@ -43,23 +40,26 @@ class FetchedFile(NamedTuple):
 
 
 def fetched(
-    what: str, part: Path | None = None, tell: Callable[[str], None] = lambda text: None
+    what: str,
+    part: Path | None = None,
+    report: Callable[[int, int | None], None] = lambda done, whole: None,
 ) -> FetchedFile:
     """Read a path or an address. Downloaded bytes are kept in `part` until the file is complete,
     and another attempt for the same address continues after them (RFC 9110, 13.1.5 and 14).
-    Raises NotTaken, ServerAway.
+    `report` gets the number of bytes that are here, and of all if it is known. Raises NotTaken,
+    ServerAway.
     """
     try:
         if not what.startswith(("https://", "http://")):
             content = Path(what).read_bytes()
             _check_size(what, len(content))
             return FetchedFile(content)
-        return _download(what, part, tell)
+        return _download(what, part, report)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and part and part.exists():
             part.unlink()
-            return fetched(what, part, tell)
+            return fetched(what, part, report)
         away = ServerAway if error.code >= 500 else NotTaken
         raise away(f"{what} cannot be read: {error}") from None
     except (FileNotFoundError, ValueError) as error:
@@ -97,7 +97,9 @@ class _Part(NamedTuple):
     content: bytes = b""
 
 
-def _download(what: str, part: Path | None, tell: Callable[[str], None]) -> FetchedFile:
+def _download(
+    what: str, part: Path | None, report: Callable[[int, int | None], None]
+) -> FetchedFile:
     known = _kept(part, what)
     request = urllib.request.Request(what)
     if known.content:
@@ -111,18 +113,13 @@ def _download(what: str, part: Path | None, tell: Callable[[str], None]) -> Fetc
         whole = begun + int(length) if length else None
         mark = _mark(answer)
         kept = part if mark else None
-        if goes_on:
-            tell(f"{what}: {begun:,} bytes are present; fetching the rest")
-        else:
+        if not goes_on:
             kept = _begun(kept, what, mark)
-        reported_at = time.monotonic()
         while chunk := answer.read(CHUNK):
             content += chunk
             kept = _added(kept, chunk)
             _check_size(what, len(content))
-            if time.monotonic() > reported_at + TOLD_EVERY:
-                reported_at = time.monotonic()
-                tell(f"{what}: {len(content):,} bytes" + (f" of {whole:,}" if whole else ""))
+            report(len(content), whole)
     if whole is not None and len(content) < whole:
         raise ServerAway(f"{what} was interrupted after {len(content):,} of {whole:,} bytes")
     if part is not None:

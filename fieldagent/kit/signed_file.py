@@ -18,6 +18,7 @@ from fieldagent.system.minisign import (
     read_signature,
     verify,
 )
+from fieldagent.system.progress import Progress
 from fieldagent.system.signed_release import Release, taken_as
 from fieldagent.system.text_files import read_text_file
 
@@ -43,7 +44,10 @@ def signed_file(
     what: str, kind: str, keys: Sequence[TrustedKey], part: Path
 ) -> tuple[bytes, Release]:
     """Return a file and the release in its signature. Raises NotTaken."""
-    content, went_on = fetched(what, part, tell)
+    with Progress(f"fetching {what}", "bytes") as progress:
+        content, went_on = fetched(what, part, progress.show)
+    if went_on:
+        tell(f"{what}: a part was here from an earlier attempt")
     signature = f"{what}.minisig"
     try:
         return content, release_of(content, fetched(signature).content.decode(), kind, keys)

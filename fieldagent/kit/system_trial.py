@@ -276,7 +276,7 @@ def _fetched(place: Place, trial: SystemTrial, piece: SystemPiece) -> bytes:
     away = 0
     while True:
         try:
-            file = fetched(name, place.part, tell)
+            file = fetched(name, place.part)
         except NotTaken as why:
             if not isinstance(why, ServerAway) and not _is_unplugged(name):
                 raise

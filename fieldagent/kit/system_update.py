@@ -26,6 +26,7 @@ from fieldagent.kit.version_order import check_newer
 from fieldagent.system.exit_codes import TAKEN
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.minisign import TrustedKey
+from fieldagent.system.progress import Progress
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signed_release import SYSTEM
 from fieldagent.system.system_image import (
@@ -153,17 +154,17 @@ def _image(what: str, keys: list[TrustedKey], place: Place, now: str) -> SystemI
 
 def follow(place: Place) -> None:
     """Print the progress until the unit reboots the machine, or until the trial ends before."""
-    last = ""
+    phase = ""
     try:
-        while place.system.exists():
-            under_way = system_trial.read(place)
-            words = system_trial.IN_WORDS[under_way.phase]
-            if under_way.phase == "write":
-                words += f": {under_way.written} of {under_way.pieces} pieces"
-            if words != last:
-                tell(words)
-            last = words
-            time.sleep(LOOK)
+        with Progress("writing", "pieces") as progress:
+            while place.system.exists():
+                under_way = system_trial.read(place)
+                if under_way.phase != phase:
+                    tell(system_trial.IN_WORDS[under_way.phase])
+                phase = under_way.phase
+                if phase == "write":
+                    progress.show(under_way.written, under_way.pieces)
+                time.sleep(LOOK)
     except FileNotFoundError:
         pass
     except KeyboardInterrupt:

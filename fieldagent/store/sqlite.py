@@ -10,7 +10,7 @@ import errno
 import logging
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,8 @@ from fieldagent.system.sentence import sentence
 
 log = logging.getLogger(__name__)
 
+COPIED_PAGES = 1_000
+"""Pages of a copy between two reports of progress."""
 CHECK = "PRAGMA quick_check(1)"
 _OF_THE_DISK = (
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),
@@ -222,14 +224,27 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def copy_whole(source: sqlite3.Connection, new: Path) -> None:
+def copy_whole(
+    source: sqlite3.Connection, new: Path, report: Callable[[int, int], None] | None = None
+) -> None:
     """Copy the database as of one moment to a file for its owner only, and check it. An existing
-    file is replaced. Raises OSError, sqlite3.Error.
+    file is replaced. `report` gets the number of copied pages, and of all. Raises OSError,
+    sqlite3.Error.
     """
     new.unlink(missing_ok=True)
     make_private_file(new)
     with closing(sqlite3.connect(new)) as copy:
-        source.backup(copy)
+        # In a transaction, all steps read the same moment, whatever others write meanwhile.
+        source.execute("BEGIN")
+        try:
+            source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            source.backup(
+                copy,
+                pages=COPIED_PAGES,
+                progress=report and (lambda _, left, whole: report(whole - left, whole)),
+            )
+        finally:
+            source.execute("ROLLBACK")
         if (damage := copy.execute(CHECK).fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(damage)
 

@@ -50,7 +50,10 @@ def with_environment(
     faults = []
     for name, value in given.items():
         try:
-            values |= _setting(name, value, known)
+            setting, its_value = _setting(name, value, known)
+            if setting in values:
+                raise WrongProperty(f"{setting} has a value from another variable: remove one")
+            values[setting] = its_value
         except WrongProperty as wrong:
             faults.append(f"{named[name]}: {wrong}")
     if faults:
@@ -58,8 +61,8 @@ def with_environment(
     return with_pairs(text, values)
 
 
-def _setting(name: str, value: str, known: Mapping[str, Key]) -> dict[str, str]:
-    """Return the setting with its value. Raises WrongProperty."""
+def _setting(name: str, value: str, known: Mapping[str, Key]) -> tuple[str, str]:
+    """Return the setting's own name and its value. Raises WrongProperty."""
     if name not in known and name.endswith(_OF_FILE) and name.removesuffix(_OF_FILE) in known:
         name = name.removesuffix(_OF_FILE)
         try:
@@ -71,4 +74,4 @@ def _setting(name: str, value: str, known: Mapping[str, Key]) -> dict[str, str]:
     if "\n" in value or "\r" in value:
         raise WrongProperty("must be one line")
     known[name].read(value)
-    return {name: value}
+    return name, value

@@ -1,10 +1,12 @@
-"""Safe display of untrusted text on a terminal: it cannot move the cursor, clear the screen, hide a
-word or begin a line.
+"""Display on a terminal. Untrusted text cannot move the cursor, clear the screen, hide a word or
+begin a line. Words of state have a colour.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 
 _ACTS = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0 and C1: ESC, BEL, CSI and their like (ECMA-48)
@@ -21,3 +23,51 @@ def escaped(text: str) -> str:
 def escaped_lines(text: str) -> str:
     """Return our own lines, each escaped like `escaped`."""
     return "\n".join(map(escaped, text.split("\n")))
+
+
+_MARKS = {"green": "\ufdd0", "yellow": "\ufdd1", "red": "\ufdd2"}
+"""A character before a word of state. No text contains them: Unicode keeps them free of meaning."""
+_SGR = {"\ufdd0": "\x1b[32m", "\ufdd1": "\x1b[33m", "\ufdd2": "\x1b[31m"}
+_MARKED = re.compile("([\ufdd0-\ufdd2])([^\ufdd0-\ufdd2\n]*?)(\ufdd3|$)", re.MULTILINE)
+_END = "\ufdd3"
+_COLOURS = {
+    word: colour
+    for colour, words in {
+        "green": ("ok", "ready", "Delivered", "delivered", "handed", "done", "acknowledged"),
+        "yellow": (
+            *("waits", "waiting", "queued", "packed", "sent", "starting", "no service", "busy"),
+            *("Collapsed", "collapsed", "Canceled", "canceled", "expired"),
+        ),
+        "red": ("BAD", "Error", "error", "failed", "dead", "absent", "fault", "refused", "open"),
+    }.items()
+    for word in words
+}
+
+
+def state_word(word: str, width: int = 0) -> str:
+    """Return a word of state for `printed`, filled up with blanks to `width` characters."""
+    colour = _COLOURS.get(word)
+    filled = " " * (width - len(word))
+    return f"{_MARKS[colour]}{word}{_END}{filled}" if colour else word + filled
+
+
+def printed(text: str, stream: int = 1) -> str:
+    """Return our own lines as the file descriptor `stream` shows them: escaped, and words of state
+    in colour.
+    """
+    shown = escaped_lines(text)
+    if not has_colours(stream):
+        return _MARKED.sub(r"\2", shown)
+    return _MARKED.sub(lambda match: f"{_SGR[match[1]]}{match[2]}\x1b[0m", shown)
+
+
+def has_colours(stream: int) -> bool:
+    """Return True if the file descriptor is a terminal with colours and the user has not declined
+    them (no-color.org).
+    """
+    return os.isatty(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal on standard output; None if it is another file."""
+    return shutil.get_terminal_size().columns if os.isatty(1) else None

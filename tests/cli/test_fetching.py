@@ -82,16 +82,21 @@ DATE = {"Last-Modified": "Wed, 25 Nov 2026 08:00:00 GMT"}
 
 @pytest.mark.parametrize("marks", [TAG, DATE, TAG | DATE], ids=["tag", "date", "both"])
 def test_what_was_broken_off_is_gone_on_with(tmp_path: Path, marks: dict[str, str]) -> None:
-    part, notices = tmp_path / "part", list[str]()
+    part, shown = tmp_path / "part", list[int]()
+
+    def report(done: int, whole: int | None) -> None:
+        assert whole == len(WHOLE)
+        shown.append(done)
+
     with serving(Server(WHOLE, marks)) as server:
         server.breaks = [HALF, 50_000]
         for here in (HALF, HALF + 50_000):
             with pytest.raises(ServerAway, match=f"interrupted after {here:,} of 307,200"):
-                fetched(server.address, part, notices.append)
-        assert fetched(server.address, part, notices.append) == FetchedFile(WHOLE, went_on=True)
+                fetched(server.address, part, report)
+        assert fetched(server.address, part, report) == FetchedFile(WHOLE, went_on=True)
         assert server.asked == ["", f"bytes={HALF}-", f"bytes={HALF + 50_000}-"]
     assert not part.exists()
-    assert "250,000 bytes are present" in notices[-1]
+    assert shown[-1] == len(WHOLE) and shown == sorted(shown)
 
 
 def change_file(server: Server) -> None:

@@ -1,4 +1,6 @@
-"""Text by strangers on a terminal: real processes on a pty, and no control sequence passes."""
+"""Real processes on a pty: no control sequence of a stranger's text passes, words of state have a
+colour, and tables fit.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,8 @@ SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\rconfirmed: base has it\nSOS\u202etxt.e
 MT = encode([Entry(1, Message(EVIL), 1_790_000_000)]).hex()
 RAW = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]|\r(?!\r*\n)")
 """Characters that must not reach a terminal. A pty writes each line end as CR LF."""
+COLOUR = re.compile(r"\x1b\[3[123]m(.*?)\x1b\[0m")
+"""A word of state in green, yellow or red."""
 
 
 @pytest.mark.parametrize(
@@ -124,10 +128,16 @@ class Terminal:
 
 
 @contextmanager
-def on_a_terminal(*command: str) -> Iterator[tuple[subprocess.Popen[bytes], Terminal]]:
+def on_a_terminal(
+    *command: str, **environment: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Terminal]]:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*MODULE, *command], stdin=subprocess.PIPE, stdout=theirs, stderr=theirs
+        [*MODULE, *command],
+        stdin=subprocess.PIPE,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, **environment},
     )
     os.close(theirs)
     try:
@@ -144,7 +154,7 @@ def test_a_message_in_the_list_of_what_came(tmp_path: Path) -> None:
         kit.expect("requestId")
         for command in (["inbound", "list"], ["inbound", "list", "--json"]):
             with on_a_terminal(*command, "--port", str(kit.port)) as (_, terminal):
-                shown = terminal.until("txt.exe")
+                shown = COLOUR.sub(r"\1", terminal.until("txt.exe"))
                 assert not RAW.search(shown), shown
                 assert r"\x1b[2J" in shown or r"\u001b[2J" in shown
 
@@ -169,3 +179,48 @@ def test_a_name_in_the_hubs_list(tmp_path: Path) -> None:
         shown = terminal.until("Eve")
         assert r"Eve\u202e" in shown
         assert not RAW.search(shown), shown
+
+
+def test_a_list_fits_the_terminal_and_names_what_it_leaves_out(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "device", "add", "--user", "push", "a kit with a long name")
+    listing = ["hub", "device", "list", "--database", database]
+    with on_a_terminal(*listing, COLUMNS="60") as (_, terminal):
+        *table, note = terminal.until("--wide shows them.").splitlines()
+    assert all(len(line) <= 60 for line in table)
+    assert "a kit with a long name" in table[1] and "linked" in table[0]
+    assert note.startswith("Columns that do not fit: ") and "sosReserve" in note
+    with on_a_terminal(*listing, "--wide", COLUMNS="60") as (_, terminal):
+        head = terminal.until("a kit with a long name").splitlines()[0]
+    piped = subprocess.run([*MODULE, *listing], capture_output=True, text=True, timeout=PATIENCE)
+    assert piped.stdout.splitlines()[0] == head and head.endswith("radioKey")
+    assert piped.stderr == ""
+
+
+def test_a_state_has_a_colour_unless_the_user_declines_it(tmp_path: Path) -> None:
+    with agent(tmp_path, {"satellite-port": None}) as kit:
+        kit.post("Hut \x1b[31mred\x1b[0m")
+        sent = ["sent", "--port", str(kit.port)]
+        with on_a_terminal(*sent, NO_COLOR="") as (_, terminal):
+            assert "\x1b[31mError\x1b[0m" in (shown := terminal.until("Hut \\x1b[31mred"))
+        with on_a_terminal(*sent, NO_COLOR="1") as (_, terminal):
+            plain = terminal.until("Hut \\x1b[31mred")
+        assert COLOUR.sub(r"\1", shown).splitlines()[0] == plain.splitlines()[0]
+
+
+def test_the_environment_has_the_default_of_the_workspace(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    administer(database, "init", "Alps")
+    administer(database, "workspace", "add", "Jura")
+    listing = [*MODULE, "hub", "user", "list", "--database", database, "--json"]
+    shown = {
+        words: subprocess.run(
+            [*listing, *words],
+            capture_output=True,
+            env={**os.environ, "FIELDAGENT_WORKSPACE": "Jura"},
+            timeout=PATIENCE,
+        ).stdout
+        for words in ((), ("--workspace", "Alps"))
+    }
+    assert shown[()].strip() == b"[]" and b"push" in shown["--workspace", "Alps"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import hashlib
 import json
 import re
@@ -31,6 +32,22 @@ def test_what_is_in_each_stands_beside_it(packages: list[Path]) -> None:
         (whole,) = bill["metadata"]["component"]["hashes"]
         assert whole["content"] == hashlib.sha256(each.read_bytes()).hexdigest()
         assert {"trio", "h11"} <= {component["name"] for component in bill["components"]}
+
+
+def test_the_hub_names_each_optional_library_with_its_lowest_version(packages: list[Path]) -> None:
+    (hub,) = (each for each in packages if each.name.startswith("fieldagent-hub_"))
+    dpkg = tool("dpkg-deb", "dpkg")
+    named = "".join(
+        subprocess.check_output([dpkg, "--field", hub, field], text=True)
+        for field in ("Recommends", "Suggests")
+    )
+    extras = configparser.ConfigParser()
+    extras.read(ROOT / "setup.cfg")
+    for extra, package in (("postgres", "python3-psycopg"), ("push", "python3-cryptography")):
+        (lowest,) = re.findall(r">=\s?([\d.]+)", extras["options.extras_require"][extra])
+        assert f"{package} (>= {lowest})" in named
+    # Debian 12 has an older apprise, with the calls that the hub uses.
+    assert "apprise (>= 1.2)" in named
 
 
 def test_the_page_gives_the_size_of_an_update(packages: list[Path]) -> None:

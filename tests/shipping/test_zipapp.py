@@ -82,7 +82,7 @@ def test_a_kit_s_own_is_smaller_and_delivers(tmp_path: Path) -> None:
         isolated(sys.executable, kit, "check", "--config", tmp_path / "agent.properties")
     for words in (["hub", "run"], ["demo"], ["simulate", "satellite"], ["hub", "user", "list"]):
         done = isolated(sys.executable, kit, *words, status=2)
-        assert "this kit's program does not have that command; fieldagent.pyz has it" in done.stderr
+        assert "this program does not have that command; fieldagent.pyz has it" in done.stderr
 
 
 def code(source: str) -> list[tuple[str, object]]:

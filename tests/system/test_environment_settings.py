@@ -25,6 +25,20 @@ def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
     assert agent.load(None, environ).inbound_hook == "/bin/a\\b first"
 
 
+def test_a_setting_with_two_variables_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mail").write_text("hub@example.org")
+    environ = {
+        "FIELDAGENT_HUB_MAIL_FROM": "sos@example.org",
+        "FIELDAGENT_HUB_MAIL_FROM_FILE": str(tmp_path / "mail"),
+        "XDG_CONFIG_HOME": str(tmp_path),
+    }
+    with pytest.raises(InvalidSettings) as refused:
+        hub.load(None, environ=environ)
+    assert refused.value.faults == [
+        "FIELDAGENT_HUB_MAIL_FROM_FILE: mail-from has a value from another variable: remove one"
+    ]
+
+
 def test_a_setting_whose_name_ends_with_file_is_that_setting(tmp_path: Path) -> None:
     environ = {
         "FIELDAGENT_HUB_DATABASE": "postgresql://hub@db.example.org/hub",

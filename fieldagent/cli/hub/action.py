@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from fieldagent.cli.subcommand import CommandParser, Subparsers, command
 
 KINDS = ("message", "location", "waypoint", "data")
+TABLES = ("list", "fleet", "audit", "contested", "dead", "show")
+"""Actions that print a table."""
 DAYS_MAX = 36_500
 """Maximum days for which a key is valid: a hundred years."""
 
@@ -21,9 +24,23 @@ def add_store(parser: CommandParser) -> None:
 
 
 def add_listing(parser: CommandParser) -> None:
-    """Add the database's arguments and `--json`."""
+    """Add the database's arguments and the form of the output."""
     add_store(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(wide=False)
+    if parser.prog.rpartition(" ")[2] in TABLES:
+        parser.add_argument(
+            "--wide", action="store_true", help="all columns, also if they do not fit"
+        )
+
+
+def add_workspace(parser: CommandParser) -> None:
+    """Add the argument that selects the workspace. The environment can have its default."""
+    parser.add_argument(
+        "--workspace",
+        default=os.environ.get("FIELDAGENT_WORKSPACE", ""),
+        help="number or name, if there are several; otherwise FIELDAGENT_WORKSPACE",
+    )
 
 
 def action(
@@ -33,7 +50,7 @@ def action(
     `command`.
     """
     parser = command(actions, name, carry_out, summary)
-    parser.add_argument("--workspace", default="", help="number or name, if there are several")
+    add_workspace(parser)
     add_listing(parser)
     return parser
 

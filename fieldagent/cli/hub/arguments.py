@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
 from fieldagent.cli.argument_types import batch, minute, minutes
-from fieldagent.cli.hub.action import action, add_listing, add_store, credit_count, number
+from fieldagent.cli.hub.action import (
+    action,
+    add_listing,
+    add_store,
+    add_workspace,
+    credit_count,
+    number,
+)
 from fieldagent.cli.hub.caller_arguments import add_callers
 from fieldagent.cli.hub.card_arguments import add_card
 from fieldagent.cli.hub.desk_arguments import add_chain, add_contact, add_sos, add_watch
@@ -80,7 +88,7 @@ def _add_database(actions: Subparsers) -> None:
     add_listing(move)
     summary = "export all data of a workspace into a new folder, as JSON lines and files"
     export = command(actions, "export", ("cli.hub.export", "write"), summary)
-    export.add_argument("--workspace", default="", help="number or name, if there are several")
+    add_workspace(export)
     _add_exporting(export, "workspace")
     add_listing(export)
     summary = "create the tables in PostgreSQL, or upgrade them to this version"
@@ -559,7 +567,7 @@ def _add_webhook(actions: Subparsers) -> None:
 
 def _webhook_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(kinds, name, ("cli.hub.webhook", name), summary)
-    parser.add_argument("--workspace", default="", help="number or name, if there are several")
+    add_workspace(parser)
     add_listing(parser)
     return parser
 
@@ -573,7 +581,13 @@ def add_push(push: CommandParser) -> None:
 def _add_push_kind(kinds: Subparsers, kind: str, summary: str) -> CommandParser:
     parser = command(kinds, kind, ("cli.hub.push", kind), summary)
     parser.add_argument("--hub", required=True, metavar="URL", help="such as https://hub.example")
-    parser.add_argument("--workspace", required=True, help="number of the workspace")
+    workspace = os.environ.get("FIELDAGENT_WORKSPACE")
+    parser.add_argument(
+        "--workspace",
+        required=workspace is None,
+        default=workspace,
+        help="number of the workspace; otherwise FIELDAGENT_WORKSPACE",
+    )
     parser.add_argument("--source", required=True, help="number of the sending user")
     whom = "number of the receiving user"
     message = kind == "message"

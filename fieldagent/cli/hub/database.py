@@ -20,6 +20,7 @@ from fieldagent.hub.store.sqlite import SqliteStore
 from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, REFUSED
 from fieldagent.system.log_lines import complain
+from fieldagent.system.progress import Progress
 from fieldagent.system.terminal import escaped
 from fieldagent.system.wording import reason_of
 
@@ -39,12 +40,13 @@ Set `database` in the hub's settings to the new place, then start the hub.
 def backup(arguments: argparse.Namespace) -> int:
     """Copy SQLite's file, also while a hub runs."""
 
-    def copy(_: HubSettings, store: Store) -> int:
+    def copy(settings: HubSettings, store: Store) -> int:
         if not isinstance(store, SqliteStore):
             print(POSTGRES.format(file=arguments.file), end="", file=sys.stderr)
             return REFUSED
         try:
-            store.back_up(arguments.file)
+            with Progress(f"copying {settings.database}", "pages") as progress:
+                store.back_up(arguments.file, progress.show)
         except FileExistsError:
             raise Refused(
                 f"{arguments.file} already exists: use another name, or move the file"
@@ -76,8 +78,11 @@ def move(arguments: argparse.Namespace) -> int:
                 if not is_postgres(target):
                     become_owner_of(Path(target).absolute().parent)
                 open_store(target, options).close()  # Makes the tables.
-                with open_alone(target, options) as empty:
-                    moved = copy_all(source, empty, _report)
+                with (
+                    open_alone(target, options) as empty,
+                    Progress(f"moving to {empty.name}", "rows") as progress,
+                ):
+                    moved = copy_all(source, empty, progress.show)
                 names = source.name, empty.name
         except NotMoved as error:
             raise Refused(str(error)) from error
@@ -88,10 +93,6 @@ def move(arguments: argparse.Namespace) -> int:
         return show(arguments, moved._asdict())
 
     return with_store(arguments, copy)
-
-
-def _report(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def restored(arguments: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fieldagent.cli.argument_types import tries, wait, watch_hours
-from fieldagent.cli.hub.action import action, add_listing, number
+from fieldagent.cli.hub.action import action, add_listing, add_workspace, number
 from fieldagent.cli.subcommand import CommandParser, Subparsers, command, count
 from fieldagent.page.language import ENGLISH, LANGUAGES
 
@@ -63,7 +63,7 @@ def add_contact(actions: Subparsers) -> None:
 
 def _contact_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(kinds, name, ("cli.hub.contact", name), summary)
-    parser.add_argument("--workspace", default="", help="number or name, if there are several")
+    add_workspace(parser)
     add_listing(parser)
     return parser
 
@@ -77,7 +77,7 @@ def add_chain(actions: Subparsers) -> None:
         ("test", "test_steps", "send a test to every contact, step by step"),
     ):
         parser = command(kinds, name, ("cli.hub.contact", carries_out), summary)
-        parser.add_argument("--workspace", default="", help="number or name, if there are several")
+        add_workspace(parser)
         add_listing(parser)
 
 
@@ -155,6 +155,6 @@ def add_watch(actions: Subparsers) -> None:
 
 def _sos_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
     parser = command(actions, name, ("cli.hub.sos", name.replace("-", "_")), summary)
-    parser.add_argument("--workspace", default="", help="number or name, if there are several")
+    add_workspace(parser)
     add_listing(parser)
     return parser

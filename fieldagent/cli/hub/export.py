@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,10 +23,8 @@ from fieldagent.system.exit_codes import IO_FAILED, REFUSED
 from fieldagent.system.folder import sync_folder
 from fieldagent.system.log_lines import complain
 from fieldagent.system.private import make_private_folder
+from fieldagent.system.progress import Progress
 from fieldagent.system.wording import reason_of
-
-TOLD_EVERY = 10_000
-"""Number of items between two progress reports."""
 
 
 def write(arguments: argparse.Namespace) -> int:
@@ -83,9 +80,13 @@ def _write(store: Store, data_subject: Subject, folder: Path) -> dict[str, int]:
 
 
 def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) -> int:
-    count, place, due = 0, 0, TOLD_EVERY
+    count, place = 0, 0
+    whole = store.once(partial(export.count_items, subject=data_subject))
     make_private_folder(folder / "data")
-    with _opened(folder / "items.jsonl") as file:
+    with (
+        _opened(folder / "items.jsonl") as file,
+        Progress(f"exporting {data_subject.name}", "items") as progress,
+    ):
         while True:
             numbers, last = store.once(
                 partial(export.item_numbers, subject=data_subject, after=place)
@@ -99,9 +100,7 @@ def _write_items(store: Store, data_subject: Subject, folder: Path, now: float) 
                         data.write(item.data)
             count += _put(file, (item.row for item in read))
             place = last
-            if count >= due:
-                print(f"{count} items", file=sys.stderr, flush=True)
-                due += TOLD_EVERY
+            progress.show(count, whole)
     sync_folder(folder / "data")
     return count
 

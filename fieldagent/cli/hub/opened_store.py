@@ -16,18 +16,18 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from fieldagent.cli.hub.table import as_cells, fitting_columns, table_lines
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.settings import HubSettings, database_options, load
 from fieldagent.hub.store.contract import Db, OtherVersion, Store
 from fieldagent.hub.store.copies import see_that_none_was_lost
 from fieldagent.hub.store.opening import is_postgres, open_store
-from fieldagent.package.writing import clock_time
 from fieldagent.store.group import NOT_STORED, StoreFailed, StoreUnavailable
 from fieldagent.system.as_owner import become_owner_of
 from fieldagent.system.exit_codes import IO_FAILED, NEWER, OK, REFUSED, UNAVAILABLE, USAGE
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escaped, printed, terminal_width
 from fieldagent.system.wording import reason_of
 
 
@@ -124,8 +124,8 @@ def show(
 
 
 def show_list(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
-    """Print rows as a table with the names of the first one, or as JSON, and return OK. Floats are
-    shown as times.
+    """Print rows as a table, or as JSON, and return OK. Floats are shown as times. On a terminal, a
+    table without --wide has only the columns that fit.
     """
     if arguments.json:
         print(json.dumps(rows))
@@ -133,18 +133,11 @@ def show_list(arguments: argparse.Namespace, rows: Sequence[Row]) -> int:
     if not rows:
         print("none")
         return OK
-    table = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    for line in table:
+    cells = as_cells(rows)
+    columns = fitting_columns(cells, None if arguments.wide else terminal_width())
+    print(printed("\n".join(table_lines(cells, columns))))
+    if left_out := [name for name in cells[0] if name not in columns]:
         print(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            f"Columns that do not fit: {', '.join(left_out)}. --wide shows them.", file=sys.stderr
         )
     return OK
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return clock_time(value)
-    return "-" if value in (None, "") else escaped(str(value))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import signal
 from functools import partial
 
 from fieldagent.cli.hub.opened_store import with_store
 from fieldagent.http.listeners import ListenFailed, PortTaken
-from fieldagent.hub.settings import HubSettings
+from fieldagent.hub.settings import ENVIRONMENT, HubSettings
 from fieldagent.hub.store.contract import Store
 from fieldagent.store.group import StoreFailed
+from fieldagent.system.environment_settings import variables
 from fieldagent.system.error_groups import first_error
 from fieldagent.system.exit_codes import IO_FAILED, OK, TAKEN, UNAVAILABLE
 from fieldagent.system.log_lines import complain, emit, start_logging
 from fieldagent.wire.errors import LocalProtocolError
+
+log = logging.getLogger(__name__)
 
 CODES: dict[type[BaseException], int] = {PortTaken: TAKEN, StoreFailed: IO_FAILED}
 
@@ -25,6 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
     from fieldagent.system.signals import run_heeding
 
     start_logging(arguments.verbose)
+    if names := variables(os.environ, ENVIRONMENT).values():
+        log.info("these variables replace settings of the file: %s", ", ".join(names))
 
     def serve(settings: HubSettings, store: Store) -> int:
         try:

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from fieldagent.kit.local_http import CallFailed
-from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.terminal import escaped_lines, printed
 
 
 def report(failed: CallFailed) -> int:
@@ -18,5 +18,5 @@ def report(failed: CallFailed) -> int:
 
 
 def show(arguments: argparse.Namespace, value: Any, text: str) -> None:
-    """Print `value` with --json, otherwise `text`."""
-    print(json.dumps(value) if arguments.json else escaped_lines(text))
+    """Print `value` with --json, otherwise `text`, whose words of state may have a colour."""
+    print(json.dumps(value) if arguments.json else printed(text))

@@ -39,7 +39,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.named_object import imported
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.system.signals import run_breakable
-from fieldagent.system.terminal import escaped_lines
+from fieldagent.system.terminal import printed, state_word
 from fieldagent.system.wording import counted, reason_of
 
 HUB_MAX = 30.0
@@ -68,11 +68,9 @@ def check(arguments: argparse.Namespace) -> int:
         print(json.dumps({"good": good, "findings": [f._asdict() for f in findings]}))
     else:
         for finding in findings:
-            mark = "ok " if finding.good else "BAD"
-            print(
-                f"{mark} {escaped_lines(finding.text)}",
-                file=sys.stdout if finding.good else sys.stderr,
-            )
+            mark = state_word("ok" if finding.good else "BAD", 3)
+            stream = sys.stdout if finding.good else sys.stderr
+            print(printed(f"{mark} {finding.text}", 1 if finding.good else 2), file=stream)
     return OK if good else code
 
 

@@ -14,7 +14,7 @@ from fieldagent.cli.kit.answer import report, show
 from fieldagent.cli.kit.expected import begin_in_words, expected_in_words, in_turn_in_words
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.system.exit_codes import NO_PERSON, OF_STATUS, OK
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escaped, state_word
 from fieldagent.system.wording import counted
 
 
@@ -116,7 +116,8 @@ def finish(arguments: argparse.Namespace, package: dict[str, Any]) -> int:
             known = f"Package {package['id']} was accepted: `fieldagent show {package['id']}` tells"
             raise CallFailed(f"{known} how it goes; {failed}", failed.code) from None
     status = package["status"]
-    show(arguments, package, f"Package {package['id']}: {status or 'queued'}{_reasons(package)}")
+    became = state_word(status or "queued")
+    show(arguments, package, f"Package {package['id']}: {became}{_reasons(package)}")
     named = getattr(arguments, "to", None)
     if status == "Delivered" and named and (why := addressee.unreached(arguments.port, package)):
         print(f"fieldagent: received by the hub, but {escaped(why)}", file=sys.stderr)

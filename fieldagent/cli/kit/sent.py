@@ -10,7 +10,7 @@ from fieldagent.cli.kit.answer import report, show
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import OK
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escaped, state_word
 
 PAGE = 100
 TEXT_SHOWN = 60
@@ -44,12 +44,14 @@ def package_lines(package: dict[str, Any]) -> list[str]:
     """Return the lines of one Package, escaped for a terminal: the item, and its delivery."""
     alarm = "SOS " if package["sos"] else ""
     relayed = " (a neighbour's)" if package["relayed"] else ""
+    status = state_word(package["status"] or "waits", 9)
     lines = [
-        f"{package['id']:>10}  {clock_time(package['accepted'])}  {package['status'] or 'waits':<9}"
+        f"{package['id']:>10}  {clock_time(package['accepted'])}  {status}"
         f"  {alarm}{package['kind']}{relayed}  {said(package)[:TEXT_SHOWN]}".rstrip()
     ]
     ways = [
-        f"{name} {leg['status'] or 'waits'}" + (f" ({leg['reason']})" if leg.get("reason") else "")
+        f"{name} {state_word(leg['status'] or 'waits')}"
+        + (f" ({leg['reason']})" if leg.get("reason") else "")
         for name, leg in package["channels"].items()
     ]
     if package["credits"]:

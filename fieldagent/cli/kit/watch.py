@@ -19,7 +19,7 @@ from fieldagent.cli.kit.sos import heard_text, incident_text
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.package.writing import clock_time
 from fieldagent.system.exit_codes import OK, USAGE
-from fieldagent.system.terminal import escaped
+from fieldagent.system.terminal import escaped, state_word
 from fieldagent.system.wording import counted, lasting
 
 LETTER_SHOWN = 160
@@ -59,7 +59,7 @@ def show_package(arguments: argparse.Namespace) -> int:
     history.
     """
     package = call(arguments.port, "GET", f"/api/package/{arguments.id}").body
-    status = package["status"] or "queued"
+    status = state_word(package["status"] or "queued")
     late = ", but reached its addressee" if package["late"] else ""
     lines = [f"Package {package['id']}: {status}{late}"]
     if "kind" in package:
@@ -202,7 +202,7 @@ def _channel_lines(name: str, channel: dict[str, Any]) -> list[str]:
     last = channel["lastSuccess"]
     reason = f": {channel['reason']}" if channel["reason"] else ""
     return [
-        escaped(f"{name}: {channel['state']}{reason}"),
+        escaped(f"{name}: {state_word(channel['state'])}{reason}"),
         f"  signal {signal}, {channel['queued']} queued, last success"
         f" {clock_time(last) if last else 'none yet'}",
         f"  today {counted(channel['bytesToday'], 'byte')}, {_cost(channel)}",
@@ -299,7 +299,7 @@ def _payload_lines(payload: dict[str, Any]) -> list[str]:
         f" {sender['name'] or sender['id']}  {what[:60]}"
     ]
     lines += [
-        f"    {hook}: {hand['state']} after {counted(hand['attempts'], 'attempt')}"
+        f"    {hook}: {state_word(hand['state'])} after {counted(hand['attempts'], 'attempt')}"
         f" {hand['reason']}".rstrip()
         for hook, hand in payload["hooks"].items()
     ]

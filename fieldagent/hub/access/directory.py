@@ -413,48 +413,45 @@ def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION)
     return token
 
 
+_DEVICE_COLUMNS = {
+    "id": "device.id",
+    "name": "device.name",
+    "user": "device.member",
+    "userName": "member.name",
+    "linked?": lease.IS_LINKED,
+    "lastContact": "contact.at",
+    "waiting": "(SELECT count(*) FROM delivery WHERE delivery.device = device.id"
+    " AND delivery.state IN ('waiting', 'packed'))"
+    f" + (SELECT count(*) FROM ({workspace_log.AWAITED}) AS awaited)",
+    "deadLetters": "(SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id)",
+    "disabled": "device.disabled",
+    "revoked": "device.revoked",
+    "revokedWhy": "device.revoked_why",
+    "keyTrouble": "key_trouble",
+    "satelliteTrouble": operator_trouble.OF_DEVICE,
+    "contested": imei_claims.CONTESTED,
+    "version": "contact.version",
+    "imei": "imei",
+    "operator": "operator",
+    "tagged?": "air_key IS NOT NULL",
+    "relay?": "relay = 1",
+    "creditsPerDay": "credits_per_day",
+    "sosReserve": "sos_reserve",
+    "lastUpdate": "contact.last_update",
+    "settings": kit_report.SETTINGS,
+}
+"""SQL of each column of `devices`. The first columns are those that a narrow terminal shows."""
+
+
 def devices(db: Db, workspace: int, now: float) -> list[Row]:
     """Return the devices of a workspace by id, with their state at the Unix time `now`."""
     return named_rows(
         db,
-        "SELECT device.id, device.name, device.member, member.name, imei, operator,"
-        " air_key IS NOT NULL, relay = 1, credits_per_day, sos_reserve, device.disabled,"
-        " device.revoked, device.revoked_why,"
-        f" {lease.IS_LINKED},"
-        " (SELECT count(*) FROM delivery WHERE delivery.device = device.id"
-        " AND delivery.state IN ('waiting', 'packed'))"
-        f" + (SELECT count(*) FROM ({workspace_log.AWAITED}) AS awaited),"
-        " (SELECT count(*) FROM dead_letter WHERE dead_letter.device = device.id), key_trouble,"
-        f" {operator_trouble.OF_DEVICE}, {imei_claims.CONTESTED},"
-        f" contact.at, contact.version, contact.last_update, {kit_report.SETTINGS} FROM device"
+        f"SELECT {', '.join(_DEVICE_COLUMNS.values())} FROM device"
         " JOIN member ON member.id = device.member"
         " LEFT JOIN contact ON contact.device = device.id WHERE device.workspace = ?"
         " ORDER BY device.id",
-        (
-            "id",
-            "name",
-            "user",
-            "userName",
-            "imei",
-            "operator",
-            "tagged?",
-            "relay?",
-            "creditsPerDay",
-            "sosReserve",
-            "disabled",
-            "revoked",
-            "revokedWhy",
-            "linked?",
-            "waiting",
-            "deadLetters",
-            "keyTrouble",
-            "satelliteTrouble",
-            "contested",
-            "lastContact",
-            "version",
-            "lastUpdate",
-            "settings",
-        ),
+        tuple(_DEVICE_COLUMNS),
         now,
         now,
         workspace,

@@ -60,6 +60,13 @@ def item_numbers(db: Db, subject: Subject, after: int) -> tuple[list[int], int |
     return [number for (number,) in rows], passed[-1]
 
 
+def count_items(db: Db, subject: Subject) -> int:
+    """Return the number of the subject's items."""
+    where, parameters = subject.items
+    ((count,),) = db.execute(f"SELECT count(*) FROM item WHERE {where}", *parameters)
+    return int(count)
+
+
 def items(db: Db, numbers: Sequence[int], now: float) -> list[ExportedItem]:
     """Return the items, oldest first, each with its deliveries."""
     entries = []

@@ -1,4 +1,4 @@
-"""Contact kind for a dispatcher's browser with a closed page, by web push (extra `push`). Its
+"""Contact kind for a dispatcher's browser with a closed page, by web push. Its
 address is the subscription from the console, as JSON.
 """
 

@@ -1,7 +1,7 @@
 """Web push: messages to a browser with a closed page, through its vendor's push service.
 
 Standards: RFC 8030 (posting), 8291 and 8188 (encryption; the service cannot read the content) and
-8292 (VAPID: the key that identifies the hub). It needs only `cryptography` (extra `push`).
+8292 (VAPID: the key that identifies the hub). It needs only `cryptography`.
 pywebpush would also need aiohttp and requests, and would connect to any address in a subscription.
 The hub's own client connects only to public addresses.
 """

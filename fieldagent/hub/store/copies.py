@@ -17,6 +17,7 @@ import fcntl
 import logging
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -34,13 +35,16 @@ _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 (https://sqlite.org/lockingv3.html)."""
 
 
-def back_up(source: sqlite3.Connection, target: Path) -> None:
+def back_up(
+    source: sqlite3.Connection, target: Path, report: Callable[[int, int], None] | None = None
+) -> None:
     """Write a copy of the database as of one moment, also while a hub writes. The copy gets the
-    name `target` only when it is complete on disk. Raises OSError, sqlite3.Error.
+    name `target` only when it is complete on disk. `report` is that of `copy_whole`. Raises
+    OSError, sqlite3.Error.
     """
     new = target.parent / f"{target.name}.new"
     try:
-        copy_whole(source, new)
+        copy_whole(source, new, report)
         with closing(sqlite3.connect(new)) as copy:
             copy.execute("PRAGMA journal_mode=DELETE").fetchall()
         os.link(new, target)  # Unlike a rename, a link does not replace an existing file.

@@ -23,8 +23,8 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 
 OF_PROCESSES = frozenset({"process", "lease", "worker", "console_stream"})
 """Tables about running hub processes and their links. They are not copied."""
-REPORT_ROWS = 100_000
-"""Rows of one table between two reports of progress."""
+REPORT_ROWS = 1_000
+"""Rows between two reports of progress."""
 _BUSY_S = 1.0
 """Seconds to wait for a command that has an SQLite file open."""
 
@@ -56,6 +56,9 @@ class Side(Protocol):
     def rows(self, table: Table) -> Iterator[Row]:
         """Return all rows, in any order."""
 
+    def count(self, table: Table) -> int:
+        """Return the number of rows."""
+
     def fill(self, table: Table, rows: Iterable[Row]) -> None:
         """Insert the rows."""
 
@@ -74,6 +77,10 @@ class _SqliteSide:
 
     def rows(self, table: Table) -> Iterator[Row]:
         return self._connection.execute(table.select)
+
+    def count(self, table: Table) -> int:
+        ((number,),) = self._connection.execute(f"SELECT count(*) FROM {table.name}").fetchall()
+        return int(number)
 
     def fill(self, table: Table, rows: Iterable[Row]) -> None:
         names = ", ".join(table.columns)
@@ -146,7 +153,7 @@ class _Tally:
     digest: int = 0
 
     def of(self, rows: Iterable[Row], report: Callable[[int], None]) -> Iterator[Row]:
-        """Yield the rows and add them. `report` gets the count from time to time."""
+        """Yield the rows and add them. `report` gets the count so far from time to time."""
         for row in rows:
             self.rows += 1
             written = repr([_plain(value) for value in row]).encode()
@@ -169,8 +176,10 @@ class Moved(NamedTuple):
     rows: int
 
 
-def move(source: Side, target: Side, report: Callable[[str], None]) -> Moved:
-    """Copy everything and commit it. `report` gets lines about the progress. Raises NotMoved."""
+def move(source: Side, target: Side, report: Callable[[int, int], None]) -> Moved:
+    """Copy everything and commit it. `report` gets the number of rows that are copied or compared,
+    and of all that will be. Raises NotMoved.
+    """
     tables = [each for each in hub_tables() if each.name not in OF_PROCESSES]
     for table in tables:
         if next(target.rows(table), None) is not None:
@@ -178,26 +187,28 @@ def move(source: Side, target: Side, report: Callable[[str], None]) -> Moved:
                 f"{target.name} already has data in its table {table.name}: nothing was copied;"
                 " name an empty database"
             )
-    tallies = [_copied(table, source, target, report) for table in tables]
-    for table, tally in zip(tables, tallies, strict=True):
+    rows = sum(map(source.count, tables))
+    done = 0
+
+    def count(more: int) -> None:
+        report(done + more, 2 * rows)
+
+    copied = {}
+    for table in tables:
+        tally = copied[table.name] = _Tally()
+        target.fill(table, tally.of(source.rows(table), count))
+        if table.counts:
+            target.set_next_id(table, source.next_id(table))
+        done += tally.rows
+    for table in tables:
         there = _Tally()
-        for _ in there.of(target.rows(table), lambda rows: None):
+        for _ in there.of(target.rows(table), count):
             pass
-        if there != tally:
+        if there != (tally := copied[table.name]):
             raise NotMoved(
                 f"the copy of the table {table.name} differs ({there.rows} rows of {tally.rows}):"
                 f" {target.name} was left as it was"
             )
-    report(f"all {sum(each.rows for each in tallies)} rows compared")
+        done += there.rows
     target.commit()
-    return Moved(sum(each.rows > 0 for each in tallies), sum(each.rows for each in tallies))
-
-
-def _copied(table: Table, source: Side, target: Side, report: Callable[[str], None]) -> _Tally:
-    tally = _Tally()
-    target.fill(table, tally.of(source.rows(table), lambda rows: report(f"{table.name}: {rows}")))
-    if table.counts:
-        target.set_next_id(table, source.next_id(table))
-    if tally.rows:
-        report(f"{table.name}: {tally.rows} rows copied")
-    return tally
+    return Moved(sum(each.rows > 0 for each in copied.values()), rows)

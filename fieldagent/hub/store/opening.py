@@ -31,7 +31,7 @@ def open_store(database: str, options: DatabaseOptions = DatabaseOptions()) -> S
         except ImportError as error:
             raise StoreUnavailable(
                 f"PostgreSQL needs psycopg 3 ({error}): apt-get install"
-                " python3-psycopg, or pip install fieldagent[postgres]"
+                " python3-psycopg, or pip install 'psycopg[binary]'"
             ) from error
 
         return PostgresStore(database, options)

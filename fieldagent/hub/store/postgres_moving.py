@@ -32,6 +32,11 @@ class _PostgresSide:
             cursor.execute(table.select.encode())
             yield from cursor
 
+    def count(self, table: Table) -> int:
+        sql = f"SELECT count(*) FROM {table.name}"
+        ((number,),) = self._connection.execute(sql.encode()).fetchall()
+        return int(number)
+
     def fill(self, table: Table, rows: Iterable[Row]) -> None:
         sql = f"COPY {table.name} ({', '.join(table.columns)}) FROM STDIN"
         with self._connection.cursor() as cursor, cursor.copy(sql.encode()) as copy:

@@ -262,9 +262,9 @@ class SqliteStore:
         result: T = order.result
         return result
 
-    def back_up(self, target: Path) -> None:
+    def back_up(self, target: Path, report: Callable[[int, int], None] | None = None) -> None:
         """Write a backup; see `copies.back_up`."""
-        back_up(self._reader, target)
+        back_up(self._reader, target, report)
 
     def close(self) -> None:
         if self._serves and not self._failed:

@@ -2,7 +2,7 @@
 
 It uses RSA with 2048 bits and SHA-256, which every TAK program supports. A phone's file is PKCS #12
 with the old encryption (PBE with SHA-1 and 3DES), because Android refuses the newer one. It needs
-`cryptography` (extra `push`). Times are Unix time.
+`cryptography`. Times are Unix time.
 """
 
 from __future__ import annotations

@@ -1,0 +1,63 @@
+"""Progress of long work, on standard error: a bar on a terminal, a line from time to time
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from fieldagent.system.terminal import escaped
+
+BAR = 30
+"""Characters of the bar."""
+LINE_EVERY_S = 10.0
+"""Seconds between two lines, where standard error is not a terminal."""
+DRAWN_EVERY_S = 0.1
+"""Seconds between two drawings of the bar."""
+
+
+class Progress:
+    """A context manager, which removes the bar at the end."""
+
+    def __init__(self, what: str, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._unit, self._clock = escaped(what), unit, clock
+        self._is_terminal = sys.stderr.isatty()
+        self._every = DRAWN_EVERY_S if self._is_terminal else LINE_EVERY_S
+        self._shown_at = clock()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def show(self, done: int, whole: int | None = None) -> None:
+        """Show that `done` of `whole` units are done, if the last display is long enough ago."""
+        if self._clock() < self._shown_at + self._every:
+            return
+        self._shown_at = self._clock()
+        text = f"{self._what}: {done:,} {self._unit}"
+        if whole:
+            text = f"{self._what}: {done:,} of {whole:,} {self._unit}"
+        if self._is_terminal:
+            filled = min(BAR, done * BAR // whole) if whole else 0
+            bar = f"[{'#' * filled}{'.' * (BAR - filled)}] " if whole else ""
+            text = (bar + text)[: shutil.get_terminal_size().columns - 1]
+            _write(f"\r\x1b[K{text}")
+        else:
+            _write(f"{text}\n")
+
+    def __exit__(
+        self,
+        type_: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._is_terminal:
+            _write("\r\x1b[K")
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
