@@ -34,7 +34,7 @@ from fieldagent.hub.escalation.known import Reach
 from fieldagent.hub.field import dead_letters
 from fieldagent.hub.records import sending, usage
 from fieldagent.hub.records.usage_file import CountedDay
-from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.hub.store.opening import open_store
 from fieldagent.hub.webhook.reach import open_public
 from fieldagent.package.package import Message
@@ -536,6 +536,27 @@ async def test_everything_that_sends_has_a_limit_for_address_and_workspace(
         left = sending.PER_WORKSPACE - most
         done = [await sends(f"+4179{n:07}", most) for n in range(left // most + 1)]
         assert sum(done) == left
+
+
+@pytest.mark.parametrize("what", sorted({*sending.PER_ADDRESS} - {sending.WEBHOOK}))
+async def test_many_workspaces_together_have_a_limit_for_an_address(
+    store: Store, what: str
+) -> None:
+    async with field_of(store) as alps:
+
+        def send(db: Db) -> list[int]:
+            others = range(101, 106)
+            rows = [(n, f"W{n}", START) for n in others]
+            insert(db, "workspace", ("id", "name", "created"), rows)
+            most = sending.PER_ADDRESS[what]
+            refusal = partial(sending.refusal, db, address="+41791234567", what=what, now=START)
+            taken = [[refusal(each) for _ in range(most)].count("") for each in others]
+            another = sending.refusal(db, others[-1], "+41791234568", what, START)
+            assert another == "", "another number has a limit of its own"
+            return taken
+
+        most = sending.PER_ADDRESS[what]
+        assert await alps.store.commit(send) == [most] * sending.IN_ALL + [0, 0]
 
 
 async def test_a_webhook_gets_another_secret_which_is_shown_once(store: Store) -> None:

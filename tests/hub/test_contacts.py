@@ -6,6 +6,7 @@ import os
 import re
 import ssl
 import subprocess
+import time
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -22,10 +23,11 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.api import sos_desk
 from fieldagent.hub.escalation import contacts, telling
 from fieldagent.hub.escalation.answer_page import AnswerPage
-from fieldagent.hub.records import sos
+from fieldagent.hub.records import sending, sos
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
 from fieldagent.package.package import Message
+from fieldagent.system.exit_codes import REFUSED
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import START, field_of
@@ -366,6 +368,30 @@ def test_the_relay_gets_a_password_over_tls_alone(tmp_path: Path) -> None:
         assert result == (0, "Bergwacht: the test message was handed over\n")
         assert relay.logins == [("hub", "of the relay")]
         assert "This is a test" in relay.mail().get_content()
+
+
+def test_tests_from_the_shell_have_the_limits_of_the_api_too(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    settle_in(database)
+    id_ = str(administer(database, "contact", "add", "Bergwacht", "bw@example.org")["id"])
+    most = sending.PER_ADDRESS[sending.TEST]
+
+    def spend(db: Db) -> list[str]:
+        refusal = partial(sending.refusal, db, 1, "bw@example.org", sending.TEST)
+        return [refusal(now=time.time()) for _ in range(most - 1)]
+
+    store = open_store(database)
+    assert store.once(spend) == [""] * (most - 1)
+    with mail_relay() as relay:
+        lines = {**relay.settings, "database": database}
+        config = tmp_path / "hub.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        assert tries(config, id_)[0] == 0
+        code, said = tries(config, id_)
+        assert (code, f"limit of {most} messages a day to one address" in said) == (
+            REFUSED,
+            True,
+        ), said
 
 
 def tries(config: Path, id_: str, **environment: str) -> tuple[int, str]:

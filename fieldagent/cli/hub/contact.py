@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
@@ -19,6 +20,7 @@ from fieldagent.hub.escalation import chain, contacts, notice
 from fieldagent.hub.escalation.contacts import AlarmContact
 from fieldagent.hub.escalation.contract import ContactHost, ContactKind
 from fieldagent.hub.escalation.known import Reach, contact_kinds, kind_of
+from fieldagent.hub.records import sending
 from fieldagent.hub.settings import HubSettings, default_path
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook.reach import open_public
@@ -134,10 +136,16 @@ def test_steps(arguments: argparse.Namespace) -> int:
                     lambda db: contacts.note_end(db, contact.id, reason, time.time())
                 )
 
-            return await chain.test([(each, "") for each in recipients], reach, note_end)
+            return await chain.test(recipients, reach, note_end)
 
-        workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
-        recipients = store.once(lambda db: contacts.all_of(db, workspace))
+        def count(db: Db) -> Sequence[tuple[AlarmContact, str]]:
+            workspace = directory.workspace_of(db, arguments.workspace)
+            everybody = contacts.all_of(db, workspace)
+            now = time.time()
+            limit = partial(sending.refusal, db, workspace, what=sending.TEST, now=now)
+            return [(each, limit(address=each.address)) for each in everybody]
+
+        recipients = store.once(count)
         results = _with_reach(settings, store, hand_over)
         show_list(arguments, results)
         return OK if all(each["handedOver"] for each in results) else REFUSED
@@ -188,6 +196,11 @@ def test(arguments: argparse.Namespace) -> int:
 
         workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
         contact = store.once(lambda db: contacts.named(db, workspace, arguments.id))
+        now = time.time()
+        if limit := store.once(
+            lambda db: sending.refusal(db, workspace, contact.address, sending.TEST, now)
+        ):
+            raise Refused(limit)
         result = _with_reach(settings, store, hand_over)
         taken = result.outcome is HandoverOutcome.HANDED
         reason = "" if taken else result.reason

@@ -9,6 +9,8 @@ import time
 from fieldagent.cli.ask_password import ask_password
 from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
 from fieldagent.hub.access import directory
+from fieldagent.hub.access.directory import Refused
+from fieldagent.hub.records import sending
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import webhook_directory, webhooks
@@ -33,7 +35,7 @@ def add(arguments: argparse.Namespace) -> int:
 
     def keep(settings: HubSettings, store: Store) -> int:
         workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
-        if not arguments.untried and not _try(settings, webhook):
+        if not arguments.untried and not _try(settings, store, workspace, webhook):
             print(
                 "fieldagent: nothing was added; if the receiver checks signatures, choose its"
                 " secret with --secret; or add it untested with --untried",
@@ -68,8 +70,11 @@ def _read(arguments: argparse.Namespace) -> Webhook:
     )
 
 
-def _try(settings: HubSettings, webhook: Webhook) -> bool:
-
+def _try(settings: HubSettings, store: Store, workspace: int, webhook: Webhook) -> bool:
+    """Send a test, and print the result. Raises Refused if the limit of a day is reached."""
+    now = time.time()
+    if limit := store.once(lambda db: sending.test_of_webhook(db, workspace, webhook.url, now)):
+        raise Refused(limit)
     open_stream = open_public(settings.webhook_allow)
 
     async def call() -> bool:
@@ -87,12 +92,9 @@ def test(arguments: argparse.Namespace) -> int:
     """Send a test to a webhook. Returns REFUSED if it fails."""
 
     def call(settings: HubSettings, store: Store) -> int:
-        webhook = store.once(
-            lambda db: webhook_directory.named(
-                db, directory.workspace_of(db, arguments.workspace), arguments.id
-            )
-        )
-        return OK if _try(settings, webhook) else REFUSED
+        workspace = store.once(lambda db: directory.workspace_of(db, arguments.workspace))
+        webhook = store.once(lambda db: webhook_directory.named(db, workspace, arguments.id))
+        return OK if _try(settings, store, workspace, webhook) else REFUSED
 
     return with_store(arguments, call)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from fieldagent.http.client import Opener
 from fieldagent.http.message import Request, Response, json_response
@@ -102,7 +101,10 @@ class WebhooksApi:
             raise _fault(error) from None
         # Check permission and rate before the hub calls the URL.
         limit = await self._acts.carry_out(
-            caller, lambda db, now: "" if untried else _count_test(db, caller, webhook, now)
+            caller,
+            lambda db, now: (
+                "" if untried else sending.test_of_webhook(db, caller.workspace, webhook.url, now)
+            ),
         )
         if not untried:
             await self._try(webhook, limit)
@@ -181,7 +183,7 @@ class WebhooksApi:
 
         def act(db: Db, now: float) -> tuple[Webhook, str]:
             webhook = _webhook(db, caller, id)
-            return webhook, _count_test(db, caller, webhook, now)
+            return webhook, sending.test_of_webhook(db, caller.workspace, webhook.url, now)
 
         await self._try(*await self._acts.carry_out(caller, act))
         return Response(204)
@@ -226,12 +228,6 @@ def _fault(error: WrongProperty) -> Problem:
     member = "secret" if "whsec_" in text else "steps" if "steps" in text else "url"
     detail = sentence("{member} {text}", member=member, text=text)
     return Problem(422, detail, errors=[(text, f"/{member}")])
-
-
-def _count_test(db: Db, caller: Caller, webhook: Webhook, now: float) -> str:
-    """Note a test of a webhook and return "", or return why it may not leave today."""
-    host = urlsplit(webhook.url).hostname or ""
-    return sending.refusal(db, caller.workspace, host, sending.WEBHOOK, now)
 
 
 def _webhook(db: Db, caller: Caller, text: str) -> Webhook:

@@ -6,6 +6,8 @@ An alarm has no limit here: `tries` bounds how often a contact gets it.
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from fieldagent.hub.store.contract import Db
 from fieldagent.system.sentence import sentence
 
@@ -16,6 +18,10 @@ TEST, LETTER, REPLY, WEBHOOK = "test", "letter", "reply", "webhook"
 PER_ADDRESS = {TEST: 10, LETTER: 50, REPLY: 50, WEBHOOK: 50}
 """Messages of a workspace to one address in a day, by kind. The address of a webhook is its host.
 """
+
+IN_ALL = 3
+"""Limit of all workspaces together to one address, as a multiple of the one of a workspace. Several
+hosts of webhooks belong to many workspaces, so a host has only the limit of a workspace."""
 
 
 def refusal(db: Db, workspace: int, address: str, what: str, now: float) -> str:
@@ -36,8 +42,27 @@ def refusal(db: Db, workspace: int, address: str, what: str, now: float) -> str:
             "the limit of {n} messages a day per workspace is reached: try tomorrow",
             n=PER_WORKSPACE,
         )
+    if what != WEBHOOK and _sent_by_all(db, address, what) >= IN_ALL * most:
+        return sentence(
+            "the limit of {n} messages a day to one address, from all workspaces, is reached: try"
+            " tomorrow",
+            n=IN_ALL * most,
+        )
     db.execute(
         "INSERT INTO sending (workspace, address, what, at) VALUES (?, ?, ?, ?)",
         *(workspace, address, what, now),
     )
     return ""
+
+
+def test_of_webhook(db: Db, workspace: int, url: str, now: float) -> str:
+    """Note a test of a webhook and return "", or return why it may not leave today."""
+    return refusal(db, workspace, urlsplit(url).hostname or "", WEBHOOK, now)
+
+
+def _sent_by_all(db: Db, address: str, what: str) -> int:
+    """Return the number of messages of a kind to one address, from all workspaces."""
+    ((count,),) = db.execute(
+        "SELECT count(*) FROM sending WHERE address = ? AND what = ?", address, what
+    )
+    return int(count)
