@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Sequence
 
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -237,6 +238,23 @@ def spend(day: str, handle: str, number: int, amount: int) -> Operation[None]:
             "INSERT OR IGNORE INTO handheld_spent (day, handle, number, credits)"
             " VALUES (?, ?, ?, ?)",
             (day, handle, number, amount),
+        )
+
+    return store
+
+
+def booked(journal: Journal, day: str) -> list[tuple[str, int]]:
+    """Return handle and number of each packet with a booked cost on that day."""
+    return journal.read("SELECT handle, number FROM handheld_spent WHERE day = ?", day)
+
+
+def give_back(day: str, packets: Sequence[tuple[str, int]]) -> Operation[None]:
+    """Cancel the bookings of packets that cost nothing."""
+
+    def store(db: sqlite3.Connection) -> None:
+        db.executemany(
+            "DELETE FROM handheld_spent WHERE day = ? AND handle = ? AND number = ?",
+            [(day, *packet) for packet in packets],
         )
 
     return store

@@ -24,6 +24,9 @@ reason."""
 REFUSED = "refused"
 """Event: the remote side or the modem refuses a Package; the detail contains the reason."""
 
+BY_SMS = "by SMS"
+"""Event: an SMS with a Package left, or may have left."""
+
 
 class Line(NamedTuple):
     at: float
@@ -74,6 +77,12 @@ def may_have_left(journal: Journal, sequence: int, channel: Channel | None = Non
     return bool(journal.read(f"{sql} AND channel = ? LIMIT 1", sequence, channel))
 
 
+def went_by_sms(journal: Journal, sequence: int) -> bool:
+    """Return True if an SMS with it left, or may have left."""
+    sql = "SELECT 1 FROM story WHERE sequence = ? AND event = ? LIMIT 1"
+    return bool(journal.read(sql, sequence, BY_SMS))
+
+
 def refusals(journal: Journal, sequence: int, channel: Channel) -> int:
     """Return the number of times that the channel has refused the Package."""
     rows = journal.read(
@@ -88,11 +97,9 @@ def refusals(journal: Journal, sequence: int, channel: Channel) -> int:
 def last_failure(journal: Journal, sequence: int, channel: Channel) -> str:
     """Return the reason of the last failed attempt on that channel; empty if there is none."""
     rows = journal.read(
-        "SELECT detail FROM story WHERE sequence = ? AND channel = ? AND event NOT IN ('sent', ?)"
-        " ORDER BY number DESC LIMIT 1",
-        sequence,
-        channel,
-        WAITS,
+        "SELECT detail FROM story WHERE sequence = ? AND channel = ?"
+        " AND event NOT IN ('sent', ?, ?) ORDER BY number DESC LIMIT 1",
+        *(sequence, channel, WAITS, BY_SMS),
     )
     return with_names(journal, rows[0][0]) if rows else ""
 

@@ -36,6 +36,8 @@ class Affordable(NamedTuple):
     """Credits and SMS together."""
     satellite: int = 0
     """The credits of the price that a satellite message takes."""
+    sms: int = 0
+    """The SMS of the price that the Package takes if there is no IP link."""
 
     @property
     def goes(self) -> bool:
@@ -57,7 +59,7 @@ def affordable(
     """Return the Package with the channels that the budget can pay, the other channels with their
     reasons, and the price. `now` is Unix time.
     """
-    price = satellite = 0
+    price = satellite = sms = 0
     withheld: dict[str, str] = {}
     estimates = costs(package, outboxes, now)
     for channel, cost in estimates.items():
@@ -72,11 +74,12 @@ def affordable(
         else:
             price += amount
             satellite += amount * (channel is Channel.SATELLITE)
+            sms += amount * (channel is Channel.CELLULAR)
     if not withheld:
-        return Affordable(package, {}, price, satellite)
+        return Affordable(package, {}, price, satellite, sms)
     wanted = frozenset(estimates) if package.channels is None else package.channels
     channels = wanted - {Channel(channel) for channel in withheld}
-    return Affordable(replace(package, channels=channels), withheld, price, satellite)
+    return Affordable(replace(package, channels=channels), withheld, price, satellite, sms)
 
 
 def _price(channel: Channel, cost: Cost, *, has_sms: bool) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from math import inf
@@ -183,6 +184,15 @@ class ChannelOutbox:
         """Book the credits that a session may have cost, because the far side may have its
         message."""
         await self._journal.persist(self.budget.book(self._in_doubt(transmission)))
+
+    def packages_of(self, transmission: Transmission) -> Sequence[int]:
+        return [each.sequence for each in self._queue.in_flight[transmission.number]]
+
+    async def note_sms(self, packages: Sequence[int]) -> None:
+        now = self._endings.clock()
+        await self._journal.persist(
+            lambda db: history.note(db, packages, self.channel, history.BY_SMS, "", now)
+        )
 
     def _in_doubt(self, transmission: Transmission) -> Spent:
         spent = price(self._queue.limits.tariff, len(transmission.body))

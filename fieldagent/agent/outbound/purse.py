@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
 from fieldagent.agent.journal.spending import BudgetDay
+from fieldagent.agent.outbound.affordable import Affordable
 from fieldagent.agent.outbound.budget import Budget, DayLimit
 from fieldagent.package.package import Channel
 from fieldagent.wire.credit import Tariff
@@ -17,7 +18,7 @@ from fieldagent.wire.credit import Tariff
 SMS = "SMS"
 """The name under which the journal books the cost of SMS, beside the channels."""
 PROMISED_MAX = 1_000
-"""Most Packages whose credits may be given back."""
+"""Most Packages whose credits and SMS may be given back."""
 
 
 class DayPurse:
@@ -31,8 +32,8 @@ class DayPurse:
         )
         self._paid_on: BudgetDay | None = None
         """Day of the last booking: canceled bookings belong to it."""
-        self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
-        """Satellite credits that were booked for a Package, and the day, by its sequence."""
+        self._promised: OrderedDict[int, tuple[Mapping[Channel, int], BudgetDay]] = OrderedDict()
+        """Credits and SMS that were booked for a Package, and the day, by its sequence."""
 
     def left(self, *, urgent: bool = False) -> int | None:
         return self._budget.left(urgent=urgent)
@@ -63,26 +64,35 @@ class DayPurse:
                 await self._book(-count, day)
             raise
 
-    def promise(self, sequence: int, count: int) -> None:
-        """Remember the satellite credits that were booked for a Package. A restart forgets them:
-        then they stay booked."""
-        if count:
-            self._promised[sequence] = count, self._budget.today()
+    def promise(self, sequence: int, plan: Affordable) -> None:
+        """Remember the credits and SMS that were booked for a Package. A restart forgets them: then
+        they stay booked."""
+        if plan.price:
+            booked = {Channel.SATELLITE: plan.satellite, Channel.CELLULAR: plan.sms}
+            self._promised[sequence] = booked, self._budget.today()
         if len(self._promised) > PROMISED_MAX:
             self._promised.popitem(last=False)
 
     async def give_back(self) -> None:
         """Give back what was booked for Packages that have ended, and of which nothing left over
-        satellite: another way was quicker."""
-        for sequence, (count, day) in [*self._promised.items()]:
-            leg = outbound.legs(self._journal, sequence).get(Channel.SATELLITE)
-            if leg is not None and leg.status is None:
-                continue
-            del self._promised[sequence]
-            if leg is not None and not history.may_have_left(
-                self._journal, sequence, Channel.SATELLITE
-            ):
-                await self._book(-count, day)
+        satellite or by SMS: another way was quicker."""
+        for sequence, (booked, day) in [*self._promised.items()]:
+            legs = outbound.legs(self._journal, sequence)
+            over = {each for each in booked if each not in legs or legs[each].status is not None}
+            rest = {each: count for each, count in booked.items() if each not in over}
+            if any(rest.values()):
+                self._promised[sequence] = rest, day
+            else:
+                del self._promised[sequence]
+            free = over & legs.keys()
+            if unspent := sum(booked[each] for each in free if not self._cost(sequence, each)):
+                await self._book(-unspent, day)
+
+    def _cost(self, sequence: int, channel: Channel) -> bool:
+        """Return True if a Package may have cost something on that channel."""
+        if channel is Channel.CELLULAR:
+            return history.went_by_sms(self._journal, sequence)
+        return history.may_have_left(self._journal, sequence, channel)
 
 
 def sms_purse(journal: Journal, limit: int) -> DayPurse:

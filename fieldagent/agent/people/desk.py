@@ -312,6 +312,7 @@ class Desk:
             # An object is repeated for days; its cost was decided at its first arrival.
             await self._know(heard, earlier.sequence if is_direct else None)
             return True
+        await self.toll.give_back()
         affordable, price = self._afford(heard, package)
         if affordable is None:
             if is_direct:

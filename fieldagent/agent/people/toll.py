@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import inf
 
-from fieldagent.agent.journal import handhelds
+from fieldagent.agent.journal import handhelds, history, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound import unproved_sos
 from fieldagent.agent.outbound.affordable import Affordable, SpendingLimits, affordable
@@ -77,6 +77,27 @@ class Toll:
         """
         if price:
             await self._journal.persist(handhelds.spend(self.day(), handle, number, price))
+
+    async def give_back(self) -> None:
+        """Cancel the bookings of messages that have ended and cost nothing, because a free channel
+        was quicker.
+        """
+        day = self.day()
+        free = [each for each in handhelds.booked(self._journal, day) if self._was_free(*each)]
+        if free:
+            await self._journal.persist(handhelds.give_back(day, free))
+
+    def _was_free(self, handle: str, number: int) -> bool:
+        known = outbound.by_idempotency_key(self._journal, handhelds.key_of(handle, number))
+        if known is None:
+            return False
+        legs = outbound.legs(self._journal, known.sequence)
+        paid = [legs[each] for each in (Channel.SATELLITE, Channel.CELLULAR) if each in legs]
+        return (
+            all(leg.status is not None for leg in paid)
+            and not history.may_have_left(self._journal, known.sequence, Channel.SATELLITE)
+            and not history.went_by_sms(self._journal, known.sequence)
+        )
 
     def take_position_turn(self, handle: str, every: int) -> bool:
         """Return True if a position may be sent now, and start the interval if so."""

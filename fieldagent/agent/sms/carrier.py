@@ -31,6 +31,7 @@ from fieldagent.agent.channels.contract import (
     LinkState,
     Outbox,
     Reception,
+    Transmission,
 )
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import keep_open, no_healing
@@ -86,13 +87,23 @@ class Purse(Protocol):
         """
 
 
+class SmsOutbox(Outbox, Protocol):
+    """An outbox that records what left by SMS."""
+
+    def packages_of(self, transmission: Transmission) -> Sequence[int]:
+        """Return the Packages of a transmission that is in flight."""
+
+    async def note_sms(self, packages: Sequence[int]) -> None:
+        """Record that an SMS with these Packages left, or may have left."""
+
+
 @dataclass(frozen=True, slots=True)
 class SmsSeat:
     """Parts of the agent that the carrier uses."""
 
     settings: SmsSettings
     token_digest: bytes
-    outbox: Outbox
+    outbox: SmsOutbox
     """Outbox of channel Cellular."""
     reception: Reception
     cellular: ChannelLink
@@ -281,6 +292,7 @@ class SmsCarrier:
             # The link has come back and carries it, so cancel the booking.
             await self._seat.purse.spend(-1)
             return False
+        packages = self._outbox.packages_of(under_way.transmission)
         sent = await modem.send(self._message(under_way.text))
         here = self._under_way.get(tag) is under_way  # The link may have come back meanwhile.
         if sent.outcome is Outcome.NOT_SENT:
@@ -307,6 +319,8 @@ class SmsCarrier:
         forget_reference(self._under_way.values(), sent.reference)
         if sent.reference is not None:
             under_way.references[sent.reference] = under_way.copies
+        await self._outbox.note_sms(packages)
+        here = self._under_way.get(tag) is under_way
         if here and sent.outcome is Outcome.DOUBTFUL:
             log.warning("an SMS may have left: %s", sent.reason)
             await self._outbox.settle(under_way.transmission, Outcome.DOUBTFUL, reason=sent.reason)

@@ -12,6 +12,7 @@ from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.journal.spending import BudgetDay
+from fieldagent.agent.outbound.affordable import Affordable
 from fieldagent.agent.outbound.budget import DAY, day_at
 from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.package.delivery import Leg
@@ -121,7 +122,7 @@ async def test_what_left_for_nothing_is_given_back(
         purse = DayPurse(k.journal, "mqtt", 8)
         async with purse.paying(3):
             standing = await k.intake.accept(Package(Message("x")))
-        purse.promise(standing.sequence, 3)
+        purse.promise(standing.sequence, Affordable(Package(Message("x")), {}, 3, 3))
         await purse.give_back()
         assert purse.left() == 5
         for event in events:
@@ -132,5 +133,32 @@ async def test_what_left_for_nothing_is_given_back(
             ended = [EndedLeg(standing.sequence, Channel.SATELLITE, Leg(status))]
             await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
         for _ in range(2):
+            await purse.give_back()
+        assert purse.left() == left
+
+
+@pytest.mark.parametrize(
+    ("sms", "satellite", "left"),
+    [(False, False, 8), (True, False, 6), (False, True, 5), (True, True, 3)],
+)
+async def test_sms_and_credits_are_given_back_each_by_itself(
+    tmp_path: Path, sms: bool, satellite: bool, left: int
+) -> None:
+    """The IP link took it at no cost, or an SMS left before the link came back."""
+    async with kits.kit(tmp_path, also=[Channel.CELLULAR]) as k:
+        purse = DayPurse(k.journal, "mqtt", 8)
+        package = Package(Message("x"))
+        async with purse.paying(5):
+            standing = await k.intake.accept(package)
+        purse.promise(standing.sequence, Affordable(package, {}, 5, satellite=3, sms=2))
+        happened = {(Channel.CELLULAR, history.BY_SMS): sms, (Channel.SATELLITE, "sent"): satellite}
+        for (channel, event), is_so in happened.items():
+            if is_so:
+                note = partial(history.note, event=event, detail="", at=1.0)
+                sequences = [standing.sequence]
+                await k.journal.persist(partial(note, sequences=sequences, channel=channel))
+        for channel in (Channel.CELLULAR, Channel.SATELLITE):
+            ended = [EndedLeg(standing.sequence, channel, Leg(Status.DELIVERED))]
+            await k.journal.persist(outbound.end(ended, k.journal.clock.now()))
             await purse.give_back()
         assert purse.left() == left

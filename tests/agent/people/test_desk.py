@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,8 @@ from fieldagent.agent.api.sos import IncidentApi
 from fieldagent.agent.assembly import Parts
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.journal import directory, handhelds, incident, outbound
+from fieldagent.agent.journal import directory, handhelds, history, incident, outbound
+from fieldagent.agent.journal.records import EndedLeg
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.people.contract import (
     FromHandheld,
@@ -37,6 +39,7 @@ from fieldagent.agent.people.service import PeopleService
 from fieldagent.agent.people.toll import Toll
 from fieldagent.agent.people_settings import PeopleSettings
 from fieldagent.http.message import Request
+from fieldagent.package.delivery import Leg
 from fieldagent.package.package import (
     Channel,
     IncidentWord,
@@ -429,6 +432,27 @@ async def test_each_person_has_so_many_credits_a_day(tmp_path: Path) -> None:
         assert there.answers()[0].startswith("Your 3 satellite credits of today are spent")
         await there.say("SOS after all")
         assert len(there.items()) == 4
+
+
+@pytest.mark.parametrize(("left", "taken"), [(False, 9), (True, 3)])
+async def test_what_left_for_nothing_costs_a_person_nothing(
+    tmp_path: Path, left: bool, taken: int
+) -> None:
+    """The IP link is quicker each time, so no credit is spent."""
+    async with bench(tmp_path, credits_per_day=3, also=[Channel.CELLULAR]) as there:
+        journal = there.kit.journal
+        for number in range(9):
+            await there.say(f"message {number}")
+            packages = journal.read("SELECT sequence FROM package ORDER BY sequence DESC LIMIT 1")
+            for (sequence,) in packages:
+                if left:
+                    note = partial(history.note, event="sent", detail="", at=1.0)
+                    on = partial(note, sequences=[sequence], channel=Channel.SATELLITE)
+                    await journal.persist(on)
+                ends = {Channel.CELLULAR: Status.DELIVERED, Channel.SATELLITE: Status.CANCELED}
+                ended = [EndedLeg(sequence, each, Leg(ends[each])) for each in ends]
+                await journal.persist(outbound.end(ended, journal.clock.now()))
+        assert len(there.items()) == taken
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["before", "after"])

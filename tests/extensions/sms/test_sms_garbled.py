@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from fieldagent.agent.channels.contract import ChannelLink, LinkState, Outbox, Reception
+from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.agent.sms.arrivals import Found, arrivals
-from fieldagent.agent.sms.carrier import LOOKS, SmsCarrier, SmsSeat
+from fieldagent.agent.sms.carrier import LOOKS, SmsCarrier, SmsOutbox, SmsSeat
 from fieldagent.agent.sms.contract import SmsModem
 from fieldagent.agent.sms.settings import SmsSettings
 from fieldagent.wire.sms_modem import GsmReply, listed
@@ -56,7 +56,7 @@ async def test_it_is_looked_at_again_and_then_kept_as_it_shows_itself(
     seat = SmsSeat(
         SmsSettings(hub_number="+41790000001", after=0),
         bytes(32),
-        cast(Outbox, one),
+        cast(SmsOutbox, one),
         cast(Reception, one),
         ChannelLink(),
         one.turn,

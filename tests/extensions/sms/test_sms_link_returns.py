@@ -12,13 +12,12 @@ import trio.testing
 from fieldagent.agent.channels.contract import (
     ChannelLink,
     LinkState,
-    Outbox,
     Reception,
     Transmission,
 )
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.sms.arrivals import Found
-from fieldagent.agent.sms.carrier import SmsCarrier, SmsSeat
+from fieldagent.agent.sms.carrier import SmsCarrier, SmsOutbox, SmsSeat
 from fieldagent.agent.sms.contract import SmsModem
 from fieldagent.agent.sms.settings import SmsSettings
 from fieldagent.wire.outcome import Outcome
@@ -97,7 +96,7 @@ async def test_what_the_link_can_carry_is_given_back_and_not_paid_for(
     seat = SmsSeat(
         SmsSettings(hub_number="+41790000001", after=0),
         bytes(32),
-        cast(Outbox, one),
+        cast(SmsOutbox, one),
         cast(Reception, None),
         ChannelLink(),
         one.turn,
