@@ -35,7 +35,7 @@ from fieldagent.agent.journal import (
 from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
-from fieldagent.agent.kit_part import kit_part, part_names
+from fieldagent.agent.kit_part import bearer_names, kit_part, part_names
 from fieldagent.agent.only_one import only_one
 from fieldagent.agent.outbound import check_in, own_position
 from fieldagent.agent.outbound.budget import sos_reserve
@@ -141,7 +141,10 @@ class Agent:
             "satellite-port": own.satellite_port,
             "radio-port": own.radio_port,
             "mesh-port": own.mesh.port,
-            "sms-port": own.sms.port,
+            **{
+                name: None if (part := own.parts.get(name)) is None else part.port
+                for name in bearer_names()
+            },
         }
         return {name: None if port is None else str(port) for name, port in ports.items()}
 

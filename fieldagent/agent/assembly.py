@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from fieldagent.agent.bearer import bearer_bytes
 from fieldagent.agent.channels.air_time import AirTime
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
 from fieldagent.agent.channels.flight_recorder import FlightRecorder
@@ -138,7 +139,7 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     every, until = settings.sos_repeat, settings.sos_until
     incidents = partial(incident_status, journal, queues, outboxes, every=every, until=until)
     host = PartHost(
-        journal, intake, inbox, outboxes, incidents, has_sms=settings.sms.port is not None
+        journal, intake, inbox, outboxes, incidents, bearer_bytes=bearer_bytes(settings.parts)
     )
     return Parts(
         journal,
@@ -201,7 +202,7 @@ def _people(
     from fieldagent.agent.people.toll import Toll
 
     keys = _proof_keys(settings)
-    toll = Toll(journal, outboxes, has_sms=settings.sms.port is not None)
+    toll = Toll(journal, outboxes, bearer_bytes=bearer_bytes(settings.parts))
     caveat = caveat_of(settings.mesh.protocol)
     desk = Desk(journal, intake, cancellation, inbox, toll, settings.mesh, keys, caveat)
     return PeopleService(settings.mesh, desk, link)
@@ -222,7 +223,8 @@ def _people_hooks(settings: Settings, journal: Journal, link: ChannelLink) -> li
 def _plans(settings: Settings) -> dict[str, PartPlan]:
     """Return the plan of each extension's part that the settings turn on, by the part's name."""
     parts = parts_on(settings.parts)
-    return {name: imported(part.plan)(settings.parts[name]) for name, part in parts.items()}
+    plans = {name: part.plan for name, part in parts.items() if part.plan}
+    return {name: imported(plan)(settings.parts[name]) for name, plan in plans.items()}
 
 
 def air_keys(masters: Sequence[bytes]) -> list[bytes]:

@@ -7,7 +7,7 @@ have.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from fieldagent.agent.assembly import Parts
+from fieldagent.agent.bearer import BearerSeat, bearers
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import no_healing
@@ -123,9 +124,7 @@ def _cellular(
         progress=progress.watch("cellular"),
         turn=turn,
     )
-    if settings.sms.port is None:
-        return by_ip
-    return partial(all_of, by_ip, _sms(settings, parts, progress, turn))
+    return partial(all_of, by_ip, *_bearers(settings, parts, progress, turn))
 
 
 def _earshot(settings: Settings, parts: Parts) -> Callable[[], Mapping[int, int]] | None:
@@ -136,27 +135,26 @@ def _earshot(settings: Settings, parts: Parts) -> Callable[[], Mapping[int, int]
     return parts.station.earshot if parts.station is not None and brings else None
 
 
-def _sms(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn) -> Part:
-    from fieldagent.agent.outbound.purse import sms_purse
-    from fieldagent.agent.sms import carrier
-
+def _bearers(settings: Settings, parts: Parts, progress: Progress, turn: IpTurn) -> Iterator[Part]:
+    """Yield the task of each bearer, which carries items while the IP link is away."""
+    outbox = parts.outboxes[Channel.CELLULAR]
     assert settings.hub_token is not None
-    outbox, link = parts.outboxes[Channel.CELLULAR], ChannelLink()
-    healer = _healer("sms", link, settings, parts)
-    seat = carrier.SmsSeat(
-        settings.sms,
-        token_digest(settings.hub_token),
-        outbox,
-        parts.receptions[Channel.CELLULAR],
-        outbox.link,
-        turn,
-        sms_purse(parts.journal, settings.sms.per_day),
-        settings.state_directory,
-        link,
-        no_healing if healer is None else healer.attend,
-        progress.watch("sms"),
-    )
-    return partial(carrier.run, seat)
+    for bearer in bearers(settings.parts).values():
+        name, link = bearer.healing.channel, ChannelLink()
+        healer = _healer(name, link, settings, parts)
+        seat = BearerSeat(
+            token_digest(settings.hub_token),
+            outbox,
+            parts.receptions[Channel.CELLULAR],
+            outbox.link,
+            turn,
+            parts.journal,
+            settings.state_directory,
+            link,
+            no_healing if healer is None else healer.attend,
+            progress.watch(name),
+        )
+        yield partial(bearer.run, seat)
 
 
 async def all_of(*parts: Part) -> None:

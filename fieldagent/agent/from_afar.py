@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from fieldagent.agent.kit_part import SECRET, kit_parts
+from fieldagent.agent.kit_part import POWERS, RUNS, SECRET, kit_parts
 from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS
 from fieldagent.agent.satellites.known import modems
@@ -16,26 +16,21 @@ from fieldagent.system.java_properties import pairs, with_pairs, without
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire.settings_change import SettingsChange, kit_of
 
-_RUNS = "the kit runs it as a command"
-_POWERS = "it switches pins and ports, and only the kit knows the devices on them"
 _OPENS = "it opens the kit to a network"
 _LINK = "it would move the kit to another hub, and this hub could not undo that"
 
 NEVER = {
-    "inbound-hook": _RUNS,
-    "cellular-recovery-command": _RUNS,
-    "satellite-recovery-command": _RUNS,
-    "radio-recovery-command": _RUNS,
-    "sms-recovery-command": _RUNS,
-    "satellite-heal": _POWERS,
-    "cellular-heal": _POWERS,
-    "sms-heal": _POWERS,
-    "radio-heal": _POWERS,
+    "inbound-hook": RUNS,
+    "cellular-recovery-command": RUNS,
+    "satellite-recovery-command": RUNS,
+    "radio-recovery-command": RUNS,
+    "satellite-heal": POWERS,
+    "cellular-heal": POWERS,
+    "radio-heal": POWERS,
     "webhook-address": "all received items would go there",
     "webhook-secret": SECRET,
     "satellite-key": SECRET,
     "radio-key": SECRET,
-    "sms-pin": SECRET,
     "radio-key-next": SECRET,
     "hub-token": (
         "it is a secret that identifies the kit in the signed text, and readers of the hub's"

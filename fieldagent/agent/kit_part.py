@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
+from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.extensions import places
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.named_object import named_object
@@ -17,6 +18,9 @@ from fieldagent.system.properties import Key
 
 SECRET = "it is a secret, and readers of the hub's database could read it"
 """The reason why a remote command cannot change a key that holds a secret."""
+RUNS = "the kit runs it as a command"
+POWERS = "it switches pins and ports, and only the kit knows the devices on them"
+"""Reasons why a remote command cannot change a key that recovers a modem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class KitPart:
     """Describes one part: its settings, its service, and the texts about it."""
 
     name: str
-    """Its member of `GET /api/status`."""
+    """Its member of `GET /api/status`; for a bearer, the setting of its port."""
     title: str
     """Its name in the log and in notices."""
     keys: tuple[Key, ...]
@@ -32,14 +36,22 @@ class KitPart:
     """Makes the part's settings from the values of `keys`, in their order."""
     is_on: Callable[[Any], bool]
     """Returns True if these settings turn the part on."""
-    plan: str
+    plan: str = ""
     """Place of a function from these settings to a `part_service.PartPlan`; imported only if the
     part is on."""
+    bearer: str = ""
+    """Place of a function from these settings to a `bearer.Bearer`; imported only if the part is
+    on."""
+    recognition: str = ""
+    """Place of the `channels.recognition.Recognition` of a bearer's modem."""
+    faults: Callable[[Mapping[str, str]], list[str]] = lambda pairs: []
+    """Returns the errors in these lines of a settings file, beside those of single values."""
     takes_inbound: bool = False
     """True if the part gets inbound payloads, as a hook does."""
     check: str = ""
     """Place of a function that `fieldagent check` calls with these settings and the part's answer
-    in `GET /api/status`, None if no agent runs. Returns findings. Called only if the part is on."""
+    in `GET /api/status`, None if no agent runs. A bearer's answer is that of Cellular. Returns
+    findings. Called only if the part is on."""
     metrics: str = ""
     """Place of a function from the part's answer in `GET /api/status` to families of metrics."""
     examples: Mapping[str, str] = field(default_factory=dict)
@@ -51,18 +63,28 @@ class KitPart:
 
 
 def part_names() -> list[str]:
-    """Return the name of each extension's part, without an import of the part."""
+    """Return the name of each part with a member in `GET /api/status`. Imports no part."""
     return [*places("kit_parts")]
+
+
+def bearer_names() -> list[str]:
+    """Return the setting of each bearer's port. Imports no part."""
+    return [*places("bearers")]
 
 
 def kit_part(name: str) -> KitPart:
     """Return the part with this name."""
-    return named_object(places("kit_parts")[name], KitPart)
+    return named_object({**places("kit_parts"), **places("bearers")}[name], KitPart)
+
+
+def recognition_of(bearer: str) -> Recognition:
+    """Return the recognition of a bearer's modem."""
+    return named_object(kit_part(bearer).recognition, Recognition)
 
 
 def kit_parts() -> Mapping[str, KitPart]:
     """Return the parts of all extensions, by name."""
-    return {name: kit_part(name) for name in part_names()}
+    return {name: kit_part(name) for name in (*part_names(), *bearer_names())}
 
 
 def parts_on(settings: Mapping[str, Any]) -> dict[str, KitPart]:

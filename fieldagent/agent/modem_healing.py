@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fieldagent.agent.bearer import bearers
 from fieldagent.agent.channels.healing import Healing, HealingStep, steps_of
 from fieldagent.agent.settings import Settings
 
@@ -24,11 +25,5 @@ def healing_of(settings: Settings) -> dict[str, Healing]:
         run, after = settings.cellular_recovery_command, float(settings.cellular_recovery_after)
         steps = steps_of(settings.cellular_heal, run)
         healings.append(Healing("cellular", "", steps, run, after, after))
-    if settings.sms.port:
-        # A kit without SMS saves the memory of these modules.
-        from fieldagent.agent.sms.ways import way_of
-
-        run = settings.sms.recovery_command
-        steps = steps_of(settings.sms.heal, run, *way_of(settings.sms.port).heals)
-        healings.append(Healing("sms", settings.sms.port, steps, run))
+    healings += [bearer.healing for bearer in bearers(settings.parts).values()]
     return {healing.channel: healing for healing in healings if healing.steps}

@@ -24,8 +24,8 @@ class PartHost(NamedTuple):
     outboxes: Mapping[Channel, ChannelOutbox]
     incidents: Callable[[], dict[str, Any]]
     """Returns the answer to `GET /api/sos`."""
-    has_sms: bool
-    """True if the kit has an SMS modem, whose messages cost money."""
+    bearer_bytes: int
+    """Bytes of an item on Cellular that one paid message carries; 0 if Cellular costs nothing."""
 
 
 class PartService(Protocol):

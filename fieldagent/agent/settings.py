@@ -34,8 +34,6 @@ from fieldagent.agent.radios.known import RADIOS, own_keys, radio, unfit
 from fieldagent.agent.satellite_settings import hexadecimal_keys
 from fieldagent.agent.satellites.known import AUTO
 from fieldagent.agent.satellites.known import own_keys as modem_keys
-from fieldagent.agent.sms import settings as sms_settings
-from fieldagent.agent.sms.settings import SmsSettings
 from fieldagent.extensions import absent_extension, add_extensions
 from fieldagent.http.address import Network
 from fieldagent.package.delivery import FanOut
@@ -97,7 +95,6 @@ class Settings:
     cellular_heal: tuple[HealingStep, ...] | None
     cellular_recovery_command: str | None
     cellular_recovery_after: int
-    sms: SmsSettings
     radio_port: str | None
     radio_protocol: str
     radio_own: Mapping[str, Any]
@@ -282,7 +279,6 @@ KEYS = (
         600,
         "seconds without the hub before the first step, and between two steps (600)",
     ),
-    *sms_settings.KEYS,
     Key(
         "radio-port",
         text,
@@ -471,7 +467,6 @@ EXAMPLES = {
     "cellular-heal": "usb:1-1.2 command",
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
     **satellite_settings.EXAMPLES,
-    **sms_settings.EXAMPLES,
     **air_settings.EXAMPLES,
     "mesh-callsign": "N0CALL-7",
     "mesh-calls": "N0CALL-9",
@@ -572,8 +567,6 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     of_parts = [key for part in parts.values() for key in part.keys]
     keys = [*KEYS, *of_radio, *of_modem, *of_parts]
     values, pairs, faults = read(text, path, keys, absent_extension)
-    sms_keys = sms_settings.KEYS
-    values["sms"] = SmsSettings(*(values.pop(key.attribute) for key in sms_keys))
     values["mesh"] = PeopleSettings(*(values.pop(key.attribute) for key in PEOPLE_KEYS))
     values["parts"] = {
         name: part.own(*(values.pop(key.attribute) for key in part.keys))
@@ -582,6 +575,7 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     values["radio_own"] = {key.name: values.pop(key.attribute) for key in of_radio}
     values["satellite_own"] = {key.name: values.pop(key.attribute) for key in of_modem}
     faults += _incomplete(pairs, needs() if parts else NEEDS)
+    faults += [fault for part in parts.values() for fault in part.faults(pairs)]
     if faults:
         raise InvalidSettings(path, faults)
     if path == INSTALLED:
@@ -600,7 +594,6 @@ NEEDS = {
     "cellular-interface": "hub-address",
     "cellular-heal": "hub-address",
     "cellular-recovery-command": "hub-address",
-    **sms_settings.NEEDS,
     "radio-port": "radio-station",
     **satellite_settings.NEEDS,
     "radio-heal": "radio-port",
@@ -633,7 +626,6 @@ def _incomplete(pairs: Mapping[str, str], needed: Mapping[str, str]) -> list[str
     faults += unfit(pairs)
     faults += air_settings.faults(pairs)
     faults += healing_faults(pairs)
-    faults += sms_settings.sms_faults(pairs)
     key, following = pairs.get("radio-key", "").split(), pairs.get("radio-key-next", "")
     if following and len(key) > 1:
         faults.append(

@@ -22,6 +22,7 @@ from fieldagent.agent.channels.recognition import (
 )
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.channels.serial_port import PortInUse, PortLost
+from fieldagent.agent.kit_part import bearer_names, recognition_of
 from fieldagent.agent.people.known import peoples_radio
 from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS, radio
@@ -66,11 +67,11 @@ def radios() -> list[Recognition]:
 
 def all_kinds() -> list[Recognition]:
     """Return the recognitions of all known devices that have one."""
-    from fieldagent.agent.sms.recognition import RECOGNITION as GSM
     from fieldagent.kit.gnss import RECOGNITIONS as GNSS
 
     satellites = [each.recognition() for each in map(modem, modems()) if each.recognition]
-    return [*GNSS, *radios(), GSM, *satellites]
+    bearers = [recognition_of(name) for name in bearer_names()]
+    return [*GNSS, *radios(), *bearers, *satellites]
 
 
 async def look(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from fieldagent.agent.kit_part import bearer_names, recognition_of
 from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS, radio
 from fieldagent.agent.satellites.known import modems
@@ -39,7 +40,7 @@ AUTO = "auto"
 RADIO = DeviceSeat("radio-port", "radio-protocol", RADIOS)
 SEATS = (
     DeviceSeat("satellite-port", "satellite-modem", modems()),
-    DeviceSeat("sms-port", "", ("gsm",)),
+    *(DeviceSeat(name, "", (recognition_of(name).name,)) for name in bearer_names()),
     DeviceSeat("mesh-port", "mesh-protocol", PEOPLES_RADIOS),
     RADIO,
 )

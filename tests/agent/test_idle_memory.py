@@ -32,12 +32,10 @@ HEAVY = {
     "fieldagent.agent.outbound.holdings": "for who has radio-port",
     "fieldagent.agent.outbound.radio_piggyback": "for who has radio-port",
     "fieldagent.agent.outbound.readings": "for who has radio-port",
-    "fieldagent.agent.sms.ways": "for who has sms-port",
     "fieldagent.http.link_session": "for who has a hub",
     "fieldagent.page.map_file": "for who has map-file",
     "fieldagent.webhook.post": "for who has webhook-address",
     "fieldagent.wire.kit_note": "for who has a hub",
-    "fieldagent.wire.sms_modem": "for who has sms-port",
     "fieldagent.wire.sms_pdu": "for who has sms-port",
 }
 """Modules of about a hundred kilobytes each, with the setting that needs them."""

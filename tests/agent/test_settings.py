@@ -43,16 +43,6 @@ GOOD = {
     "cellular-heal": "usb:1-1.2, command",
     "cellular-recovery-command": "mmcli --modem 0 --reset",
     "cellular-recovery-after": "900",
-    "sms-port": "/dev/ttyUSB2",
-    "sms-baud": "9600",
-    "sms-hub-number": "+41791234567",
-    "sms-allow": "+41791234568 +41791234569",
-    "sms-pin": "1234",
-    "sms-per-day": "50",
-    "sms-after": "60",
-    "sms-answer-within": "300",
-    "sms-heal": "dtr",
-    "sms-recovery-command": "uhubctl",
     "radio-port": "/dev/ttyACM0",
     "satellite-modem": "sbd",
     "radio-protocol": "kiss",
@@ -119,12 +109,6 @@ def test_every_key_is_read() -> None:
     assert settings.map_file == Path("/var/lib/maps/alps.mbtiles")
     assert settings.cellular_ping == 120
     assert settings.cellular_heal == (HealingStep("usb", "1-1.2"), HealingStep("command"))
-    sms = settings.sms
-    assert (sms.port, sms.baud, sms.hub_number) == ("/dev/ttyUSB2", 9600, "+41791234567")
-    assert (sms.pin, sms.per_day, sms.after, sms.answer_within) == ("1234", 50, 60, 300)
-    assert sms.may_send("0791234567")
-    assert sms.may_send("+41791234569")
-    assert not sms.may_send("+41791234570")
     people = {"!a1b2c3d4": "Ada", "!0badf00d": "Ben of the hut"}
     known = ("tcp://192.168.4.2", "meshtastic", people, "edelweiss", "@kit", 5, 900)
     calls = {"hb9abc-9", "hb9xyz-*"}
@@ -206,10 +190,6 @@ def test_what_is_installed_is_the_agents_for_each_unit_that_reads_it(unit: dict[
         ("cellular-recovery-after=9", "from 60 to"),
         ("cellular-heal=dtr", "a link by IP has no serial port"),
         ("cellular-heal=usb", "usb:DEVICE such as usb:1-1.2"),
-        ("sms-hub-number=0791234567", "must be a telephone number such as"),
-        ("sms-pin=12", "4 to 8 digits"),
-        ("sms-port=mmcli:0\nsms-pin=1234", "sms-pin cannot be used with sms-port=mmcli:0"),
-        ("sms-port=mmcli\nsms-heal=dtr", "sms-port=mmcli names no device; use command"),
         ("x=\\u12", "u"),
     ],
 )

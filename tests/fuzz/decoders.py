@@ -52,7 +52,6 @@ from fieldagent.wire import (
     rockblock,
     sbd,
     sms_frame,
-    sms_modem,
     sms_pdu,
     strict_cbor,
     text_code,
@@ -259,27 +258,6 @@ def read_sms_frame(data: bytes) -> None:
         assert again.is_tagged_by(bytes(32))
 
 
-def read_gsm(data: bytes) -> None:
-    """Decode a GSM modem's answers while a text is sent, its list is read and its storage is
-    queried.
-    """
-    text = sms_pdu.Submit("+41790000000", sms_pdu.split("hello", 1)[0])
-    for asked in ("AT+CMGL=4", "AT+CMGS", "AT+CPMS?"):
-        talk = sms_modem.GsmConversation()
-        if asked == "AT+CMGS":
-            talk.submit(text)
-        else:
-            talk.command(asked)
-        for piece in in_pieces(data):
-            talk.receive_data(piece)
-            while (event := talk.next_event()) is not sms_modem.NEED_MORE:
-                if isinstance(event, sms_modem.Prompt):
-                    talk.pdu(text)
-                elif isinstance(event, sms_modem.GsmReply):
-                    sms_modem.judge(event)
-                    try_each((sms_modem.listed, sms_modem.filled), event)
-
-
 SAID_BY_MESH: tuple[ProtobufSchema[Any], ...] = (meshtastic.FROM_RADIO, meshtastic.TO_RADIO)
 IN_MESH_PACKETS: tuple[ProtobufSchema[Any], ...] = (
     meshtastic.POSITION,
@@ -440,7 +418,6 @@ DECODERS: dict[str, Decoder] = {
     "companion": read_companion,
     "sms": read_sms,
     "sms-frame": read_sms_frame,
-    "gsm": read_gsm,
     "rnode": read_rnode,
     "device": recognise_device,
     "meshtastic": read_meshtastic,

@@ -33,6 +33,8 @@ PLACE = "{}"
 _NAMED_PLACE = re.compile(r"\{[a-z_]+\}")
 _MEMBER = re.compile(r"[a-z]+(?:[A-Z][a-z]+)+")
 """Member of a document of the API."""
+_SETTING = re.compile(r"[a-z]+(?:-[a-z]+)+")
+"""Name of a setting."""
 BEFORE = "_before"
 """Name of the text before an added text."""
 
@@ -85,7 +87,7 @@ def has_words(form: str) -> bool:
     """Return True if the form contains words. A form without words, or a name, is the same in all
     languages.
     """
-    is_name = form in NAMES or _MEMBER.fullmatch(form)
+    is_name = form in NAMES or _MEMBER.fullmatch(form) or _SETTING.fullmatch(form)
     return not is_name and bool(re.search(r"(?<!\w)[a-z]{2}", re.sub(r"\{\w+\}", " ", form)))
 
 
@@ -259,7 +261,7 @@ NAMED = {
     "agent/inbound/hooks.py": ("notices", "remedy"),
     "agent/journal/history.py": ("WAITS", "_who"),
     "extensions/rescue/salvage.py": ("in_words",),
-    "agent/kit_part.py": ("SECRET",),
+    "agent/kit_part.py": ("POWERS", "RUNS", "SECRET"),
     "agent/mesh/key_change.py": ("in_words", "heard", "does", "then", "_listed"),
     "agent/mesh/relay.py": ("notice",),
     "agent/mesh/troubles.py": ("Trouble", "in_words", "notices", "packets"),
@@ -285,7 +287,7 @@ NAMED = {
     "agent/people/unbelieved.py": ("IN_DISTRESS", "FROM_AFAR"),
     "agent/update_news.py": ("silent", "last", "why", "_MENDED_BY"),
     "extensions/imt/agent/modem.py": ("trouble",),
-    "agent/sms/pin.py": ("WRONG", "UNKNOWN"),
+    "extensions/sms/agent/pin.py": ("WRONG", "UNKNOWN"),
     "hub/access/imei_claims.py": ("CLAIMS", "IS_CLAIMED"),
     "extensions/mqtt/hub/inward.py": ("SPENT",),
     "hub/bridge/spending.py": ("NO_DISTANCE",),

@@ -24,7 +24,7 @@ def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal)
     """
     families = [*_agent(status, faults), *_channels(status["channels"]), *_counted(journal)]
     for name, part in kit_parts().items():
-        if status[name] is not None and part.metrics:
+        if part.metrics and status[name] is not None:
             families += imported(part.metrics)(status[name])
     families += _people(status["mesh"])
     return openmetrics.text("fieldagent", families)

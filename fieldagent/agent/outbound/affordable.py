@@ -10,7 +10,6 @@ from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel, Package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.credit import CREDIT_BYTES
-from fieldagent.wire.sms_frame import ENVELOPE_BYTES
 
 
 class SpendingLimits(NamedTuple):
@@ -23,8 +22,8 @@ class SpendingLimits(NamedTuple):
     per_day: int
     limit: str
     """Source of that limit, for people; it follows "of 9 that"."""
-    has_sms: bool
-    """True if Packages on Cellular may leave by SMS."""
+    bearer_bytes: int
+    """Bytes of an item on Cellular that one paid message carries; 0 if Cellular costs nothing."""
 
 
 class Affordable(NamedTuple):
@@ -63,7 +62,7 @@ def affordable(
     withheld: dict[str, str] = {}
     estimates = costs(package, outboxes, now)
     for channel, cost in estimates.items():
-        amount = _price(channel, cost, has_sms=limits.has_sms)
+        amount = _price(channel, cost, bearer_bytes=limits.bearer_bytes)
         left = limits.left - price
         if amount and limits.refused:
             withheld[channel] = limits.refused
@@ -82,12 +81,12 @@ def affordable(
     return Affordable(replace(package, channels=channels), withheld, price, satellite, sms)
 
 
-def _price(channel: Channel, cost: Cost, *, has_sms: bool) -> int:
+def _price(channel: Channel, cost: Cost, *, bearer_bytes: int) -> int:
     """Return the price in credits or SMS; bytes are converted to credits of 50. Return 0 if it
     costs nothing.
     """
     if channel is Channel.SATELLITE:
         return -(-cost.bytes // CREDIT_BYTES) if cost.by_bytes else cost.credits
-    if channel is Channel.CELLULAR and has_sms:
-        return -(-cost.bytes // ENVELOPE_BYTES)
+    if channel is Channel.CELLULAR and bearer_bytes:
+        return -(-cost.bytes // bearer_bytes)
     return 0

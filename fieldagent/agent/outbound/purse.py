@@ -15,14 +15,12 @@ from fieldagent.agent.outbound.budget import Budget, DayLimit
 from fieldagent.package.package import Channel
 from fieldagent.wire.credit import Tariff
 
-SMS = "SMS"
-"""The name under which the journal books the cost of SMS, beside the channels."""
 PROMISED_MAX = 1_000
 """Most Packages whose credits and SMS may be given back."""
 
 
 class DayPurse:
-    """Implements `sms.carrier.Purse`: `limit` a day, of which `reserve` is for an SOS."""
+    """A budget of `limit` a day, of which `reserve` is for an SOS."""
 
     def __init__(self, journal: Journal, name: str, limit: int, reserve: int = 0) -> None:
         self._journal = journal
@@ -93,8 +91,3 @@ class DayPurse:
         if channel is Channel.CELLULAR:
             return history.went_by_sms(self._journal, sequence)
         return history.may_have_left(self._journal, sequence, channel)
-
-
-def sms_purse(journal: Journal, limit: int) -> DayPurse:
-    """Return the budget of that many SMS a day, a tenth of them for an SOS."""
-    return DayPurse(journal, SMS, limit, -(-limit // 10))

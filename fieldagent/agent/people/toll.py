@@ -16,18 +16,18 @@ from fieldagent.package.package import Channel, Package
 
 
 class Toll:
-    """Limits for handhelds. `has_sms` is true if Packages on Cellular may leave by SMS."""
+    """Limits for handhelds. `bearer_bytes` is that of `affordable.SpendingLimits`."""
 
     def __init__(
         self,
         journal: Journal,
         outboxes: Mapping[Channel, ChannelOutbox],
         *,
-        has_sms: bool = False,
+        bearer_bytes: int = 0,
     ) -> None:
         self._journal = journal
         self._outboxes = outboxes
-        self._has_sms = has_sms
+        self._bearer_bytes = bearer_bytes
         self._positions: dict[str, float] = {}
         self._guesses: dict[tuple[str, str], int] = {}
 
@@ -58,7 +58,7 @@ class Toll:
             max(0, left),
             limit,
             "mesh-credits-per-day lets stations cost",
-            self._has_sms,
+            self._bearer_bytes,
         )
         now = self._journal.clock.date(self._journal.clock.now())
         return affordable(package, self._outboxes, now, limits)

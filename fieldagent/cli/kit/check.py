@@ -11,13 +11,13 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.channels.healing_steps import check_step
 from fieldagent.agent.channels.serial_check import check_serial_port
-from fieldagent.agent.kit_part import parts_on
+from fieldagent.agent.kit_part import bearer_names, parts_on
 from fieldagent.agent.mesh import radio_keys, troubles
 from fieldagent.agent.mesh.key_change import KeyStep, in_words
 from fieldagent.agent.modem_healing import healing_of
@@ -26,7 +26,6 @@ from fieldagent.agent.outbound.budget import sos_reserve
 from fieldagent.agent.radios.known import radio
 from fieldagent.agent.satellites.known import modem
 from fieldagent.agent.settings import ENVIRONMENT, Settings, load, radio_place
-from fieldagent.agent.sms.check import sms_finding
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.page import map_file
 from fieldagent.page.tiles import UnusableMap
@@ -125,8 +124,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         yield from _seal(settings, running)
     if settings.mesh.port is not None and "mesh-port" not in moved:
         yield _people(settings, running)
-    if settings.sms.port is not None and "sms-port" not in moved:
-        yield sms_finding(settings.sms.port, running.status)
+    yield from _bearers(settings, running, moved)
     yield from _healing(settings)
     if settings.hub_address is not None:
         yield _hub(settings, settings.hub_address)
@@ -144,8 +142,15 @@ def _findings(settings: Settings) -> Iterator[Finding]:
 def _parts(settings: Settings, running: Running) -> Iterator[Finding]:
     """Yield the findings of each extension's part that the settings turn on."""
     for name, part in parts_on(settings.parts).items():
-        if part.check:
+        if part.check and not part.bearer:
             status = None if running.status is None else running.status.get(name)
+            yield from imported(part.check)(settings.parts[name], status)
+
+
+def _bearers(settings: Settings, running: Running, moved: Container[str]) -> Iterator[Finding]:
+    for name, part in parts_on(settings.parts).items():
+        if part.bearer and name not in moved:
+            status = None if running.status is None else running.status["channels"]["Cellular"]
             yield from imported(part.check)(settings.parts[name], status)
 
 
@@ -167,7 +172,7 @@ def _moved(settings: Settings, running: Running) -> dict[str, Finding]:
         "satellite-port": settings.satellite_port,
         "radio-port": settings.radio_port,
         "mesh-port": settings.mesh.port,
-        "sms-port": settings.sms.port,
+        **{name: part.port for name, part in settings.parts.items() if name in bearer_names()},
     }
     return {
         name: Finding(False, MOVED.format(name=name, port=port, used=used.get(name) or "none"))

@@ -1,17 +1,20 @@
-"""SMS: services that carry a hub's messages to telephones, and answers back.
+"""SMS: a GSM modem in a kit, and services that carry a hub's messages to telephones.
 
-`hub/` has a kind of contact for each service.
+`agent/` has the kit's bearer, which sends items while the IP link is away. `sms_modem.py` and
+`modem_manager.py` hold the wire format of its modems. `hub/` has a kind of contact for each
+service.
 """
 
 from fieldagent.system.extension import Extension
 
-_HUB = "fieldagent.extensions.sms.hub"
+_HOME = "fieldagent.extensions.sms"
 EXTENSION = Extension(
-    "SMS services",
+    "SMS",
+    bearers={"sms-port": f"{_HOME}.agent.settings:PART"},
     contact_kinds={
-        "sms-gate": f"{_HUB}.sms_gate:KIND",
-        "twilio": f"{_HUB}.twilio:KIND",
-        "sms": f"{_HUB}.webhook:KIND",
+        "sms-gate": f"{_HOME}.hub.sms_gate:KIND",
+        "twilio": f"{_HOME}.hub.twilio:KIND",
+        "sms": f"{_HOME}.hub.webhook:KIND",
     },
-    hub_api=_HUB,
+    hub_api=f"{_HOME}.hub",
 )

@@ -16,7 +16,7 @@ async def test_mqtt_raises_an_sos_in_odd_company(tmp_path: Path) -> None:
     async with kit(tmp_path) as k:
         purse = DayPurse(k.journal, "mqtt", 0)
         settings = MqttSettings(senders=frozenset({"panic"}), sos="on")
-        door = Door(settings, k.journal, k.intake, k.outboxes, purse, has_sms=False)
+        door = Door(settings, k.journal, k.intake, k.outboxes, purse, bearer_bytes=0)
         for body, _ in PACKAGES:
             text = (body % SOS).replace("{", '{"key": "a key with blanks", ', 1)
             answer = await door.take("panic", text.encode())

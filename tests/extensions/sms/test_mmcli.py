@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
-from fieldagent.agent.sms.contract import GsmSilent
-from fieldagent.agent.sms.mmcli import ManagedModem
+from fieldagent.extensions.sms.agent.contract import GsmSilent
+from fieldagent.extensions.sms.agent.mmcli import ManagedModem
 from fieldagent.wire import sms_pdu
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_pdu import Submit

@@ -9,12 +9,13 @@ import pytest
 import trio
 import trio.testing
 
+from fieldagent.agent.bearer import BearerOutbox
 from fieldagent.agent.channels.contract import ChannelLink, LinkState, Reception
-from fieldagent.agent.sms.arrivals import Found, arrivals
-from fieldagent.agent.sms.carrier import LOOKS, SmsCarrier, SmsOutbox, SmsSeat
-from fieldagent.agent.sms.contract import SmsModem
-from fieldagent.agent.sms.settings import SmsSettings
-from fieldagent.wire.sms_modem import GsmReply, listed
+from fieldagent.extensions.sms.agent.arrivals import Found, arrivals
+from fieldagent.extensions.sms.agent.carrier import LOOKS, SmsCarrier, SmsSeat
+from fieldagent.extensions.sms.agent.contract import SmsModem
+from fieldagent.extensions.sms.agent.settings import SmsSettings
+from fieldagent.extensions.sms.sms_modem import GsmReply, listed
 from tests.extensions.sms.test_sms_link_returns import OneToSend
 
 LISTED = GsmReply(ok=True, lines=("+CMGL: 7,1,,30", "07917?8394"))
@@ -56,7 +57,7 @@ async def test_it_is_looked_at_again_and_then_kept_as_it_shows_itself(
     seat = SmsSeat(
         SmsSettings(hub_number="+41790000001", after=0),
         bytes(32),
-        cast(SmsOutbox, one),
+        cast(BearerOutbox, one),
         cast(Reception, one),
         ChannelLink(),
         one.turn,

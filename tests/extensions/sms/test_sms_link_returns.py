@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from fieldagent.agent.bearer import BearerOutbox
 from fieldagent.agent.channels.contract import (
     ChannelLink,
     LinkState,
@@ -16,12 +17,12 @@ from fieldagent.agent.channels.contract import (
     Transmission,
 )
 from fieldagent.agent.channels.ip_turn import IpTurn
-from fieldagent.agent.sms.arrivals import Found
-from fieldagent.agent.sms.carrier import SmsCarrier, SmsOutbox, SmsSeat
-from fieldagent.agent.sms.contract import SmsModem
-from fieldagent.agent.sms.settings import SmsSettings
+from fieldagent.extensions.sms.agent.arrivals import Found
+from fieldagent.extensions.sms.agent.carrier import SmsCarrier, SmsSeat
+from fieldagent.extensions.sms.agent.contract import SmsModem
+from fieldagent.extensions.sms.agent.settings import SmsSettings
+from fieldagent.extensions.sms.sms_modem import Sent
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sms_modem import Sent
 from fieldagent.wire.sms_pdu import Submit
 from tests.processes import PATIENCE
 
@@ -96,7 +97,7 @@ async def test_what_the_link_can_carry_is_given_back_and_not_paid_for(
     seat = SmsSeat(
         SmsSettings(hub_number="+41790000001", after=0),
         bytes(32),
-        cast(SmsOutbox, one),
+        cast(BearerOutbox, one),
         cast(Reception, None),
         ChannelLink(),
         one.turn,

@@ -12,10 +12,10 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.sms.contract import LOST, GsmRefuses, GsmSilent
-from fieldagent.agent.sms.gsm_modem import GsmModem
-from fieldagent.agent.sms.pin import PinMemory
 from fieldagent.extensions.lab.simulator.gsm_modem import SimulatedGsmModem
+from fieldagent.extensions.sms.agent.contract import LOST, GsmRefuses, GsmSilent
+from fieldagent.extensions.sms.agent.gsm_modem import GsmModem
+from fieldagent.extensions.sms.agent.pin import PinMemory
 from fieldagent.system.error_groups import first_error
 
 RIGHT, WRONG = "1234", "9999"

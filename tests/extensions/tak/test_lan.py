@@ -313,7 +313,7 @@ async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> No
         outboxes = {k.outbox.channel: k.outbox}
         purse = DayPurse(k.journal, service.PAYER, 0)
         settings = TakLanSettings(LO)
-        door = LanDoor(settings, k.journal, k.intake, outboxes, purse, has_sms=False)
+        door = LanDoor(settings, k.journal, k.intake, outboxes, purse, bearer_bytes=0)
         assert (await door.take(alert())).became == "taken"
         assert (await door.take(alert())).became == "repeated"
         (own,) = heard_json(k.journal)

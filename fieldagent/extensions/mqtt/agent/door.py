@@ -37,7 +37,7 @@ NOT_LISTED = "{sender} is not in mqtt-senders"
 
 
 class Door:
-    """Admission of commands. `has_sms` is true if Packages on Cellular may leave by SMS."""
+    """Admission of commands. `bearer_bytes` is that of `affordable.SpendingLimits`."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class Door:
         outboxes: Mapping[Channel, ChannelOutbox],
         purse: DayPurse,
         *,
-        has_sms: bool,
+        bearer_bytes: int,
     ) -> None:
         self._settings = settings
         self._journal = journal
         self._intake = intake
         self._outboxes = outboxes
-        self._has_sms = has_sms
+        self._bearer_bytes = bearer_bytes
         self.gate = HourlyGate(settings.commands_per_hour, journal.clock.now)
         self.purse = purse
 
@@ -131,7 +131,7 @@ class Door:
             self.purse.left() or 0,
             self._settings.credits_per_day,
             "mqtt-credits-per-day lets MQTT cost",
-            self._has_sms,
+            self._bearer_bytes,
         )
         now = self._journal.clock.date(self._journal.clock.now())
         plan = affordable(package, self._outboxes, now, limits)

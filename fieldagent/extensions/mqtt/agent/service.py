@@ -71,7 +71,14 @@ def plan(settings: MqttSettings) -> PartPlan:
 
     def service(host: PartHost) -> MqttService:
         purse = DayPurse(host.journal, HOOK, settings.credits_per_day)
-        door = Door(settings, host.journal, host.intake, host.outboxes, purse, has_sms=host.has_sms)
+        door = Door(
+            settings,
+            host.journal,
+            host.intake,
+            host.outboxes,
+            purse,
+            bearer_bytes=host.bearer_bytes,
+        )
         return MqttService(settings, host.journal, host.inbox, publisher, door)
 
     return PartPlan(service, [publisher.hook])

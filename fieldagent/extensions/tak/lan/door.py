@@ -64,7 +64,7 @@ class LanOutcome(NamedTuple):
 
 
 class LanDoor:
-    """Admission of phones' messages. `has_sms` is true if Packages on Cellular may leave by SMS."""
+    """Admission of phones' messages. `bearer_bytes` is that of `affordable.SpendingLimits`."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class LanDoor:
         outboxes: Mapping[Channel, ChannelOutbox],
         purse: DayPurse,
         *,
-        has_sms: bool,
+        bearer_bytes: int,
     ) -> None:
         self._settings = settings
         self._own = outward.own_unit(settings.name)
         self._journal = journal
         self._intake = intake
         self._outboxes = outboxes
-        self._has_sms = has_sms
+        self._bearer_bytes = bearer_bytes
         per_hour = settings.messages_per_hour
         self._rate = Rate(per_hour / 60, min(BURST, per_hour))
         self._distress = LanDistress(journal, intake, outboxes)
@@ -145,7 +145,7 @@ class LanDoor:
             self.purse.left() or 0,
             self._settings.credits_per_day,
             "tak-lan-credits-per-day lets phones cost",
-            self._has_sms,
+            self._bearer_bytes,
         )
         package = Package(Message(f"{callsign}: {words}"), to=to)
         now = self._journal.clock.date(self._journal.clock.now())

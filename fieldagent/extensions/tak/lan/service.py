@@ -74,7 +74,12 @@ def plan(settings: TakLanSettings) -> PartPlan:
     def service(host: PartHost) -> TakLan:
         purse = DayPurse(host.journal, PAYER, settings.credits_per_day)
         door = LanDoor(
-            settings, host.journal, host.intake, host.outboxes, purse, has_sms=host.has_sms
+            settings,
+            host.journal,
+            host.intake,
+            host.outboxes,
+            purse,
+            bearer_bytes=host.bearer_bytes,
         )
         return TakLan(settings, host.journal, door, host.incidents)
 

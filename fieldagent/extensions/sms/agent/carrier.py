@@ -25,30 +25,29 @@ from typing import NoReturn, Protocol
 
 import trio
 
+from fieldagent.agent.bearer import BearerOutbox
 from fieldagent.agent.channels.contract import (
     Carriage,
     ChannelLink,
     LinkState,
-    Outbox,
     Reception,
-    Transmission,
 )
 from fieldagent.agent.channels.ip_turn import IpTurn
 from fieldagent.agent.channels.reopening import keep_open, no_healing
 from fieldagent.agent.channels.satellite_waits import first_of
-from fieldagent.agent.sms.contract import LOST, GsmRefuses, SmsModem
-from fieldagent.agent.sms.parts_kept import GivenUp, PartsKept
-from fieldagent.agent.sms.pin import PinMemory
-from fieldagent.agent.sms.settings import SmsSettings
-from fieldagent.agent.sms.under_way import Rest, SentFrame, forget_reference, note_report
-from fieldagent.agent.sms.ways import way_of
+from fieldagent.extensions.sms.agent.contract import LOST, GsmRefuses, SmsModem
+from fieldagent.extensions.sms.agent.parts_kept import GivenUp, PartsKept
+from fieldagent.extensions.sms.agent.pin import PinMemory
+from fieldagent.extensions.sms.agent.settings import SmsSettings
+from fieldagent.extensions.sms.agent.under_way import Rest, SentFrame, forget_reference, note_report
+from fieldagent.extensions.sms.agent.ways import way_of
+from fieldagent.extensions.sms.sms_modem import Stored
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire import sms_frame, sms_pdu
 from fieldagent.wire.credit import Tariff
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_frame import ENVELOPE_BYTES, SmsFrame
-from fieldagent.wire.sms_modem import Stored
 from fieldagent.wire.sms_pdu import Coding, Content, Deliver, StatusReport, Submit
 
 log = logging.getLogger(__name__)
@@ -87,23 +86,13 @@ class Purse(Protocol):
         """
 
 
-class SmsOutbox(Outbox, Protocol):
-    """An outbox that records what left by SMS."""
-
-    def packages_of(self, transmission: Transmission) -> Sequence[int]:
-        """Return the Packages of a transmission that is in flight."""
-
-    async def note_sms(self, packages: Sequence[int]) -> None:
-        """Record that an SMS with these Packages left, or may have left."""
-
-
 @dataclass(frozen=True, slots=True)
 class SmsSeat:
     """Parts of the agent that the carrier uses."""
 
     settings: SmsSettings
     token_digest: bytes
-    outbox: SmsOutbox
+    outbox: BearerOutbox
     """Outbox of channel Cellular."""
     reception: Reception
     cellular: ChannelLink

@@ -11,9 +11,9 @@ from pathlib import Path
 from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.healing import HealingStep
 from fieldagent.agent.channels.serial_check import check_serial_port
-from fieldagent.agent.sms.contract import SmsModem
-from fieldagent.agent.sms.pin import PinMemory
-from fieldagent.agent.sms.settings import MANAGED, SmsSettings
+from fieldagent.extensions.sms.agent.contract import SmsModem
+from fieldagent.extensions.sms.agent.pin import PinMemory
+from fieldagent.extensions.sms.agent.settings import MANAGED, SmsSettings
 from fieldagent.system.finding import Finding
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
@@ -32,14 +32,14 @@ class SmsWay(NamedTuple):
 
 
 def _open_managed(port: str, settings: SmsSettings, link: ChannelLink, pin: PinMemory) -> Opened:
-    from fieldagent.agent.sms.mmcli import open_managed
-    from fieldagent.wire.modem_manager import ANY
+    from fieldagent.extensions.sms.agent.mmcli import open_managed
+    from fieldagent.extensions.sms.modem_manager import ANY
 
     return open_managed(port.partition(":")[2] or ANY, link)
 
 
 def _open_line(port: str, settings: SmsSettings, link: ChannelLink, pin: PinMemory) -> Opened:
-    from fieldagent.agent.sms.gsm_modem import open_gsm
+    from fieldagent.extensions.sms.agent.gsm_modem import open_gsm
 
     return open_gsm(port, settings.baud, link, pin)
 

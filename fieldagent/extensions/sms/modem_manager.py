@@ -13,12 +13,12 @@ import re
 from datetime import datetime
 from typing import Any
 
+from fieldagent.extensions.sms import sms_modem
+from fieldagent.extensions.sms.sms_modem import GsmReply, Sent
 from fieldagent.package.strict_json import NotJson, check_depth
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire import sms_modem
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sms_modem import GsmReply, Sent
 from fieldagent.wire.sms_pdu import Coding, Content, Deliver, StatusReport, Submit
 
 ANY = "any"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from fieldagent.agent.sms.arrivals import Found, WaitingParts
+from fieldagent.extensions.sms.agent.arrivals import Found, WaitingParts
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.sms_pdu import StatusReport
 

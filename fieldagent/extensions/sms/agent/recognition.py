@@ -10,7 +10,8 @@ from fieldagent.agent.channels.recognition import (
     Recognition,
     answer_to,
 )
-from fieldagent.wire import model, sms_modem
+from fieldagent.extensions.sms import sms_modem
+from fieldagent.wire import model
 
 NAME = "gsm"
 BAUD = 115_200

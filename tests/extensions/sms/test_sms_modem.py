@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.agent.sms.arrivals import arrivals
 from fieldagent.extensions.lab.simulator.gsm_modem import CAPACITY, DS, SimulatedGsmModem
-from fieldagent.wire import sms_modem, sms_pdu
-from fieldagent.wire.errors import LocalProtocolError
-from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sms_modem import (
+from fieldagent.extensions.sms import sms_modem
+from fieldagent.extensions.sms.agent.arrivals import arrivals
+from fieldagent.extensions.sms.sms_modem import (
     FIRST,
     LEAVE_PROMPT,
     LIST_ALL,
@@ -32,6 +30,9 @@ from fieldagent.wire.sms_modem import (
     Sent,
     Stored,
 )
+from fieldagent.wire import sms_pdu
+from fieldagent.wire.errors import LocalProtocolError
+from fieldagent.wire.outcome import Outcome
 from fieldagent.wire.sms_pdu import Deliver, ReportState, StatusReport, Submit
 
 HUB = "+41791234567"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from fieldagent.agent.channels.healing import HealingStep, read_steps
+from fieldagent.agent.kit_part import POWERS, RUNS, SECRET, KitPart
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.properties import Key, WrongProperty, text, whole
 
@@ -140,3 +141,17 @@ EXAMPLES = {
     "sms-recovery-command": "uhubctl --action cycle --ports 4",
 }
 """Values for the first settings file."""
+PART = KitPart(
+    name="sms-port",
+    title="SMS",
+    keys=KEYS,
+    own=SmsSettings,
+    is_on=lambda own: own.port is not None,
+    bearer="fieldagent.extensions.sms.agent.bearer:bearer",
+    recognition="fieldagent.extensions.sms.agent.recognition:RECOGNITION",
+    faults=sms_faults,
+    check="fieldagent.extensions.sms.agent.check:check",
+    examples=EXAMPLES,
+    needs=NEEDS,
+    not_from_afar={"sms-recovery-command": RUNS, "sms-heal": POWERS, "sms-pin": SECRET},
+)

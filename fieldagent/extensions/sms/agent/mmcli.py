@@ -12,17 +12,17 @@ from dataclasses import field
 import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
-from fieldagent.agent.sms.arrivals import Arrival, Found, WaitingParts
-from fieldagent.agent.sms.contract import GsmRefuses, GsmSilent
+from fieldagent.extensions.sms import modem_manager
+from fieldagent.extensions.sms.agent.arrivals import Arrival, Found, WaitingParts
+from fieldagent.extensions.sms.agent.contract import GsmRefuses, GsmSilent
+from fieldagent.extensions.sms.modem_manager import ManagedSms
+from fieldagent.extensions.sms.sms_modem import SEND_SECONDS, Sent
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.process_group import end_group
-from fieldagent.wire import modem_manager
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.modem_manager import ManagedSms
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sms_modem import SEND_SECONDS, Sent
 from fieldagent.wire.sms_pdu import Deliver, Submit
 
 log = logging.getLogger(__name__)

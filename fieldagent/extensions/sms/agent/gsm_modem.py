@@ -12,15 +12,15 @@ import trio
 
 from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.channels.serial_port import PortLost, SerialPort, open_serial
-from fieldagent.agent.sms.arrivals import Found, arrivals
-from fieldagent.agent.sms.contract import GsmRefuses, GsmSilent
-from fieldagent.agent.sms.pin import PinMemory
+from fieldagent.extensions.sms import sms_modem
+from fieldagent.extensions.sms.agent.arrivals import Found, arrivals
+from fieldagent.extensions.sms.agent.contract import GsmRefuses, GsmSilent
+from fieldagent.extensions.sms.agent.pin import PinMemory
+from fieldagent.extensions.sms.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent, Stored
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire import sms_modem
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sms_modem import GsmConversation, GsmEvent, GsmReply, Sent, Stored
 from fieldagent.wire.sms_pdu import Submit
 
 log = logging.getLogger(__name__)

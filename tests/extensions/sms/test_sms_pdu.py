@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.agent.sms.arrivals import arrivals
+from fieldagent.extensions.sms.agent.arrivals import arrivals
+from fieldagent.extensions.sms.sms_modem import Stored
 from fieldagent.wire import sms_alphabet, sms_pdu
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.sms_modem import Stored
 from fieldagent.wire.sms_pdu import (
     Coding,
     Content,

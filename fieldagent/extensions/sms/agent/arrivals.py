@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fieldagent.extensions.sms.sms_modem import Stored
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.wire.sms_modem import Stored
 from fieldagent.wire.sms_pdu import Content, Deliver, Part, StatusReport
 
 PARTS_APART = 3_600.0

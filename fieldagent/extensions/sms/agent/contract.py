@@ -12,8 +12,8 @@ from typing import Protocol
 import trio
 
 from fieldagent.agent.channels.serial_port import PortLost
-from fieldagent.agent.sms.arrivals import Found
-from fieldagent.wire.sms_modem import Sent
+from fieldagent.extensions.sms.agent.arrivals import Found
+from fieldagent.extensions.sms.sms_modem import Sent
 from fieldagent.wire.sms_pdu import Submit
 
 

@@ -1,0 +1,68 @@
+"""The contract of a bearer: another way to the hub for the items of the IP link, which carries them
+while that link is away.
+
+A bearer belongs to a `kit_part.KitPart` of an extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from fieldagent.agent.channels.contract import ChannelLink, Outbox, Reception, Transmission
+from fieldagent.agent.channels.healing import Healing
+from fieldagent.agent.channels.ip_turn import IpTurn
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.kit_part import parts_on
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.named_object import imported
+
+
+class BearerOutbox(Outbox, Protocol):
+    """An outbox that records what left at a cost."""
+
+    def packages_of(self, transmission: Transmission) -> Sequence[int]:
+        """Return the Packages of a transmission that is in flight."""
+
+    async def note_sms(self, packages: Sequence[int]) -> None:
+        """Record that an SMS with these Packages left, or may have left."""
+
+
+class BearerSeat(NamedTuple):
+    """Parts of the agent that a bearer uses."""
+
+    token_digest: bytes
+    outbox: BearerOutbox
+    """Outbox of channel Cellular."""
+    reception: Reception
+    cellular: ChannelLink
+    """Link of channel Cellular, which shows the modem's state to people."""
+    turn: IpTurn
+    journal: Journal
+    folder: Path
+    """The agent's state directory."""
+    link: ChannelLink
+    """Condition of the modem itself."""
+    heal: Callable[[], Awaitable[bool]]
+    progress: Callable[[], None]
+
+
+class Bearer(NamedTuple):
+    message_bytes: int
+    """Bytes of an item that one paid message carries."""
+    healing: Healing
+    """Recovery of its modem. Its `channel` is the bearer's name in the log."""
+    run: Callable[[BearerSeat], Awaitable[NoReturn]]
+    """Serves the modem until cancelled, also while the modem is absent."""
+
+
+def bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
+    """Return the bearers that the settings of parts turn on, by the setting of their port."""
+    on = {name: part.bearer for name, part in parts_on(settings).items() if part.bearer}
+    return {name: imported(place)(settings[name]) for name, place in on.items()}
+
+
+def bearer_bytes(settings: Mapping[str, Any]) -> int:
+    """Return the bytes of an item that one paid message carries; 0 without a bearer."""
+    return min((each.message_bytes for each in bearers(settings).values()), default=0)

@@ -1,0 +1,45 @@
+"""The bearer of SMS, from the settings."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NoReturn
+
+from fieldagent.agent.bearer import Bearer, BearerSeat
+from fieldagent.agent.channels.healing import Healing, steps_of
+from fieldagent.agent.outbound.purse import DayPurse
+from fieldagent.extensions.sms.agent import carrier
+from fieldagent.extensions.sms.agent.settings import SmsSettings
+from fieldagent.extensions.sms.agent.ways import way_of
+from fieldagent.wire.sms_frame import ENVELOPE_BYTES
+
+BOOKED_AS = "SMS"
+"""The name under which the journal books the cost, beside the channels."""
+
+
+def bearer(settings: SmsSettings) -> Bearer:
+    port, command = settings.port, settings.recovery_command
+    assert port is not None
+    steps = steps_of(settings.heal, command, *way_of(port).heals)
+    healing = Healing("sms", port, steps, command)
+    return Bearer(ENVELOPE_BYTES, healing, partial(_run, settings))
+
+
+async def _run(settings: SmsSettings, seat: BearerSeat) -> NoReturn:
+    reserve = -(-settings.per_day // 10)
+    purse = DayPurse(seat.journal, BOOKED_AS, settings.per_day, reserve)
+    await carrier.run(
+        carrier.SmsSeat(
+            settings,
+            seat.token_digest,
+            seat.outbox,
+            seat.reception,
+            seat.cellular,
+            seat.turn,
+            purse,
+            seat.folder,
+            seat.link,
+            seat.heal,
+            seat.progress,
+        )
+    )

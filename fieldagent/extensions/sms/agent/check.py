@@ -1,0 +1,20 @@
+"""Checks the GSM modem for `fieldagent check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fieldagent.extensions.sms.agent.settings import SmsSettings
+from fieldagent.extensions.sms.agent.ways import way_of
+from fieldagent.system.finding import Finding
+
+
+def check(settings: SmsSettings, cellular: Mapping[str, Any] | None) -> Iterator[Finding]:
+    """Yield a finding from the running agent's status, or from the port if no agent is running."""
+    port, state = settings.port, (cellular or {}).get("sms")
+    assert port is not None
+    if state is None:
+        yield way_of(port).check(port)
+    else:
+        yield Finding(str(state).startswith("ready"), f"SMS by {port}: {state}")
