@@ -297,6 +297,15 @@ async def test_idle_connections_do_not_keep_out_who_has_something_to_bring() -> 
             assert await bring(mo()) is True
 
 
+async def test_a_crowd_of_strangers_keeps_no_gateway_out() -> None:
+    store = Store()
+    async with listening(store, "127.0.0.8/30") as bring, AsyncExitStack() as stack:
+        for _ in range(500):
+            await stack.enter_async_context(await bring.connect("127.0.0.2"))
+        with trio.fail_after(DEADLINE / 3):
+            assert await bring(mo(), "127.0.0.9") is True
+
+
 async def test_who_says_nothing_is_left_after_a_while(clock: trio.testing.MockClock) -> None:
     async with listening(Store()) as bring, await bring.connect() as stream:
         await stream.send_all(mo()[:-1])

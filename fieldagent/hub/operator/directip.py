@@ -10,6 +10,8 @@ import trio
 
 from fieldagent.http.address import LOOPBACK_NETWORKS, Network, is_in
 from fieldagent.http.listeners import open_listeners, port_of
+from fieldagent.http.problem import Problem
+from fieldagent.http.unproved import Unproved
 from fieldagent.hub.contract import Estimate
 from fieldagent.hub.operator.contract import (
     NO_MODEM,
@@ -128,12 +130,14 @@ async def serve_directip(
     """
     door = _Door(take_in, note_session, count_session, allowed, note_fault)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
-    await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
+    with door.unproved.pace.at_work():
+        await trio.serve_listeners(door.enter, served, task_status=task_status)  # type: ignore[arg-type]
 
 
 class _Door:
-    """Admission of connections. When there is no space left, the connection that has been receiving
-    longest is ended.
+    """Admission of connections. If there is no space left, the source with the most connections
+    loses the one that has been receiving longest. A source pays for its processor time until it has
+    brought a message from an allowed address.
     """
 
     def __init__(
@@ -150,60 +154,46 @@ class _Door:
         self._note_fault = note_fault
         self._allowed = allowed
         self._told: set[str] = set()
-        self._inside = 0
-        self._refused = 0
-        self._receiving: dict[trio.CancelScope, None] = {}
+        self.unproved = Unproved(CONNECTIONS, DEADLINE)
+        self._storing = trio.CapacityLimiter(CONNECTIONS)
 
     async def enter(self, stream: trio.SocketStream) -> None:
         try:
             address = str(stream.socket.getpeername()[0])
         except OSError:  # it has left
             return
-        if not is_in(address, self._allowed):
-            await self._refuse(address)
-        elif self._inside < CONNECTIONS or self._make_room():
-            self._inside += 1
-            try:
-                await self._take_one(stream)
-            except (RemoteProtocolError, trio.BrokenResourceError) as error:
-                log.error("an MO message from %s was not taken: %s", address, error)
-            except Exception as error:
-                self._note_fault(error, f"an MO message from {address}")
-            finally:
-                self._inside -= 1
+        try:
+            await self._take_one(stream, address)
+        except Problem:  # it uses too much processor time
+            return
+        except (RemoteProtocolError, trio.BrokenResourceError) as error:
+            log.error("an MO message from %s was not taken: %s", address, error)
+        except Exception as error:
+            self._note_fault(error, f"an MO message from {address}")
+
+    async def _take_one(self, stream: trio.SocketStream, address: str) -> None:
+        is_allowed, elements = is_in(address, self._allowed), None
+        async with self.unproved.admitted(address) as visit:
+            if is_allowed:
+                elements = await receive(stream)
+                visit.note_proved(f"gateway {address}")
+            else:
+                await self._refuse(address)
+        if not is_allowed:
+            return
+        if elements is None:
+            raise RemoteProtocolError("it did not come in time, and others did")
+        async with self._storing:
+            confirmed = await self._store(elements)
+        with trio.move_on_after(DEADLINE):
+            await stream.send_all(write_mo_confirmation(confirmed))
 
     async def _refuse(self, address: str) -> None:
         if len(self._told) < STRANGERS_NAMED and address not in self._told:
             self._told.add(address)
             log.error("%s may not bring MO messages: directip-allow does not name it", address)
-        if self._refused < CONNECTIONS:
-            # The delay makes repeated connections cheaper.
-            self._refused += 1
-            try:
-                await trio.sleep(REFUSAL)
-            finally:
-                self._refused -= 1
-
-    def _make_room(self) -> bool:
-        if not self._receiving:
-            return False
-        (oldest := next(iter(self._receiving))).cancel()
-        del self._receiving[oldest]
-        return True
-
-    async def _take_one(self, stream: trio.SocketStream) -> None:
-        elements = None
-        with trio.move_on_after(DEADLINE) as scope:
-            self._receiving[scope] = None
-            try:
-                elements = await receive(stream)
-            finally:
-                self._receiving.pop(scope, None)
-        if elements is None:
-            raise RemoteProtocolError("it did not come in time, and others did")
-        confirmed = await self._store(elements)
-        with trio.move_on_after(DEADLINE):
-            await stream.send_all(write_mo_confirmation(confirmed))
+        # The delay makes repeated connections cheaper.
+        await trio.sleep(REFUSAL)
 
     async def _store(self, elements: bytes) -> bool:
         """Store the payload, if there is one. Return True if the message must be confirmed.
