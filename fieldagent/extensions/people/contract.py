@@ -1,6 +1,6 @@
 """The contract between a people's radio and the agent.
 
-A people's radio is a module with a `PeoplesRadio`, named in `people_settings.RADIOS`. It talks to
+A people's radio is a module with a `PeoplesRadio`, named in `settings.RADIOS`. It talks to
 people's handhelds with their usual firmware; these need not know the kit. A handheld is identified
 by its *handle*, a permanent name of its firmware. Meshtastic: `!a1b2c3d4`. MeshCore: the public key
 in 64 hexadecimal digits. APRS: the callsign in lower case.

@@ -181,7 +181,7 @@ APRS = Firmware(
     },
 )
 FIRMWARES = {each.name: each for each in (MESHTASTIC, MESHCORE, APRS)}
-"""One for each of `people_settings.RADIOS`."""
+"""One for each of `settings.RADIOS`."""
 
 
 @dataclass
