@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,11 @@ def write(made: Path, root: Path | None = None) -> Path:
         "version": built_version(),
         "hashes": [{"alg": "SHA-256", "content": _sha256(made)}],
     }
-    components = [*_libraries(), *(_packages(root) if root else ())]
+    installed = [*root.glob("opt/*/lib/python*/site-packages")] if root else []
+    components = [
+        *(_distributions(installed) if installed else _libraries()),
+        *(_packages(root) if root else ()),
+    ]
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -61,6 +66,13 @@ def _libraries() -> Iterator[dict[str, Any]]:
         **_component("library", name, version, f"pkg:npm/{name}@{version}"),
         "hashes": [{"alg": "SHA-256", "content": _sha256(SCRIPT)}],
     }
+
+
+def _distributions(folders: list[Path]) -> Iterator[dict[str, Any]]:
+    """Yield the Python packages that are installed in these folders."""
+    found = distributions(path=[str(folder) for folder in folders])
+    for name, version in sorted((each.name, each.version) for each in found):
+        yield _component("library", name, version, f"pkg:pypi/{name.lower()}@{version}")
 
 
 def _packages(root: Path) -> Iterator[dict[str, Any]]:

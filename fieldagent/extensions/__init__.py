@@ -18,7 +18,6 @@ NAMES = (
     "imt",
     "lab",
     "mqtt",
-    "people",
     "rescue",
     "sms",
     "tak",
@@ -26,7 +25,6 @@ NAMES = (
 SETTINGS = {
     "cloudloop-": "imt",
     "imt-": "imt",
-    "mesh-": "people",
     "mqtt-": "mqtt",
     "sms-": "sms",
     "tak-": "tak",

@@ -386,6 +386,23 @@ def test_an_administrator_uses_every_control(tmp_path: Path) -> None:
         assert all(each not in log for each in office.secrets)
 
 
+def test_the_link_of_the_first_administrator_opens_the_console_once(tmp_path: Path) -> None:
+    database = str(tmp_path / "hub.sqlite3")
+    link = administer(database, "init", "Alps", "--administrator", "Olga@example.org")["signIn"]
+    with (
+        browser.browser() as opened,
+        hub(tmp_path, {"database": database}) as running,
+        console(opened, running, "1280-light") as shown,
+    ):
+        shown.goto(f"{running.address}/console{link[link.index('#') :]}")
+        shown.wait_for_url(f"{running.address}/console")
+        shown.get_by_role("button", name="Sign in").click()
+        shown.get_by_label("Choose your own").fill("a horse of her own")
+        shown.get_by_role("button", name="Sign in").click()
+        shown.get_by_role("link", name="Administration").click()
+        assert link.partition("password=")[2] not in "\n".join(running.output())
+
+
 @pytest.mark.parametrize("screen", ["390-dark", pytest.param("1280-light", marks=pytest.mark.full)])
 def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: str) -> None:
     database = str(tmp_path / "hub.sqlite3")

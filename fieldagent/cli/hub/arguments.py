@@ -59,6 +59,12 @@ def _add_init(actions: Subparsers) -> None:
         "create the database and the first workspace",
     )
     init.add_argument("name", help="name of the workspace")
+    init.add_argument(
+        "--administrator",
+        metavar="EMAIL",
+        help="also add an administrator, and print a link for the first sign-in, valid for 7 days",
+    )
+    init.add_argument("--once", action="store_true", help="do nothing if a workspace exists")
     add_listing(init)
 
 

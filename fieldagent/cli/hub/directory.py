@@ -7,25 +7,32 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from urllib.parse import urlencode
 
 from fieldagent.cli.ask_password import ask_password
 from fieldagent.cli.hub.opened_store import committed, once, show, show_list, with_store
-from fieldagent.hub.access import credentials, directory
+from fieldagent.hub.access import credentials, directory, secret
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.records import audit
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import is_postgres
 from fieldagent.system import scrypt
-from fieldagent.system.exit_codes import USAGE
+from fieldagent.system.exit_codes import OK, USAGE
 from fieldagent.system.log_lines import complain
 
 
 def init(arguments: argparse.Namespace) -> int:
-    """Make the database, and the first workspace with an integration that may push to it."""
+    """Make the database, and the first workspace with an integration that may push to it, and with
+    an administrator if one is named. With --once do nothing if a workspace exists.
+    """
+    password = secret.new_password() if arguments.administrator else ""
+    hashed = scrypt.hash_password(password) if password else None
 
-    def make(db: Db, now: float) -> int:
+    def make(db: Db, now: float, console: str) -> int:
         if any(each["name"] != directory.SYNTHETIC for each in directory.workspaces(db)):
+            if arguments.once:
+                return OK
             raise Refused(
                 "a workspace already exists; add another with `fieldagent hub workspace add`"
             )
@@ -34,10 +41,19 @@ def init(arguments: argparse.Namespace) -> int:
         _, key = credentials.add_key(db, workspace, "push", now=now)
         _, token = credentials.add_token(db, member, "push", now=now)
         text = {"workspaceId": workspace, "sourceUserId": member, "apiKey": key, "token": token}
+        if email := arguments.administrator:
+            until = now + directory.ONE_TIME_LASTS
+            first = directory.add_user(
+                db, workspace, email, email=email, password=hashed, until=until, now=now
+            )
+            directory.set_role(db, workspace, first, "administrator", now=now)
+            named = urlencode({"username": email, "password": password})
+            text["signIn"] = f"{console}/console#{named}"
         return show(arguments, text, secret_names=("apiKey", "token"))
 
     def use(settings: HubSettings, store: Store) -> int:
-        code = committed(store, make)
+        console = settings.console_address or f"http://127.0.0.1:{settings.port}"
+        code = committed(store, lambda db, now: make(db, now, console))
         if not is_postgres(settings.database):
             print(f"The database is {Path(settings.database).absolute()}.", file=sys.stderr)
         return code

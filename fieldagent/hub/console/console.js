@@ -192,6 +192,13 @@ by("enter").addEventListener("submit", event => {
   if (!told.newPassword) delete told.newPassword;
   enter(() => call("POST", "/console/session", told));
 });
+/** Fills in the form from the link of `fieldagent hub init`, once: the address bar forgets it. */
+function readLink() {
+  const named = new URLSearchParams(location.hash.slice(1));
+  if (!named.has("password")) return;
+  for (const name of ["username", "password"]) by("enter").elements[name].value = named.get(name);
+  history.replaceState(null, "", location.pathname);
+}
 by("by-passkey").addEventListener("click", () => enter(() => signInByPasskey(by("enter").elements.workspace.value)));
 by("leave").addEventListener("click", async () => {
   await stopRinging().catch(trouble);
@@ -215,5 +222,7 @@ setUpFleet();
 setUpHands();
 setUpWatch();
 setUpPlace(went);
+readLink();
+addEventListener("hashchange", readLink);
 setInterval(() => events && look(loadDesk, showFleet, lookHowFar, lookWhoHas, loadPeople, showHands, showWatch, showFigures), 60000);
 begin();

@@ -142,13 +142,13 @@ EXAMPLES = {
 }
 """Values for the first settings file."""
 PART = KitPart(
-    name="sms",
+    name="sms-port",
     title="SMS",
     keys=KEYS,
     own=SmsSettings,
     is_on=lambda own: own.port is not None,
     bearer="fieldagent.extensions.sms.agent.bearer:bearer",
-    devices="fieldagent.extensions.sms.agent.recognition:devices",
+    recognition="fieldagent.extensions.sms.agent.recognition:RECOGNITION",
     faults=sms_faults,
     check="fieldagent.extensions.sms.agent.check:check",
     examples=EXAMPLES,

@@ -1,0 +1,1 @@
+"""People's radios: messages between the kit and people with a phone and a handheld."""
