@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.agent.kit_part import kit_parts
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import Command, commands
 from tests.conftest import ALL_FULL
@@ -125,8 +126,9 @@ def test_every_metric_of_the_agent_is_described() -> None:
     rows = re.findall(r"^\| (`[a-z_]+`(?:, `[a-z_]+`)*) \|", page, re.MULTILINE)
     described = {name for row in rows for name in re.findall("`([a-z_]+)`", row)}
     named = set()
-    for path in (ROOT / "fieldagent").rglob("agent/**/metrics.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    of_parts = [part.metrics.partition(":")[0] for part in kit_parts().values() if part.metrics]
+    for module in ("fieldagent.agent.api.metrics", *of_parts):
+        for node in ast.walk(ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())):
             first = node.elts[0] if isinstance(node, ast.Tuple) and len(node.elts) > 3 else None
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Family":
                 first = node.args[0]

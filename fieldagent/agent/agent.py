@@ -35,7 +35,7 @@ from fieldagent.agent.journal import (
 from fieldagent.agent.journal.inbound import LeftOvers
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Spent
-from fieldagent.agent.kit_part import bearer_names, kit_part, part_names
+from fieldagent.agent.kit_part import device_ports, kit_part, part_names
 from fieldagent.agent.only_one import only_one
 from fieldagent.agent.outbound import check_in, own_position
 from fieldagent.agent.outbound.budget import sos_reserve
@@ -125,7 +125,6 @@ class Agent:
             "notices": self._notices(),
             "confirmationsRefused": self.parts.inbox.mismatches,
             "faults": self._faults(),
-            "mesh": None if self.parts.people is None else self.parts.people.status(),
             **{
                 name: service.status() if (service := services.get(name)) is not None else None
                 for name in part_names()
@@ -140,11 +139,7 @@ class Agent:
         ports = {
             "satellite-port": own.satellite_port,
             "radio-port": own.radio_port,
-            "mesh-port": own.mesh.port,
-            **{
-                name: None if (part := own.parts.get(name)) is None else part.port
-                for name in bearer_names()
-            },
+            **device_ports(own.parts),
         }
         return {name: None if port is None else str(port) for name, port in ports.items()}
 
@@ -155,10 +150,10 @@ class Agent:
         kept = hooks.notices(self.parts.hooks, self.left_overs.listing())
         away = [NOT_ON_DISK.format(journal.not_on_disk)] if journal.not_on_disk else []
         updates = self.update_news.notices()
-        people = [] if self.parts.people is None else self.parts.people.notices()
+        parts = [each for service in self.parts.services.values() for each in service.notices()]
         air = self.parts.outboxes[Channel.RADIO].link.air_time.notice() if station else ""
         mine = [each for each in (trouble, air, self.carried_map.trouble) if each]
-        return [*away, *mine, *heard, *people, *kept, *updates]
+        return [*away, *mine, *heard, *parts, *kept, *updates]
 
     def _clock(self) -> dict[str, Any]:
         clock = self.parts.journal.clock
@@ -400,8 +395,6 @@ async def _run_parts(
             driver = DRIVERS[channel](agent.settings, agent.parts, agent.progress, condition)
             drive = partial(_drive, outbox.link, driver)
             nursery.start_soon(partial(keep, channel, drive, mend=outbox.give_back))
-        if agent.parts.people is not None:
-            nursery.start_soon(keep, "people's radio", agent.parts.people.run)
         for name, service in agent.parts.services.items():
             title = kit_part(name).title
             run = partial(service.run, agent.status, agent.supervisor.notes(title))
@@ -590,8 +583,9 @@ async def _tell_links(agent: Agent) -> None:
         for name, channel in agent.status()["channels"].items():
             if channel["configured"]:
                 events.tell("link", name, {"channel": name, **channel})
-        for person in [] if agent.parts.people is None else agent.parts.people.doubtful():
-            events.tell("people", person["handle"], person)
+        for service in agent.parts.services.values():
+            for person in service.doubtful():
+                events.tell("people", person["handle"], person)
         await events.look_due()
 
 

@@ -32,7 +32,7 @@ from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.resume import Resume
-from fieldagent.agent.part_service import PartHost, PartPlan, PartService
+from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.agent.settings import Settings
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_dataclass import dataclass
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     # Import only for type checks: an agent without a radio saves this memory.
     from fieldagent.agent.mesh.station import Station, StationSettings
     from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
-    from fieldagent.agent.people.service import PeopleService
 
 
 FAR_END = {Channel.SATELLITE: "satellite", Channel.CELLULAR: "hub", Channel.RADIO: "radio"}
@@ -74,7 +73,6 @@ class Parts:
     outboxes: Mapping[Channel, ChannelOutbox]
     receptions: Mapping[Channel, Reception]
     station: Station | None
-    people: PeopleService | None
     services: Mapping[str, PartService]
     """The parts of extensions, by name."""
     proof_keys: Sequence[bytes]
@@ -87,10 +85,9 @@ class Parts:
 
 def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) -> Parts:
     """Assemble the parts and queue waiting Packages again. `emit` prints a script's lines."""
-    plans, people_link = _plans(settings), ChannelLink()
+    plans = _plans(settings, PartBase(journal, settings.package_time_to_live))
     hooks = [
         *hooks_of(settings, emit),
-        *_people_hooks(settings, journal, people_link),
         *(hook for plan in plans.values() for hook in plan.hooks),
     ]
     inbox = _inbox(settings, journal, hooks)
@@ -135,11 +132,18 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
     resume = Resume(journal, queues, intake, endings, resumed)
     resume.begin()
     cancellation = Cancellation(journal, queues, endings, resumed)
-    people = _people(settings, journal, intake, cancellation, inbox, outboxes, people_link)
+    proof_keys = _proof_keys(settings)
     every, until = settings.sos_repeat, settings.sos_until
     incidents = partial(incident_status, journal, queues, outboxes, every=every, until=until)
     host = PartHost(
-        journal, intake, inbox, outboxes, incidents, bearer_bytes=bearer_bytes(settings.parts)
+        journal,
+        intake,
+        inbox,
+        outboxes,
+        cancellation,
+        proof_keys,
+        incidents,
+        bearer_bytes=bearer_bytes(settings.parts),
     )
     return Parts(
         journal,
@@ -154,9 +158,8 @@ def assemble(settings: Settings, journal: Journal, emit: Callable[[str], None]) 
         outboxes,
         receptions,
         station,
-        people,
         {name: plan.service(host) for name, plan in plans.items()},
-        _proof_keys(settings),
+        proof_keys,
         incidents,
         settings.satellite_credit_price,
     )
@@ -185,46 +188,11 @@ def _carrier(ours: StationSettings | None, intake: Intake, clock: LivedTime) -> 
     return RelayDown(intake, clock, brings_parcels=ours.brings_down)
 
 
-def _people(
-    settings: Settings,
-    journal: Journal,
-    intake: Intake,
-    cancellation: Cancellation,
-    inbox: Inbox,
-    outboxes: Mapping[Channel, ChannelOutbox],
-    link: ChannelLink,
-) -> PeopleService | None:
-    if settings.mesh.port is None:
-        return None
-    from fieldagent.agent.people.desk import Desk
-    from fieldagent.agent.people.known import caveat_of
-    from fieldagent.agent.people.service import PeopleService
-    from fieldagent.agent.people.toll import Toll
-
-    keys = _proof_keys(settings)
-    toll = Toll(journal, outboxes, bearer_bytes=bearer_bytes(settings.parts))
-    caveat = caveat_of(settings.mesh.protocol)
-    desk = Desk(journal, intake, cancellation, inbox, toll, settings.mesh, keys, caveat)
-    return PeopleService(settings.mesh, desk, link)
-
-
-def _people_hooks(settings: Settings, journal: Journal, link: ChannelLink) -> list[Hook]:
-    if settings.mesh.port is None:
-        return []
-    from fieldagent.agent.people.addressee import people_hook
-    from fieldagent.agent.people.directory import Handles
-    from fieldagent.agent.people.known import reaches
-
-    is_handle = partial(reaches, settings.mesh.protocol, link)
-    handles = Handles(journal, settings.mesh.people or {}, is_handle)
-    return [people_hook(handles, settings.package_time_to_live)]
-
-
-def _plans(settings: Settings) -> dict[str, PartPlan]:
+def _plans(settings: Settings, base: PartBase) -> dict[str, PartPlan]:
     """Return the plan of each extension's part that the settings turn on, by the part's name."""
     parts = parts_on(settings.parts)
     plans = {name: part.plan for name, part in parts.items() if part.plan}
-    return {name: imported(plan)(settings.parts[name]) for name, plan in plans.items()}
+    return {name: imported(plan)(settings.parts[name], base) for name, plan in plans.items()}
 
 
 def air_keys(masters: Sequence[bytes]) -> list[bytes]:

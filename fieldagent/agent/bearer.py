@@ -58,7 +58,7 @@ class Bearer(NamedTuple):
 
 
 def bearers(settings: Mapping[str, Any]) -> dict[str, Bearer]:
-    """Return the bearers that the settings of parts turn on, by the setting of their port."""
+    """Return the bearers that the settings of parts turn on, by name."""
     on = {name: part.bearer for name, part in parts_on(settings).items() if part.bearer}
     return {name: imported(place)(settings[name]) for name, place in on.items()}
 

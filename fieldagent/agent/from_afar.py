@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from fieldagent.agent.kit_part import POWERS, RUNS, SECRET, kit_parts
-from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS
 from fieldagent.agent.satellites.known import modems
 from fieldagent.agent.settings import Settings, parse
@@ -50,7 +49,7 @@ OURS: Mapping[str, Collection[str]] = {
     "extensions": (),
     "radio-protocol": RADIOS,
     "satellite-modem": modems(),
-    "mesh-protocol": PEOPLES_RADIOS,
+    **{part.kind_key: part.kinds for part in kit_parts().values() if part.kind_key},
 }
 """Settings that may also name a user's own program; remotely only our names are allowed."""
 

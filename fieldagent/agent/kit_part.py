@@ -6,14 +6,14 @@ which are imported only when the settings turn the part on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import Any
 
 from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.extensions import places
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.named_object import named_object
+from fieldagent.system.named_object import imported, named_object
 from fieldagent.system.properties import Key
 
 SECRET = "it is a secret, and readers of the hub's database could read it"
@@ -28,7 +28,7 @@ class KitPart:
     """Describes one part: its settings, its service, and the texts about it."""
 
     name: str
-    """Its member of `GET /api/status`; for a bearer, the setting of its port."""
+    """Its name in `Settings.parts`, and its member of `GET /api/status` if it has one."""
     title: str
     """Its name in the log and in notices."""
     keys: tuple[Key, ...]
@@ -37,13 +37,18 @@ class KitPart:
     is_on: Callable[[Any], bool]
     """Returns True if these settings turn the part on."""
     plan: str = ""
-    """Place of a function from these settings to a `part_service.PartPlan`; imported only if the
-    part is on."""
+    """Place of a function from these settings and a `part_service.PartBase` to a
+    `part_service.PartPlan`; imported only if the part is on."""
     bearer: str = ""
     """Place of a function from these settings to a `bearer.Bearer`; imported only if the part is
     on."""
-    recognition: str = ""
-    """Place of the `channels.recognition.Recognition` of a bearer's modem."""
+    devices: str = ""
+    """Place of a function that returns the `channels.recognition.Recognition` of each device that
+    its port can have."""
+    kind_key: str = ""
+    """Setting for the kind of the device; empty if there is only one kind."""
+    kinds: Collection[str] = ()
+    """Our values of `kind_key`. Another value names a user's own program."""
     faults: Callable[[Mapping[str, str]], list[str]] = lambda pairs: []
     """Returns the errors in these lines of a settings file, beside those of single values."""
     takes_inbound: bool = False
@@ -67,24 +72,36 @@ def part_names() -> list[str]:
     return [*places("kit_parts")]
 
 
-def bearer_names() -> list[str]:
-    """Return the setting of each bearer's port. Imports no part."""
-    return [*places("bearers")]
+def device_parts() -> dict[str, KitPart]:
+    """Return the parts that have a device, by the setting of its port."""
+    return {port: named_object(place, KitPart) for port, place in places("devices").items()}
+
+
+def devices_of(part: KitPart) -> list[Recognition]:
+    """Return the recognition of each device that the part's port can have."""
+    found: list[Recognition] = imported(part.devices)()
+    return found
+
+
+def device_ports(settings: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the ports of the parts in `settings`, by their settings; None for a part that is off.
+    Imports no part if there are no settings of parts.
+    """
+    if not settings:
+        return dict.fromkeys(places("devices"))
+    return {port: settings[part.name].port for port, part in device_parts().items()}
 
 
 def kit_part(name: str) -> KitPart:
     """Return the part with this name."""
-    return named_object({**places("kit_parts"), **places("bearers")}[name], KitPart)
-
-
-def recognition_of(bearer: str) -> Recognition:
-    """Return the recognition of a bearer's modem."""
-    return named_object(kit_part(bearer).recognition, Recognition)
+    return kit_parts()[name]
 
 
 def kit_parts() -> Mapping[str, KitPart]:
     """Return the parts of all extensions, by name."""
-    return {name: kit_part(name) for name in (*part_names(), *bearer_names())}
+    found = dict.fromkeys((*places("kit_parts").values(), *places("devices").values()))
+    parts = [named_object(place, KitPart) for place in found]
+    return {part.name: part for part in parts}
 
 
 def parts_on(settings: Mapping[str, Any]) -> dict[str, KitPart]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from fieldagent.agent.inbound.hooks import Hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.package.package import Channel
@@ -22,6 +23,9 @@ class PartHost(NamedTuple):
     intake: Intake
     inbox: Inbox
     outboxes: Mapping[Channel, ChannelOutbox]
+    cancellation: Cancellation
+    proof_keys: Sequence[bytes]
+    """Keys that only this kit and the hub share."""
     incidents: Callable[[], dict[str, Any]]
     """Returns the answer to `GET /api/sos`."""
     bearer_bytes: int
@@ -29,12 +33,34 @@ class PartHost(NamedTuple):
 
 
 class PartService(Protocol):
+    """The running part. A class of an extension inherits the functions that it does not need."""
+
     def status(self) -> dict[str, Any]:
         """Return the part's member of `GET /api/status`."""
 
     async def run(self, agent_status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
         """Work until cancelled. `agent_status` returns the answer to `GET /api/status`;
         `note_fault` logs and counts a failure of one call."""
+
+    def notices(self) -> list[str]:
+        """Return the notices that people should see."""
+        return []
+
+    def people(self) -> list[dict[str, Any]]:
+        """Return the people whose radios are in range, for `GET /api/mesh`."""
+        return []
+
+    def doubtful(self) -> list[dict[str, Any]]:
+        """Return those of `people` that a person should check, for the stream of events."""
+        return []
+
+
+class PartBase(NamedTuple):
+    """The parts of the agent that exist before the hooks."""
+
+    journal: Journal
+    package_time_to_live: int
+    """Seconds, from the settings."""
 
 
 class PartPlan(NamedTuple):

@@ -28,8 +28,6 @@ from fieldagent.agent.channels.healing import (
     read_steps_of_link,
 )
 from fieldagent.agent.kit_part import kit_parts, part_keys
-from fieldagent.agent.people_settings import KEYS as PEOPLE_KEYS
-from fieldagent.agent.people_settings import PeopleSettings
 from fieldagent.agent.radios.known import RADIOS, own_keys, radio, unfit
 from fieldagent.agent.satellite_settings import hexadecimal_keys
 from fieldagent.agent.satellites.known import AUTO
@@ -116,7 +114,6 @@ class Settings:
     radio_region: str | None
     radio_frequency: int | None
     radio_bit_rate: int | None
-    mesh: PeopleSettings
     extensions: tuple[str, ...]
     """Places of third-party extensions."""
     parts: Mapping[str, Any]
@@ -352,7 +349,6 @@ KEYS = (
     ),
     *relay_settings.KEYS,
     *air_settings.KEYS,
-    *PEOPLE_KEYS,
     Key(
         "extensions",
         add_extensions,
@@ -468,17 +464,11 @@ EXAMPLES = {
     "cellular-recovery-command": "/usr/local/sbin/reset-modem",
     **satellite_settings.EXAMPLES,
     **air_settings.EXAMPLES,
-    "mesh-callsign": "N0CALL-7",
-    "mesh-calls": "N0CALL-9",
-    "mesh-sos": "N0CALL-9",
-    "mesh-credits-per-day": "9",
     "radio-port": "/dev/ttyACM0",
     "radio-station": "2",
     "radio-callsign": "N0CALL",
     "radio-name": "Hut",
     "radio-relay": "cellular",
-    "mesh-port": "/dev/ttyACM1",
-    "mesh-people": "!a1b2c3d4 Ada, !0badf00d Ben",
     "state-directory": "/var/lib/fieldagent",
     "map-file": "/var/lib/fieldagent/alps.mbtiles",
     "page-listen": "192.168.4.0/24",
@@ -567,7 +557,6 @@ def parse(text: str, path: Path, environ: Mapping[str, str] = os.environ) -> Set
     of_parts = [key for part in parts.values() for key in part.keys]
     keys = [*KEYS, *of_radio, *of_modem, *of_parts]
     values, pairs, faults = read(text, path, keys, absent_extension)
-    values["mesh"] = PeopleSettings(*(values.pop(key.attribute) for key in PEOPLE_KEYS))
     values["parts"] = {
         name: part.own(*(values.pop(key.attribute) for key in part.keys))
         for name, part in parts.items()
@@ -604,7 +593,6 @@ NEEDS = {
     "radio-seal": "radio-key",
     **relay_settings.NEEDS,
     **air_settings.NEEDS,
-    **{key.name: "mesh-port" for key in PEOPLE_KEYS[1:] if key.default is None},
 }
 """Settings that need another setting."""
 

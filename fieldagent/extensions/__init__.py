@@ -18,6 +18,7 @@ NAMES = (
     "imt",
     "lab",
     "mqtt",
+    "people",
     "rescue",
     "sms",
     "tak",
@@ -25,6 +26,7 @@ NAMES = (
 SETTINGS = {
     "cloudloop-": "imt",
     "imt-": "imt",
+    "mesh-": "people",
     "mqtt-": "mqtt",
     "sms-": "sms",
     "tak-": "tak",

@@ -1,6 +1,6 @@
 """Detection of the devices at a kit's ports.
 
-The radios, people's radios and modems define their own recognition. This module uses the lists of
+The radios and modems define their own recognition. This module uses the lists of
 their names for the settings. A port is opened once for each speed.
 """
 
@@ -22,9 +22,7 @@ from fieldagent.agent.channels.recognition import (
 )
 from fieldagent.agent.channels.serial_check import check_serial_port
 from fieldagent.agent.channels.serial_port import PortInUse, PortLost
-from fieldagent.agent.kit_part import bearer_names, recognition_of
-from fieldagent.agent.people.known import peoples_radio
-from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
+from fieldagent.agent.kit_part import device_parts, devices_of
 from fieldagent.agent.radios.known import RADIOS, radio
 from fieldagent.agent.radios.radio_line import is_serial, open_line
 from fieldagent.agent.satellites.known import modem, modems
@@ -60,9 +58,10 @@ def radios() -> list[Recognition]:
     people's.
     """
     ways = [radio(name).recognition for name in RADIOS]
-    ways += [peoples_radio(name).recognition for name in PEOPLES_RADIOS]
+    found = [way() for way in ways if way]
+    found += [each for part in device_parts().values() if part.kinds for each in devices_of(part)]
     # A firmware that serves both purposes is one kind.
-    return list({each.name: each for each in (way() for way in ways if way)}.values())
+    return list({each.name: each for each in found}.values())
 
 
 def all_kinds() -> list[Recognition]:
@@ -70,8 +69,9 @@ def all_kinds() -> list[Recognition]:
     from fieldagent.kit.gnss import RECOGNITIONS as GNSS
 
     satellites = [each.recognition() for each in map(modem, modems()) if each.recognition]
-    bearers = [recognition_of(name) for name in bearer_names()]
-    return [*GNSS, *radios(), *bearers, *satellites]
+    others = [part for part in device_parts().values() if not part.kinds]
+    found = [each for part in others for each in devices_of(part)]
+    return [*GNSS, *radios(), *found, *satellites]
 
 
 async def look(places: Sequence[str], kinds: Sequence[Recognition]) -> list[FoundDevice]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from fieldagent.agent.kit_part import bearer_names, recognition_of
-from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
+from fieldagent.agent.kit_part import KitPart, device_parts, devices_of
 from fieldagent.agent.radios.known import RADIOS, radio
 from fieldagent.agent.satellites.known import modems
-from fieldagent.agent.settings import KEYS, keys_of, needs, parse
+from fieldagent.agent.settings import all_keys, keys_of, needs, parse
 from fieldagent.kit.devices import FoundDevice
 from fieldagent.kit.serial_ports import is_same_port
 from fieldagent.system.java_properties import pairs as pairs_in
@@ -35,18 +34,22 @@ class DeviceSeat(NamedTuple):
     """Possible devices, by their recognized names."""
 
 
+def _seat(port: str, part: KitPart) -> DeviceSeat:
+    names = part.kinds or [each.name for each in devices_of(part)]
+    return DeviceSeat(port, part.kind_key, names)
+
+
 AUTO = "auto"
 """Kind that means: any that answers."""
 RADIO = DeviceSeat("radio-port", "radio-protocol", RADIOS)
 SEATS = (
     DeviceSeat("satellite-port", "satellite-modem", modems()),
-    *(DeviceSeat(name, "", (recognition_of(name).name,)) for name in bearer_names()),
-    DeviceSeat("mesh-port", "mesh-protocol", PEOPLES_RADIOS),
+    *(_seat(port, part) for port, part in device_parts().items()),
     RADIO,
 )
-"""Devices in order. A radio that fits both uses becomes people's first, because a single kit has no
-use for a radio between kits."""
-DEFAULTS = {key.name: key.default for key in KEYS}
+"""Devices in order. A radio that fits several uses becomes one between kits last, because a single
+kit has no use for that."""
+DEFAULTS = {key.name: key.default for key in all_keys()}
 
 
 class Proposal(NamedTuple):

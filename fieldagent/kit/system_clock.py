@@ -28,7 +28,7 @@ OLD = 3600.0
 
 
 AGAIN_MAX = 3600.0
-"""Seconds by which the clock may be moved a second time within a boot."""
+"""Seconds by which the clock may be moved, in all, after the first time within a boot."""
 
 
 class NotTheTime(ValueError):
@@ -47,7 +47,8 @@ def set_clock(
     the clocks. Returns an exit code.
 
     `own_folder` is root's alone and lasts for a boot. An intruder who has become the agent's user
-    may lie about the time once in a boot, and is believed no second time.
+    may lie about the time once in a boot. Later times count from that one, so that many small lies
+    go no further.
     """
     try:
         left = load(settings).state_directory / CLOCK_OFFER
@@ -56,7 +57,7 @@ def set_clock(
         remove_left(left)
         now = look()
         source, unix = _read(body, now)
-        _refuse_again(own_folder, unix - now.wall)
+        _refuse_again(own_folder, now, unix)
         put(unix)
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
@@ -74,17 +75,21 @@ def set_clock(
     return OK
 
 
-def _refuse_again(folder: Path | None, moves: float) -> None:
-    """Record that the clock is set. Raises NotTheTime for a second large move in a boot, and
+def _refuse_again(folder: Path | None, now: Reading, unix: float) -> None:
+    """Record the first time of a boot. Raises NotTheTime for a later one that is far from it, and
     OSError."""
     if folder is None:
         return
+    first = unix - now.since_boot
     try:
-        (folder / "set").touch(exist_ok=False)
+        with (folder / "set").open("x") as file:
+            file.write(f"{first:.3f}")
     except FileExistsError:
-        if abs(moves) > AGAIN_MAX:
+        moves = first - float((folder / "set").read_text() or "nan")
+        if not abs(moves) <= AGAIN_MAX:
             raise NotTheTime(
-                f"it was set in this boot already, and this would move it by {moves:+.0f} s"
+                "it was set in this boot already, and this would move it by"
+                f" {unix - now.wall:+.0f} s"
             ) from None
 
 

@@ -20,8 +20,8 @@ class Extension:
     """A noun phrase for people, such as "MQTT and Home Assistant"."""
     kit_parts: Mapping[str, str] = field(default_factory=dict)
     """`agent.kit_part.KitPart` by member of `GET /api/status`."""
-    bearers: Mapping[str, str] = field(default_factory=dict)
-    """`agent.kit_part.KitPart` with a bearer, by the setting of its port."""
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """`agent.kit_part.KitPart` with a modem or a radio, by the setting of its port."""
     satellite_modems: Mapping[str, str] = field(default_factory=dict)
     """`agent.satellites.contract.SatelliteModem` by its name in `satellite-modem`."""
     traces: Mapping[str, str] = field(default_factory=dict)

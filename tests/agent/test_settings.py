@@ -61,18 +61,6 @@ GOOD = {
     "radio-region": "eu868",
     "radio-frequency": "869.525",
     "radio-bit-rate": "9600",
-    "mesh-port": "tcp://192.168.4.2",
-    "mesh-protocol": "meshtastic",
-    "mesh-people": "!A1b2c3d4 Ada, !0badf00d Ben of the hut",
-    "mesh-join-code": "edelweiss",
-    "mesh-word": "@kit",
-    "mesh-credits-per-day": "5",
-    "mesh-positions": "900",
-    "mesh-callsign": "HB9ABC-7",
-    "mesh-baud": "19200",
-    "mesh-calls": "HB9ABC-9, hb9xyz-*",
-    "mesh-sos": "hb9abc-9",
-    "mesh-language": "uk",
     "fan-out": "cheapest",
     "fan-out-until": "heard",
     "fan-out-head-start": "300",
@@ -109,10 +97,6 @@ def test_every_key_is_read() -> None:
     assert settings.map_file == Path("/var/lib/maps/alps.mbtiles")
     assert settings.cellular_ping == 120
     assert settings.cellular_heal == (HealingStep("usb", "1-1.2"), HealingStep("command"))
-    people = {"!a1b2c3d4": "Ada", "!0badf00d": "Ben of the hut"}
-    known = ("tcp://192.168.4.2", "meshtastic", people, "edelweiss", "@kit", 5, 900)
-    calls = {"hb9abc-9", "hb9xyz-*"}
-    assert settings.mesh == (*known, "HB9ABC-7", 19200, calls, {"hb9abc-9"}, "uk")
     assert settings.canned_messages == ("All well", "Storm,  we stay")
     assert parse("canned-messages=none", PATH).canned_messages == ()
     assert settings.gpsd == ("::1", 2948)

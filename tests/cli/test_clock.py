@@ -111,6 +111,11 @@ def test_a_second_large_move_in_a_boot_is_refused(
     assert "set in this boot already" in capsys.readouterr().err
     assert tell(NOW + 30, right) == OK
     assert put == [NOW + 60, NOW + 90]
+    # Many small moves go no further than one.
+    for hour in range(1, 5):
+        wall = replace(IN_1970, wall=put[-1])
+        assert tell(NOW + hour * 3_500, wall) == (OK if hour == 1 else REFUSED)
+    assert put[-1] == NOW + 3_560
 
 
 @pytest.mark.parametrize("kind", ["folder", "full folder", "FIFO", "link", "unreadable"])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fieldagent.agent.people_settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.agent.radios.known import RADIOS
+from fieldagent.extensions.people.settings import RADIOS as PEOPLES_RADIOS
 from fieldagent.kit.devices import all_kinds, radios
 from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.wire import kiss, meshtastic, model, rnode

@@ -33,7 +33,6 @@ from fieldagent.package.strict_json import NotJson
 from fieldagent.package.writing import canonical
 from fieldagent.system.properties import InvalidSettings
 from fieldagent.wire import (
-    aprs,
     ax25,
     cobs,
     directip,
@@ -172,9 +171,7 @@ def read_kiss(data: bytes) -> None:
     assert whole.damaged == cut.damaged
     for _, content in frames:
         with suppress(RemoteProtocolError):
-            frame = ax25.decode(content)
-            if frame is not None:
-                aprs.read(frame)
+            ax25.decode(content)
 
 
 def read_meshcore(data: bytes) -> None:

@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.agent.people.camp import (
+from tests.extensions.people.camp import (
     GIVEN_UP,
     KEPT,
     LEFT,

@@ -26,7 +26,6 @@ def text(status: Mapping[str, Any], faults: Mapping[str, int], journal: Journal)
     for name, part in kit_parts().items():
         if part.metrics and status[name] is not None:
             families += imported(part.metrics)(status[name])
-    families += _people(status["mesh"])
     return openmetrics.text("fieldagent", families)
 
 
@@ -127,17 +126,6 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
         for state in LinkState
     ]
     yield Family("link_state", "stateset", "State of the channel's link.", states)
-
-
-def _people(mesh: Mapping[str, Any] | None) -> Iterator[Family]:
-    """Yield the metrics of people's radio frames; none unless its radio hears all stations on a
-    frequency.
-    """
-    if mesh is None or not mesh["frames"]:
-        return
-    samples = [Sample(count, {"result": result}) for result, count in mesh["frames"].items()]
-    about = "Frames of the people's radio, by result."
-    yield Family("people_frames", "counter", about, samples)
 
 
 def _counted(journal: Journal) -> Iterator[Family]:

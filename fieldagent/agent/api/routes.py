@@ -334,11 +334,11 @@ class LocalApi:
         return json_response(neighbour_listing.listing(self._journal, self._parts.station))
 
     async def mesh(self, request: Request) -> Response:
-        """Answer with the people whose radios are in range; empty if the kit has no
-        people's radio.
+        """Answer with the people whose radios are in range; empty if the kit has no radio for
+        them.
         """
-        people = self._parts.people
-        return json_response({"people": [] if people is None else people.around()})
+        found = [each for part in self._parts.services.values() for each in part.people()]
+        return json_response({"people": found})
 
     async def health(self, request: Request) -> Response:
         """Answer 200 with UP, or with DEGRADED if a channel has been away for an hour. Answer 503

@@ -17,7 +17,7 @@ from typing import Any
 
 from fieldagent.agent.channels.healing_steps import check_step
 from fieldagent.agent.channels.serial_check import check_serial_port
-from fieldagent.agent.kit_part import bearer_names, parts_on
+from fieldagent.agent.kit_part import device_parts, device_ports, parts_on
 from fieldagent.agent.mesh import radio_keys, troubles
 from fieldagent.agent.mesh.key_change import KeyStep, in_words
 from fieldagent.agent.modem_healing import healing_of
@@ -122,9 +122,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         yield _reach(settings.radio_hops)
         yield from _key_change(settings, running)
         yield from _seal(settings, running)
-    if settings.mesh.port is not None and "mesh-port" not in moved:
-        yield _people(settings, running)
-    yield from _bearers(settings, running, moved)
+    yield from _devices(settings, running, moved)
     yield from _healing(settings)
     if settings.hub_address is not None:
         yield _hub(settings, settings.hub_address)
@@ -142,16 +140,21 @@ def _findings(settings: Settings) -> Iterator[Finding]:
 def _parts(settings: Settings, running: Running) -> Iterator[Finding]:
     """Yield the findings of each extension's part that the settings turn on."""
     for name, part in parts_on(settings.parts).items():
-        if part.check and not part.bearer:
+        if part.check and not part.devices:
             status = None if running.status is None else running.status.get(name)
             yield from imported(part.check)(settings.parts[name], status)
 
 
-def _bearers(settings: Settings, running: Running, moved: Container[str]) -> Iterator[Finding]:
-    for name, part in parts_on(settings.parts).items():
-        if part.bearer and name not in moved:
-            status = None if running.status is None else running.status["channels"]["Cellular"]
-            yield from imported(part.check)(settings.parts[name], status)
+def _devices(settings: Settings, running: Running, moved: Container[str]) -> Iterator[Finding]:
+    """Yield the findings of each extension's modem or radio that the settings turn on."""
+    on = parts_on(settings.parts)
+    for port, part in device_parts().items() if on else ():
+        if part.name not in on or port in moved:
+            continue
+        status = running.status
+        if status is not None:
+            status = status["channels"]["Cellular"] if part.bearer else status.get(part.name)
+        yield from imported(part.check)(settings.parts[part.name], status)
 
 
 def _has_hook(settings: Settings) -> bool:
@@ -171,25 +174,13 @@ def _moved(settings: Settings, running: Running) -> dict[str, Finding]:
     wanted = {
         "satellite-port": settings.satellite_port,
         "radio-port": settings.radio_port,
-        "mesh-port": settings.mesh.port,
-        **{name: part.port for name, part in settings.parts.items() if name in bearer_names()},
+        **device_ports(settings.parts),
     }
     return {
         name: Finding(False, MOVED.format(name=name, port=port, used=used.get(name) or "none"))
         for name, port in wanted.items()
         if used is not None and port is not None and used.get(name) != str(port)
     }
-
-
-def _people(settings: Settings, running: Running) -> Finding:
-    """Return the state of the people's radio, from the running agent or from its port."""
-    port = settings.mesh.port or ""
-    if running.status is not None and (seen := running.status.get("mesh")):
-        text = f"people's radio at {port}: {seen['reason'] or seen['state']}"
-        return Finding(seen["state"] == "ready", text)
-    if port.startswith("tcp://"):
-        return Finding(True, f"people's radio: {port} is reached once the agent runs")
-    return check_serial_port(Path(port))
 
 
 def _healing(settings: Settings) -> Iterator[Finding]:

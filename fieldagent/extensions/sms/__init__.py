@@ -10,7 +10,7 @@ from fieldagent.system.extension import Extension
 _HOME = "fieldagent.extensions.sms"
 EXTENSION = Extension(
     "SMS",
-    bearers={"sms-port": f"{_HOME}.agent.settings:PART"},
+    devices={"sms-port": f"{_HOME}.agent.settings:PART"},
     contact_kinds={
         "sms-gate": f"{_HOME}.hub.sms_gate:KIND",
         "twilio": f"{_HOME}.hub.twilio:KIND",

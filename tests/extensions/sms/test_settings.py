@@ -29,7 +29,7 @@ HUB = "hub-address=https://hub.example.org\nhub-token=t\n"
 def test_every_key_is_read() -> None:
     assert GOOD.keys() == {key.name for key in KEYS}
     text = HUB + "".join(f"{name}={value}\n" for name, value in GOOD.items())
-    sms = parse(text, PATH).parts["sms-port"]
+    sms = parse(text, PATH).parts["sms"]
     assert (sms.port, sms.baud, sms.hub_number) == ("/dev/ttyUSB2", 9600, "+41791234567")
     assert (sms.pin, sms.per_day, sms.after, sms.answer_within) == ("1234", 50, 60, 300)
     assert sms.may_send("0791234567")

@@ -11,7 +11,7 @@ import sqlite3
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,10 @@ from typing import Any
 import pytest
 import trustme
 
+from fieldagent.extensions.tak import cot
+from fieldagent.extensions.tak import events as tak
+from fieldagent.extensions.tak.cot import CotPoint
+from fieldagent.extensions.tak.events import TakUnit
 from tests.extensions.tak.tak_server import Phone, Taky
 from tests.hub.test_cluster import contents
 from tests.hub.test_journey import folder
@@ -195,6 +199,24 @@ def test_a_team_and_a_kit_write_to_each_other(tmp_path: Path, stack: ExitStack) 
     until(lambda: on_phone in stages(kit, kept))
     assert {"party line", "are you all right"} & {*contents(kit)} == set()
     assert there.events("unreadable") == 0
+
+
+def test_a_911_of_a_phone_at_the_server_reaches_desk_and_kit(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    """The server is another team's: the hub is one of its clients."""
+    there = Mountain(tmp_path, stack)
+    kit = there.kit()
+    bravo = there.phone("ANDROID-1", "BRAVO")
+    alert = tak.alert(TakUnit("ANDROID-1", "BRAVO"), CotPoint(46.5, 8.1), datetime.now(UTC))
+    raw = cot.encode(alert).decode().partition("?>")[2]
+    bravo.command(raw=raw.replace("_flow-tags_", "_sent-by_"))
+    until(lambda: there.rows("SELECT kind, state FROM sos") == [("sos", "open")])
+    (incident,) = administer(there.database, "sos", "list")
+    shown = administer(there.database, "sos", "show", str(incident["id"]))
+    assert shown["device"]["name"] == "BRAVO"
+    assert (shown["position"]["latitude"], shown["position"]["longitude"]) == (46.5, 8.1)
+    until(lambda: "BRAVO" in json.dumps(kit.call("GET", "/api/inbound").body))
 
 
 def test_an_sos_rings_there_until_the_desk_answers(tmp_path: Path, stack: ExitStack) -> None:

@@ -20,7 +20,7 @@ from fieldagent.agent.inbound.hooks import Hook, run_hook
 from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.purse import DayPurse
-from fieldagent.agent.part_service import PartHost, PartPlan
+from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.extensions.mqtt.agent import documents
 from fieldagent.extensions.mqtt.agent.connecting import client_id, connected
 from fieldagent.extensions.mqtt.agent.door import Door
@@ -65,7 +65,7 @@ class Publisher:
         return HandoverResult(HandoverOutcome.HANDED)
 
 
-def plan(settings: MqttSettings) -> PartPlan:
+def plan(settings: MqttSettings, base: PartBase) -> PartPlan:
     """Return the part that connects to the broker in the settings."""
     publisher = Publisher(topics_of(*settings.place).inbound)
 
@@ -84,7 +84,7 @@ def plan(settings: MqttSettings) -> PartPlan:
     return PartPlan(service, [publisher.hook])
 
 
-class MqttService:
+class MqttService(PartService):
     """Connection to the broker. Call `run` under a supervisor; `status` is for the API."""
 
     def __init__(

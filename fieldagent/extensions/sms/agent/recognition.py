@@ -49,4 +49,6 @@ def _trouble(sim: str | None) -> tuple[str, ...]:
     return (f"its SIM cannot be used ({sim}): is one in it, the right way round?",)
 
 
-RECOGNITION = Recognition(NAME, 6, BAUD, lambda: model.QUESTION, _is_answer, tell)
+def devices() -> list[Recognition]:
+    """Return the recognition of a GSM modem."""
+    return [Recognition(NAME, 6, BAUD, lambda: model.QUESTION, _is_answer, tell)]

@@ -142,13 +142,13 @@ EXAMPLES = {
 }
 """Values for the first settings file."""
 PART = KitPart(
-    name="sms-port",
+    name="sms",
     title="SMS",
     keys=KEYS,
     own=SmsSettings,
     is_on=lambda own: own.port is not None,
     bearer="fieldagent.extensions.sms.agent.bearer:bearer",
-    recognition="fieldagent.extensions.sms.agent.recognition:RECOGNITION",
+    devices="fieldagent.extensions.sms.agent.recognition:devices",
     faults=sms_faults,
     check="fieldagent.extensions.sms.agent.check:check",
     examples=EXAMPLES,

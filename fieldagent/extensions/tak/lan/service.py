@@ -22,7 +22,7 @@ from fieldagent.agent.channels.contract import ChannelLink, LinkState
 from fieldagent.agent.journal import changes, places
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.purse import DayPurse
-from fieldagent.agent.part_service import PartHost, PartPlan
+from fieldagent.agent.part_service import PartBase, PartHost, PartPlan, PartService
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.cot import EVENT_BYTES_MAX, CotEvent, EventSplitter, encode
@@ -68,7 +68,7 @@ PAYER = "TAK"
 """The name under which the journal books the cost of messages from phones."""
 
 
-def plan(settings: TakLanSettings) -> PartPlan:
+def plan(settings: TakLanSettings, base: PartBase) -> PartPlan:
     """Return the part that serves phones in the network of the settings."""
 
     def service(host: PartHost) -> TakLan:
@@ -86,7 +86,7 @@ def plan(settings: TakLanSettings) -> PartPlan:
     return PartPlan(service)
 
 
-class TakLan:
+class TakLan(PartService):
     """TAK on the kit's network. Call `run` under a supervisor; `status` is for the API. `incidents`
     returns the answer to `GET /api/sos`.
     """

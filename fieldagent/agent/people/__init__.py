@@ -1,1 +1,0 @@
-"""People's radios: messages between the kit and people with a phone and a handheld."""

@@ -1,0 +1,83 @@
+"""Selects inbound items for people with handhelds, and writes their texts.
+
+This is a hook like the others: an item counts as handed over when its text is on disk for the
+person.
+
+    to a user whose handheld is known       addressed by the hub
+    a message that begins with `@name `     from any sender who has no other way to address it
+    an update about this kit's SOS          for all people in that SOS
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from fieldagent.agent.inbound.hooks import Hook
+from fieldagent.agent.journal import handhelds
+from fieldagent.extensions.people.directory import Handles
+from fieldagent.webhook.delivery import Delivery, HandoverOutcome, HandoverResult
+
+NAME = "people's radio"
+
+
+def people_hook(known: Handles, lasts: int) -> Hook:
+    """Return the hook that hands texts to people's radios. `lasts` is the time in seconds for which
+    a text is tried.
+    """
+    return Hook(NAME, partial(_hand_over, known, lasts))
+
+
+async def _hand_over(known: Handles, lasts: int, delivery: Delivery) -> HandoverResult:
+    journal = known.journal
+    payload = json.loads(delivery.body)["payloads"][0]
+    event, sender = payload["events"][0], payload["identity"]
+    handles = _handles(known, event)
+    text = _text(event, sender.get("name") or sender["id"])
+    now = journal.clock.now()
+    for handle in handles if text else ():
+        # If there is only one addressee, keep the request's id, so that its sender gets the
+        # receipt.
+        request = delivery.request_id
+        if len(handles) > 1:
+            request = f"{request} {handle}"
+        await journal.persist(handhelds.post(handle, request, text, now, now + lasts))
+    return HandoverResult(HandoverOutcome.HANDED)
+
+
+def _handles(known: Handles, event: Mapping[str, Any]) -> list[str]:
+    word = event.get("incident", {})
+    if "state" in word and "device" not in word:
+        return [each.handle for each in handhelds.in_sos(known.journal, word["number"])]
+    to = event.get("to", {})
+    handle = None
+    if to.get("type") == "User" and "id" in to:
+        handle = known.of_user(int(to["id"]))
+    elif "name" in to and "id" not in to:
+        handle = known.of(to["name"])
+    elif not to and (name := _called(event)):
+        handle = known.of(name)
+    return [handle] if handle else []
+
+
+def _called(event: Mapping[str, Any]) -> str:
+    """Return the name at the start of a message such as `@Ada come back`, or an empty string."""
+    first = event.get("content", "").partition(" ")[0]
+    return first[1:].rstrip(":,") if first.startswith("@") else ""
+
+
+def _text(event: Mapping[str, Any], sender: str) -> str:
+    kind = event["type"]
+    if "incident" in event and "state" in event["incident"]:
+        return str(event["content"])
+    if kind == "Message":
+        content = str(event["content"])
+        if _called(event):
+            content = content.partition(" ")[2]
+        return f"{sender}: {content}"
+    if kind in ("Location", "Waypoint"):
+        name = event.get("name") or "position"
+        return f"{sender}: {name} {event['latitude']} {event['longitude']}"
+    return ""

@@ -1,0 +1,383 @@
+"""APRS stations at a KISS TNC as a people's radio: their positions, and messages to the kit's
+callsign.
+
+    their callsign        is their identity, but it is not authenticated
+    admitted stations     are decided by `aprs_door`
+    an acknowledgement    is sent once the message is on disk, and again for each repetition; it is
+                          also the sign for that. A refused message is rejected
+    other signs           are texts, because APRS has no reactions
+    an emergency          of Mic-E is an alert
+    an object             is a point that its sender marks, not the sender's own position
+    APRS-IS               carries packets that do not show who is near: they are not acknowledged
+
+Without a callsign of its own the kit does not transmit.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from hashlib import sha256
+from random import getrandbits, randrange, uniform
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.radios.radio_line import RadioLine, open_line
+from fieldagent.extensions.people import aprs_wire as wire
+from fieldagent.extensions.people import signs
+from fieldagent.extensions.people.aprs_door import AprsDoor
+from fieldagent.extensions.people.aprs_wire import (
+    AprsAnswer,
+    AprsEmergency,
+    AprsHeard,
+    AprsMessage,
+    AprsObject,
+    AprsPosition,
+)
+from fieldagent.extensions.people.contract import (
+    PRECISE,
+    FromHandheld,
+    HandheldPlace,
+    Located,
+    Marked,
+    Named,
+    PeoplesRadio,
+    Spoken,
+    TextOutcome,
+    located,
+)
+from fieldagent.package.package import Location
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire import ax25, kiss
+from fieldagent.wire.errors import RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+TCP_PORT = 8001
+DESTINATION = ax25.Callsign("APZFLD")
+PATH = (ax25.Callsign("WIDE1", 1), ax25.Callsign("WIDE2", 1))
+WRITE_MAX = 10.0
+"""Seconds in which a TNC takes a frame from its line."""
+ACK_AFTER = 1.0, 3.0
+"""Lowest and highest delay of an acknowledgement in seconds, so that it does not collide with the
+digipeated copy of the message."""
+ACK_MAX = 20.0
+"""Seconds to wait for an acknowledgement, for each of the two transmissions of a message."""
+SAME_ID, SAME_TEXT = 1800.0, 28.0
+"""Seconds within which an equal message counts as a repetition, with an id and without."""
+REMEMBERED_MAX = 1000
+WAITING_MAX = 200
+"""Most received things that wait for the desk; messages beyond that are not acknowledged."""
+IDS = 36**wire.ID_MAX
+PRECISIONS = (PRECISE, 18, 14, 11, 8)
+"""Valid bits of a position, by its number of omitted digits."""
+LOOK_ALIKES = str.maketrans("|~{\r\n", "/-(  ")
+"""Replacements for characters that a message may not contain."""
+TO_ALL = re.compile("ALL|CQ|QST|BLN.*")
+LISTENS_ONLY = "listens only: it has no mesh-callsign"
+CAVEAT = "by APRS, unproved call sign"
+
+
+@dataclass(slots=True)
+class _HeardMessage:
+    """A received message, until it is too old to be repeated."""
+
+    number: int
+    until: float
+    is_kept: bool = False
+    """True once it is on disk."""
+
+
+@dataclass(slots=True)
+class _HeardThing:
+    heard: FromHandheld
+    key: tuple[str, str, str] | None = None
+    """Key of its message: station, id and text."""
+
+
+class AprsPeople:
+    """Implements `contract.PeopleRadio`."""
+
+    text_bytes = wire.TEXT_MAX
+    has_signs = False
+
+    def __init__(
+        self,
+        line: RadioLine,
+        place: HandheldPlace,
+        nursery: trio.Nursery,
+        clock: Callable[[], float],
+    ) -> None:
+        self._line = line
+        self._call = ax25.read_call(place.callsign) if place.callsign else None
+        self._door = AprsDoor(place.admits)
+        self._note = place.note
+        self._nursery = nursery
+        self._clock = clock
+        self._deframer = kiss.KissDeframer()
+        self._writes = trio.Lock()
+        self._heard: deque[_HeardThing] = deque()
+        self._news = trio.Event()
+        self._taken: _HeardThing | None = None
+        """The thing that the desk is handling now."""
+        self._named: set[str] = set()
+        self._messages: dict[tuple[str, str, str], _HeardMessage] = {}
+        self._asked: dict[tuple[str, str], tuple[trio.Event, list[bool]]] = {}
+        """Answers to our messages, by station and id."""
+
+    async def listen(self) -> NoReturn:
+        """Receive from the TNC. Raises PortLost."""
+        while True:
+            for kind, content in self._deframer.receive_data(await self._line.read()):
+                if kind != kiss.DATA:
+                    continue
+                try:
+                    frame = ax25.decode(content)
+                    if frame is not None and frame.source != self._call:
+                        self._judge(frame, wire.read(frame))
+                except RemoteProtocolError as error:
+                    log.debug("the TNC received unreadable data: %s", error)
+                    self._note("unreadable")
+
+    def _judge(self, frame: ax25.Frame, heard: AprsHeard) -> None:
+        if heard.source == self._own:
+            # A gateway's copy of our own packet.
+            return
+        now, raw = trio.current_time(), (str(frame.destination), frame.info)
+        became = self._door.judge(heard, raw, self._own, now)
+        if became == "taken" and len(self._heard) >= WAITING_MAX:
+            became = "limited"
+        self._note(became)
+        if became == "taken":
+            self._take(heard)
+
+    @property
+    def _own(self) -> str:
+        return "" if self._call is None else str(self._call)
+
+    def _take(self, heard: AprsHeard) -> None:
+        handle, what = heard.source.lower(), heard.what
+        if isinstance(what, AprsAnswer):
+            self._take_answer(handle, what.to, what.id, has_it=what.has_it)
+        elif isinstance(what, AprsMessage) and what.acknowledges:
+            self._take_answer(handle, what.to, what.acknowledges, has_it=True)
+        if handle not in self._named:
+            if len(self._named) >= REMEMBERED_MAX:
+                self._named.clear()
+            self._named.add(handle)
+            self._hear(heard, 0, Named(heard.source, b""))
+        if isinstance(what, AprsPosition):
+            self._take_position(heard, what)
+        elif isinstance(what, AprsEmergency):
+            log.warning(
+                "the place of %s, in distress, cannot be read: %s", heard.source, what.fault
+            )
+            self._take_emergency(heard)
+        elif isinstance(what, AprsObject):
+            self._take_object(heard, what)
+        elif isinstance(what, AprsMessage):
+            self._take_message(heard, what)
+        else:
+            self._hear(heard, getrandbits(48) or 1, None)
+
+    def _hear(
+        self,
+        heard: AprsHeard,
+        number: int,
+        what: Spoken | Named | Located | Marked | None,
+        key: tuple[str, str, str] | None = None,
+    ) -> None:
+        thing = FromHandheld(heard.source.lower(), number, what, over_internet=heard.over_internet)
+        self._heard.append(_HeardThing(thing, key))
+        self._news.set()
+
+    def _take_position(self, heard: AprsHeard, there: AprsPosition) -> None:
+        where = Location(
+            there.latitude,
+            there.longitude,
+            wire.dated(there.when, datetime.fromtimestamp(self._clock(), UTC)),
+            altitude=there.altitude,
+            speed_over_ground=there.speed,
+            course_over_ground=there.course,
+        )
+        self._hear(heard, getrandbits(48) or 1, located(where, PRECISIONS[there.ambiguity]))
+        if there.emergency:
+            self._take_emergency(heard)
+
+    def _take_emergency(self, heard: AprsHeard) -> None:
+        words = "Mic-E emergency"
+        number = self._number(heard.source, "", words)
+        self._hear(heard, number, Spoken(words, True, alert=True))
+
+    def _take_object(self, heard: AprsHeard, thing: AprsObject) -> None:
+        """Take in an object, which is repeated for hours. It keeps its number until its content
+        changes. An object that is removed from the map stays where it was marked.
+        """
+        place, name = thing.there, thing.name or "?"
+        mark = int.from_bytes(sha256(name.encode()).digest()[:4], "big")
+        text = f"{name}\0{place.latitude}\0{place.longitude}\0{place.comment}"
+        number = int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
+        point = Marked(mark, place.latitude, place.longitude, name, place.comment, None)
+        self._hear(heard, number, point if thing.is_alive else None)
+
+    def _take_message(self, heard: AprsHeard, message: AprsMessage) -> None:
+        is_ours = self._call is not None and message.to == self._own
+        if not is_ours and not TO_ALL.fullmatch(message.to):
+            self._hear(heard, getrandbits(48) or 1, None)
+            return
+        handle = heard.source.lower()
+        key = (handle, message.id, f"{message.to}:{message.text}")
+        now = trio.current_time()
+        before = self._messages.get(key)
+        if before is not None and now < before.until:
+            if before.is_kept and is_ours and message.id and not heard.over_internet:
+                self._answer(handle, message.id, has_it=True)
+            return
+        while len(self._messages) >= REMEMBERED_MAX:
+            del self._messages[next(iter(self._messages))]
+        number = self._number(*key) if message.id else getrandbits(48) or 1
+        if not heard.over_internet:
+            lasts = SAME_ID if message.id else SAME_TEXT
+            self._messages.pop(key, None)
+            self._messages[key] = _HeardMessage(number, now + lasts)
+        spoken = Spoken(message.text, is_ours, "" if is_ours else message.to)
+        self._hear(heard, number, spoken, key if is_ours and message.id else None)
+
+    def _number(self, *what: str) -> int:
+        """Return the same number for the same content within half an hour, even if the kit
+        restarts, because stations count their messages from 1 after each start.
+        """
+        since = int(self._clock() // SAME_ID)
+        text = "\0".join((*what, str(since)))
+        return int.from_bytes(sha256(text.encode()).digest()[:6], "big") or 1
+
+    async def receive(self) -> FromHandheld:
+        # A call for the next thing means that the last one is on disk.
+        self._settle(has_it=True)
+        while not self._heard:
+            self._news = trio.Event()
+            await self._news.wait()
+        self._taken = self._heard.popleft()
+        return self._taken.heard
+
+    def _settle(self, *, has_it: bool) -> None:
+        taken, self._taken = self._taken, None
+        if taken is None or taken.key is None or taken.heard.over_internet:
+            return
+        if has_it and taken.key in self._messages:
+            self._messages[taken.key].is_kept = True
+        elif not has_it:
+            # A repetition then counts as a new attempt.
+            self._messages.pop(taken.key, None)
+        self._answer(taken.heard.handle, taken.key[1], has_it=has_it)
+
+    def _answer(self, handle: str, number: str, *, has_it: bool) -> None:
+        self._nursery.start_soon(self._send_answer, handle, number, has_it)
+
+    async def _send_answer(self, handle: str, number: str, has_it: bool) -> None:
+        await waits.sleep(uniform(*ACK_AFTER))
+        await self._send(wire.write_answer(handle.upper(), number, has_it=has_it))
+
+    async def _send(self, info: bytes) -> None:
+        """Transmit a frame. Raises PortLost and RadioLost."""
+        assert self._call is not None
+        frame = ax25.encode(ax25.Frame(self._call, DESTINATION, info, PATH))
+        async with self._writes:
+            with trio.move_on_after(WRITE_MAX):
+                await self._line.write(kiss.encode(frame))
+                return
+        raise RadioLost(f"the TNC has taken nothing for {WRITE_MAX:.0f} seconds")
+
+    def _take_answer(self, handle: str, to: str, number: str, *, has_it: bool) -> None:
+        asked = self._asked.get((handle, number))
+        if asked is not None and to == self._own:
+            answered, answers = asked
+            answers.append(has_it)
+            answered.set()
+
+    def new_number(self) -> int:
+        return randrange(1, IDS)
+
+    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+        if self._call is None:
+            return TextOutcome(False, f"this kit's APRS {LISTENS_ONLY}")
+        if not is_handle(handle):
+            return TextOutcome(False, "it is not an APRS station, as this kit's radio needs")
+        return await self._say(handle, text, _id(number))
+
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        """Refuse a message with an APRS rejection, which the sender's station shows; a text is not
+        needed.
+        """
+        self._settle(has_it=False)
+
+    async def _say(self, handle: str, text: str, number: str) -> TextOutcome:
+        info = wire.write_message(handle.upper(), text.translate(LOOK_ALIKES), number)
+        answered, answers = trio.Event(), list[bool]()
+        self._asked[handle, number] = answered, answers
+        try:
+            for _ in range(2):
+                await self._send(info)
+                with trio.move_on_after(ACK_MAX):
+                    await answered.wait()
+                if answers:
+                    break
+        finally:
+            del self._asked[handle, number]
+        if not answers:
+            return TextOutcome(False, "no acknowledgement")
+        return TextOutcome(answers[0], "" if answers[0] else "its station rejects it")
+
+    async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
+        if sign == signs.KEPT:
+            return TextOutcome(True, "")  # The acknowledgement has already shown it.
+        text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
+        return await self.say(handle, text, self.new_number())
+
+
+def _id(number: int) -> str:
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    rest, text = number % IDS, ""
+    for _ in range(wire.ID_MAX):
+        rest, digit = divmod(rest, 36)
+        text = digits[digit] + text
+    return text
+
+
+def is_handle(handle: str) -> bool:
+    """Return True if a handle is a callsign in lower case."""
+    return re.fullmatch(r"[a-z0-9]{1,9}(?:-[a-z0-9]{1,2})?", handle) is not None
+
+
+@asynccontextmanager
+async def open_aprs(
+    place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
+) -> AsyncIterator[AprsPeople]:
+    """Open the line to the APRS radio and receive from it. `clock` returns Unix time. Raises
+    RadioLost and PortLost, in groups.
+    """
+    async with open_line(place.port, place.baud, TCP_PORT) as line, trio.open_nursery() as nursery:
+        link.facts["node"] = place.callsign or LISTENS_ONLY
+        link.reason = ""
+        people = AprsPeople(line, place, nursery, clock)
+        nursery.start_soon(people.listen)
+        yield people
+        nursery.cancel_scope.cancel()
+
+
+RADIO = PeoplesRadio(
+    "aprs",
+    "stations of amateur radio at a KISS TNC, by serial line or tcp://host:"
+    " docs/how-to/handhelds.md",
+    open_aprs,
+    is_handle,
+    caveat=CAVEAT,
+)

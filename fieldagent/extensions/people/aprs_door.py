@@ -1,0 +1,63 @@
+"""Admits frames on an APRS frequency, where all stations hear each other.
+
+unlisted    from a station that neither the kit knows nor a setting names
+copies      the same frame again, as digipeaters send it
+limited     above the rate limit; frames for the kit and calls for help have their own limit
+taken       all other frames
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from fieldagent.extensions.people.aprs_wire import (
+    AprsAnswer,
+    AprsEmergency,
+    AprsHeard,
+    AprsMessage,
+    AprsPosition,
+)
+from fieldagent.system.rate import Rate
+
+COPY, COPY_TO_US = 28.0, 5.0
+"""Seconds within which an equal frame counts as a copy: for any frame, and for a frame to the kit.
+The second is shorter, because a station repeats a message until it is acknowledged."""
+REMEMBERED_MAX = 1_000
+RATE = Rate(per_minute=60, burst=60)
+"""Admitted frames of all stations together, and as many again for the kit. Each frame takes one or
+two writes of the journal."""
+
+
+class AprsDoor:
+    """Admission of frames. `admits` returns True if the station of a handle is listed."""
+
+    def __init__(self, admits: Callable[[str], bool]) -> None:
+        self._admits = admits
+        self._seen: OrderedDict[tuple[str, str, bytes], float] = OrderedDict()
+        self._next = {False: 0.0, True: 0.0}
+
+    def judge(self, heard: AprsHeard, frame: tuple[str, bytes], own: str, now: float) -> str:
+        """Return the decision about a frame, given its destination and information. `own` is the
+        kit's callsign; `now` is from any monotonic clock, in seconds.
+        """
+        if not self._admits(heard.source.lower()):
+            return "unlisted"
+        what = heard.what
+        to_us = isinstance(what, AprsMessage | AprsAnswer) and bool(own) and what.to == own
+        key = (heard.source, *frame)
+        before = self._seen.get(key)
+        if before is not None and now < before + (COPY_TO_US if to_us else COPY):
+            return "copies"
+        calls = isinstance(what, AprsEmergency) or (
+            isinstance(what, AprsPosition) and what.emergency
+        )
+        first = to_us or calls
+        self._next[first], wait = RATE.admit(self._next[first], now)
+        if wait:
+            return "limited"
+        self._seen[key] = now
+        self._seen.move_to_end(key)
+        if len(self._seen) > REMEMBERED_MAX:
+            self._seen.popitem(last=False)
+        return "taken"

@@ -1,0 +1,70 @@
+"""Detects the firmware at `mesh-port` at each opening, because another radio may have been plugged
+in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.channels.recognition import Recognition, Unrecognised, recognise
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.agent.radios.radio_line import is_serial, open_line
+from fieldagent.extensions.people.contract import HandheldPlace, PeopleRadio, PeoplesRadio
+from fieldagent.extensions.people.known import peoples_radio
+from fieldagent.extensions.people.settings import RADIOS
+
+log = logging.getLogger(__name__)
+
+NAME = "auto"
+FACT = "protocol"
+"""Name of the link's fact that contains the detected firmware."""
+
+
+def _recognitions() -> list[Recognition]:
+    ways = [peoples_radio(name).recognition for name in RADIOS if name != NAME]
+    return [way() for way in ways if way is not None]
+
+
+async def firmware_at(place: str) -> str:
+    """Return the name of the firmware at a port. Raises RadioLost and PortLost."""
+    kinds = _recognitions()
+    ports = [0] if is_serial(place) else [each.tcp_port for each in kinds]
+    lost: PortLost | None = None
+    heard: Unrecognised | None = None
+    for port in dict.fromkeys(ports):
+        try:
+            async with open_line(place, kinds[0].baud, port) as line:
+                answer = await recognise(line, kinds)
+        except PortLost as error:
+            lost = error
+            continue
+        if isinstance(answer, Recognition):
+            return answer.name
+        heard = answer
+    if heard is None and lost is not None:
+        raise lost
+    known = " or ".join(each.name for each in kinds)
+    said = "" if heard is None else f": {heard.in_words()}"
+    raise RadioLost(f"no radio with the firmware {known} answers at {place}{said}")
+
+
+@asynccontextmanager
+async def open_whichever(
+    place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
+) -> AsyncIterator[PeopleRadio]:
+    """Open the radio with the driver of its firmware. `clock` returns Unix time. Raises RadioLost
+    and PortLost, in groups.
+    """
+    name = await firmware_at(place.port)
+    if link.facts.get(FACT) != name:
+        log.info("the people's radio at %s has the firmware %s", place.port, name)
+    link.facts[FACT] = name
+    async with peoples_radio(name).open(place, link, clock) as radio:
+        yield radio
+
+
+RADIO = PeoplesRadio(NAME, "whichever of these answers at the port", open_whichever, lambda _: True)

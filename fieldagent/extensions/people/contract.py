@@ -1,0 +1,191 @@
+"""The contract between a people's radio and the agent.
+
+A people's radio is a module with a `PeoplesRadio`, named in `settings.RADIOS`. It talks to
+people's handhelds with their usual firmware; these need not know the kit. A handheld is identified
+by its *handle*, a permanent name of its firmware. Meshtastic: `!a1b2c3d4`. MeshCore: the public key
+in 64 hexadecimal digits. APRS: the callsign in lower case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.recognition import Recognition
+from fieldagent.package.coordinates import is_nowhere
+from fieldagent.package.package import Location
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+PRECISE = 32
+"""Valid bits of an exact position."""
+
+
+class HandheldSignal(NamedTuple):
+    """Reception of a packet; None for values that the radio does not report."""
+
+    rssi: int | None = None
+    snr: float | None = None
+    hops: int | None = None
+    """Number of radios that repeated it."""
+
+
+class Spoken(NamedTuple):
+    """A text."""
+
+    text: str
+    direct: bool
+    """True if it was sent to the kit alone, not on a channel."""
+    channel: str = ""
+    alert: bool = False
+    key: bytes = b""
+    """Public key that authenticates the sender; empty if the sender is unauthenticated."""
+    answers: int | None = None
+    """Number of our packet that it answers."""
+    reaction: bool = False
+    """True if it is a reaction to that packet, not a text."""
+
+
+class Named(NamedTuple):
+    """Name and key that a handheld announces for its person; not authenticated."""
+
+    name: str
+    key: bytes
+
+
+class Located(NamedTuple):
+    where: Location
+    precision: int = PRECISE
+    """Valid bits of the position; fewer than `PRECISE` if it is blurred on purpose."""
+
+
+def located(where: Location, precision: int = PRECISE) -> Located | None:
+    """Return a position, or None if it is the null position: then the handheld has no fix."""
+    blur = 2 ** (PRECISE - precision) * 1e-7
+    nowhere = is_nowhere(where.latitude, where.longitude, blur)
+    return None if nowhere else Located(where, precision)
+
+
+class Marked(NamedTuple):
+    """A point that a person has marked; a later one with the same number replaces it."""
+
+    mark: int
+    latitude: float
+    longitude: float
+    name: str
+    notes: str
+    lasts: int | None
+    """Seconds until it ends; None if it does not end."""
+
+
+class Powered(NamedTuple):
+    battery: int
+    """Charge in percent."""
+
+
+class FromHandheld(NamedTuple):
+    """One thing received from a handheld."""
+
+    handle: str
+    number: int
+    """Number of the packet; 0 if the radio reports earlier knowledge of its own."""
+    what: Spoken | Named | Located | Marked | Powered | None
+    """Content; None if it is not for the kit and only shows that the handheld is in range."""
+    signal: HandheldSignal = HandheldSignal()
+    over_internet: bool = False
+    """True if it came over an MQTT server, so it does not show who is near."""
+
+
+class TextOutcome(NamedTuple):
+    """Result of a text that was given to the radio."""
+
+    there: bool
+    """True if the person's radio confirms it. This does not mean that a person has read it."""
+    why: str
+    """Reason for people, if it was not confirmed."""
+    too_early: bool = False
+    """True if the kit's own radio refused it because it came too soon after another; this does not
+    reflect on the person's radio."""
+
+
+class HandheldPlace(NamedTuple):
+    """Port of a people's radio, and its settings."""
+
+    port: str
+    """A serial port, or `tcp://host`."""
+    callsign: str = ""
+    """The kit's own callsign, for a radio that uses callsigns."""
+    baud: int = 9600
+    """Baud rate of a serial port whose firmware does not prescribe one."""
+    admits: Callable[[str], bool] = lambda handle: True
+    """Returns True if the kit accepts this handle; used if its radio hears all stations on a
+    frequency."""
+    note: Callable[[str], None] = lambda became: None
+    """Counts a received frame, by the decision about it."""
+
+
+class PeopleRadio(Protocol):
+    """Radio for messages to people. Its methods raise RadioLost and PortLost when the radio is
+    gone.
+    """
+
+    text_bytes: int
+    """Longest text in bytes of UTF-8."""
+    has_signs: bool
+    """True if the firmware has reactions; if not, a text replaces a sign."""
+
+    async def receive(self) -> FromHandheld:
+        """Wait for the next received thing and return it."""
+
+    def new_number(self) -> int:
+        """Return a number for a packet, which answers refer to."""
+
+    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+        """Send a direct message, and wait for the result."""
+
+    async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
+        """Add a sign to a person's message. If the radio has no signs, send it with `words`, which
+        explain it and name the message.
+        """
+
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        """Notify a person that their last message was refused, with a sign of the firmware or with
+        `why`, a text for people. `why` is empty if a text is sent separately.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class PeoplesRadio:
+    """One kind of people's radio."""
+
+    name: str
+    """Name in `mesh-protocol`."""
+    means: str
+    """Text for people."""
+    open: Callable[
+        [HandheldPlace, ChannelLink, Callable[[], float]],
+        AbstractAsyncContextManager[PeopleRadio],
+    ]
+    """Opens the radio at a place, with a clock of Unix time. Raises RadioLost and PortLost, in
+    groups."""
+    is_handle: Callable[[str], bool]
+    """Returns True if a handle is of this kind, because a person may have radios of
+    several kinds."""
+    recognition: Callable[[], Recognition] | None = None
+    """Loads the recognition of this kind at a port; None if it cannot be recognised."""
+    caveat: str = ""
+    """Warning that is shown with everything that comes over an unauthenticated radio. Such a sender
+    can raise an SOS or cause costs only if a setting allows it, and the hub shows their position
+    as a tracker's."""
+
+
+SHORT_KEY = 12
+
+
+def in_short(handle: str) -> str:
+    """Return a handle for texts to people. A public key is shortened to its start, as in MeshCore's
+    apps.
+    """
+    return handle[:SHORT_KEY] if len(handle) == 64 else handle

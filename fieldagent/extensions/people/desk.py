@@ -1,0 +1,512 @@
+"""Decides what becomes of what a person's handheld says, and puts it on disk.
+
+| heard                      | known person                 | guest                  |
+|----------------------------|------------------------------|------------------------|
+| direct text                | Package of that person       | told once a day why not|
+| text on a channel          | only behind the kit's word   | nothing                |
+| `SOS …`, `MAYDAY …`, alert | the kit's SOS, by their name | an SOS of their own    |
+| `SOS CANCEL` alone         | their own SOS is called off  | the same               |
+| `help`, `sos` on a channel | the kit asks for an SOS      | the same               |
+| position                   | kept, the newest             | the same               |
+| waypoint                   | Package                      | nothing                |
+| name and key               | kept; another key is told    | the same               |
+| battery                    | kept, never sent on          | the same               |
+
+What came over the Internet (MQTT) is not taken. An SOS of it is a notice. A packet counts once in
+24 hours.
+
+Where nothing proves who somebody is (`Desk.caveat`), it stands beside all that they say, and
+
+| heard                      | known person                 | guest                  |
+|----------------------------|------------------------------|------------------------|
+| `SOS …`, `MAYDAY …`, alert | a message, and a notice      | a notice               |
+| the same, of `mesh-sos`    | an SOS of their own          | the same               |
+| position                   | a tracker's at the hub       | kept, the newest       |
+| whatever                   | costs nothing, or one budget has it for all           |
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from typing import Any
+
+from fieldagent.agent.inbound import reading
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import directory, handhelds, incident, outbound
+from fieldagent.agent.journal.handhelds import Handheld
+from fieldagent.agent.journal.incident import IncidentOver
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.outbound.cancel import Cancellation
+from fieldagent.agent.outbound.incident_end import call_off, has_own_words
+from fieldagent.agent.outbound.intake import Intake
+from fieldagent.extensions.people import distress
+from fieldagent.extensions.people.contract import (
+    PRECISE,
+    FromHandheld,
+    Located,
+    Marked,
+    Named,
+    Powered,
+    Spoken,
+    in_short,
+)
+from fieldagent.extensions.people.directory import Holder, who
+from fieldagent.extensions.people.distress import Call
+from fieldagent.extensions.people.doubts import doubts
+from fieldagent.extensions.people.replies import (
+    AGAIN,
+    CALLED_OFF,
+    GUEST,
+    IS_EMERGENCY,
+    JOINED,
+    NO_SOS,
+    RAISED,
+    RINGS_NOBODY,
+    SPENT,
+    STAYS,
+    STRANGER,
+    UNPROVED,
+    WITHHELD,
+    WRONG_CODE,
+    say,
+)
+from fieldagent.extensions.people.settings import CREDITS_PER_DAY, PeopleSettings
+from fieldagent.extensions.people.toll import Toll
+from fieldagent.extensions.people.unbelieved import FROM_AFAR, Unbelieved, in_distress
+from fieldagent.package.package import (
+    SOS_PRIORITY,
+    TRACKER,
+    Location,
+    Message,
+    Package,
+    Person,
+    Waypoint,
+    date_of,
+)
+from fieldagent.package.reading import INT32
+from fieldagent.package.writing import sound
+from fieldagent.system.lazy_dataclass import dataclass
+
+log = logging.getLogger(__name__)
+
+ADDRESS = re.compile(r"\+[0-9]{6,15}|[^\s@]+@[^\s@]+\.[^\s@]+")
+"""A telephone number or an e-mail address."""
+JOIN = re.compile(r"\s*join\s+(\S+)\s*", re.IGNORECASE)
+REPLY_LASTS = 3600.0
+"""Seconds for which the kit's reply is tried."""
+GUESSES_A_DAY = 5
+"""Number of codes that one handheld may try per day."""
+KM_A_DEGREE = 111.2
+
+
+@dataclass(slots=True)
+class Desk:
+    journal: Journal
+    intake: Intake
+    cancellation: Cancellation
+    inbox: Inbox
+    toll: Toll
+    settings: PeopleSettings
+    proof_keys: Sequence[bytes]
+    caveat: str = ""
+    """See `PeoplesRadio.caveat`."""
+    unbelieved: Unbelieved = field(default_factory=Unbelieved)
+
+    @property
+    def _credits(self) -> int:
+        own = self.settings.credits_per_day
+        return own if own is not None else 0 if self.caveat else CREDITS_PER_DAY
+
+    async def take(self, heard: FromHandheld) -> bool:
+        """Handle a received thing. Return True if it was accepted and is on disk, and False if its
+        sender must be notified of the refusal. Raises the journal's errors.
+        """
+        await self._note(heard)
+        what = heard.what
+        if isinstance(what, Named):
+            await self._take_name(heard.handle, what)
+        elif isinstance(what, Powered):
+            await self._keep(heard.handle, battery=what.battery)
+        elif isinstance(what, Located):
+            await self._take_position(heard, what)
+        elif heard.over_internet:
+            if isinstance(what, Spoken) and _is_distress(what):
+                self._note_from_afar(heard, what)
+            return True
+        elif self._came_before(heard):
+            return not handhelds.was_refused(self.journal, heard.handle, heard.number)
+        elif isinstance(what, Spoken):
+            return await self._take_text(heard, what)
+        elif isinstance(what, Marked):
+            await self._take_waypoint(heard, what)
+        return True
+
+    def _came_before(self, heard: FromHandheld) -> bool:
+        return handhelds.was_heard(self.journal, heard.handle, heard.number)
+
+    async def _note(self, heard: FromHandheld) -> None:
+        if heard.over_internet or not heard.number:
+            return
+        rssi, snr, hops = heard.signal
+        await self._keep(
+            heard.handle, heard=self.journal.clock.now(), rssi=rssi, snr=snr, hops=hops
+        )
+
+    async def _keep(self, handle: str, **known: object) -> None:
+        await self.journal.persist(handhelds.note(handle, **known))
+
+    async def _take_name(self, handle: str, named: Named) -> None:
+        before = handhelds.handheld(self.journal, handle)
+        if named.name and named.name != before.name:
+            await self._keep(handle, name=named.name)
+            self._tell_doubt(handle)
+        if not named.key:
+            return
+        if not before.key:
+            await self._keep(handle, key=named.key)
+        elif named.key not in (before.key, before.other_key):
+            await self._keep(handle, other_key=named.key)
+            self._tell_doubt(handle)
+
+    def _tell_doubt(self, handle: str) -> None:
+        for each in doubts(self.journal, self.settings.people or {}):
+            if each.handle == handle:
+                log.warning("%s", each.notice)
+
+    async def _take_position(self, heard: FromHandheld, placed: Located) -> None:
+        before = handhelds.handheld(self.journal, heard.handle)
+        where = sound(placed.where)
+        now = self.journal.clock.date(self.journal.clock.now())
+        fixed = where.timestamp.timestamp() if where.timestamp else now
+        if before.fixed is not None and fixed < before.fixed <= now:
+            return
+        await self._keep(
+            heard.handle,
+            latitude=where.latitude,
+            longitude=where.longitude,
+            altitude=where.altitude,
+            fixed=fixed,
+            precision=placed.precision,
+        )
+        every = self.settings.positions
+        person = self.who(heard.handle)
+        blurred = placed.precision < PRECISE
+        is_old = not heard.number
+        if not every or not person.is_known or blurred or heard.over_internet or is_old:
+            return
+        if not self.toll.take_position_turn(heard.handle, every):
+            return
+        package = replace(
+            _placed(person, where),
+            collapse_key=_number(f"position {heard.handle}"),
+            gather=every,
+            time_to_live=every * 2,
+        )
+        await self._accept(heard, package, None)
+
+    async def _take_waypoint(self, heard: FromHandheld, marked: Marked) -> None:
+        person = self.who(heard.handle)
+        if not person.is_known:
+            return
+        point = Waypoint(
+            marked.latitude,
+            marked.longitude,
+            person.in_their_name(marked.name),
+            notes=marked.notes or None,
+        )
+        package = Package(
+            point,
+            collapse_key=_number(f"wp {heard.handle} {marked.mark}"),
+            time_to_live=None if marked.lasts is None else min(marked.lasts, INT32[-1]),
+            author=person.author,
+        )
+        await self._accept(heard, package, None)
+
+    async def _take_text(self, heard: FromHandheld, said: Spoken) -> bool:
+        if said.answers is not None and said.direct:
+            await self._note_read(heard.handle, said.answers)
+        if said.reaction and not _is_distress(said):
+            return True
+        call = distress.read(said.text, direct=said.direct).call
+        if call is Call.MAYBE and not said.alert:
+            asked = f"asked {self.toll.day()} {heard.handle}"
+            await self._post(asked, heard, IS_EMERGENCY)
+        if call is Call.CANCEL:
+            if said.direct:
+                await self._call_off(heard, said)
+        elif _is_distress(said):
+            if self.caveat and heard.handle not in self.settings.sos:
+                return await self._take_unbelieved(heard, said)
+            await self._raise(heard, said)
+        elif (code := JOIN.fullmatch(said.text)) and said.direct and self.settings.join_code:
+            return await self._join(heard, said, code[1])
+        else:
+            return await self._take_message(heard, said)
+        return True
+
+    def _note_from_afar(self, heard: FromHandheld, said: Spoken) -> None:
+        """Show people a call for help that came over the Internet, and log the first in an hour."""
+        now = self.journal.clock.now()
+        is_news = heard.handle not in [handle for handle, _ in self.unbelieved.calls(now)]
+        self.unbelieved.note(heard.handle, now, FROM_AFAR)
+        if is_news:
+            person = self.who(heard.handle)
+            log.warning("%s: %s", in_distress(person, FROM_AFAR), said.text)
+
+    async def _take_unbelieved(self, heard: FromHandheld, said: Spoken) -> bool:
+        """Handle a call for help from an unauthenticated sender: people see it, but no alarm is
+        raised.
+        """
+        person = self.who(heard.handle)
+        self.unbelieved.note(heard.handle, self.journal.clock.now())
+        log.warning("%s: %s", in_distress(person), said.text)
+        if not person.is_known:
+            return await self._turn_away(heard, said)
+        words = Message(person.in_their_name(said.text.strip()))
+        taken = await self._accept(heard, Package(words, author=person.author), said)
+        if taken and not said.alert:
+            await self._reply(heard, RINGS_NOBODY)
+        return taken
+
+    async def _turn_away(self, heard: FromHandheld, said: Spoken) -> bool:
+        """Explain to a guest once a day why their messages are not sent; an alert gets no text.
+        Return False.
+        """
+        if said.direct and not said.alert:
+            template = STRANGER if self.caveat else GUEST
+            request = f"guest {self.toll.day()} {heard.handle}"
+            await self._post(request, heard, template, handle=in_short(heard.handle))
+        await self._know(heard, None, handhelds.REFUSED)
+        return False
+
+    async def _note_read(self, handle: str, packet: int) -> None:
+        request = handhelds.answered(self.journal, handle, packet)
+        if request is not None:
+            is_news, name = handhelds.read(request), self.who(handle).name
+            await reading.mark(self.journal, self.inbox, request, name, waits=True, once=is_news)
+
+    async def _take_message(self, heard: FromHandheld, said: Spoken) -> bool:
+        text = said.text.strip()
+        if not said.direct:
+            word, _, text = text.partition(" ")
+            if word.casefold() != self.settings.word.casefold():
+                return True
+        if not text:
+            return True
+        person = self.who(heard.handle, said.key if said.direct else None)
+        if not person.is_known:
+            return await self._turn_away(heard, said)
+        to, text = _addressed(self.journal, text)
+        words = Message(person.in_their_name(text))
+        return await self._accept(heard, Package(words, to=to, author=person.author), said)
+
+    async def _accept(self, heard: FromHandheld, package: Package, said: Spoken | None) -> bool:
+        is_direct = said is not None and said.direct and not said.alert
+        earlier = outbound.by_idempotency_key(self.journal, _key(heard))
+        if earlier is not None:
+            # An object is repeated for days; its cost was decided at its first arrival.
+            await self._know(heard, earlier.sequence if is_direct else None)
+            return True
+        await self.toll.give_back()
+        affordable, price = self._afford(heard, package)
+        if affordable is None:
+            if is_direct:
+                await self._reply(heard, SPENT, limit=self._credits)
+            await self._know(heard, None, handhelds.REFUSED)
+            return False
+        await self.toll.take(heard.handle, heard.number, price)
+        standing = await self.intake.accept(affordable, _key(heard))
+        await self._know(heard, standing.sequence if is_direct else None)
+        return True
+
+    def _afford(self, heard: FromHandheld, package: Package) -> tuple[Package | None, int]:
+        """Return the Package with its affordable channels, or None, and its price in credits."""
+        if self.caveat:
+            plan = self.toll.afford(heard.handle, heard.number, package, self._credits)
+            return (plan.package if plan.goes else None), plan.price
+        price = self.toll.price(package)
+        spent = self.toll.spent(heard.handle, heard.number) if price else 0
+        return (package if not price or spent + price <= self._credits else None), price
+
+    async def _raise(self, heard: FromHandheld, said: Spoken) -> None:
+        person = self.who(heard.handle, said.key if said.direct else None)
+        # An unauthenticated sender opens an incident of their own, because any radio could send it.
+        unproved = "" if person.is_known and not self.caveat else heard.handle
+        handheld = handhelds.handheld(self.journal, heard.handle)
+        text = distress.read(said.text, direct=said.direct).rest.strip()
+        radio = ", ".join(filter(None, (in_short(heard.handle), self.caveat)))
+        # A tracker's position is not shown on an incident's map, so the text contains it.
+        place = _in_words(handheld) if self.caveat else _roughly(handheld)
+        who_and_where = f"{person.name} ({radio}){place}"
+        content = f"SOS from {who_and_where}: {text}" if text else f"SOS from {who_and_where}"
+        package = Package(Message(content), priority=SOS_PRIORITY, author=person.author)
+        withheld = ""
+        if unproved:
+            package, withheld = await self._afford_sos(package)
+        standing = await self.intake.accept(package, _key(heard), unproved=unproved)
+        number = incident.incident_of(self.journal, standing.sequence)
+        assert number is not None, "an SOS belongs to an incident"
+        is_first = number == standing.sequence
+        if (where := _exactly(handheld)) is not None:
+            position = _placed(person, where, priority=SOS_PRIORITY)
+            if unproved:
+                position, _ = await self._afford_sos(position)
+            # The incident may have been canceled meanwhile; a position alone does not raise
+            # another.
+            with suppress(IncidentOver):
+                await self.intake.accept(position, f"{_key(heard)} position", joins=number)
+        joined = handhelds.join_sos(number, heard.handle, raised=is_first)
+        await self.journal.persist(joined)
+        log.warning("SOS of %s received by radio: %s", who_and_where, text)
+        if withheld:
+            log.warning("the SOS of %s uses only other channels: %s", who_and_where, withheld)
+        await self._reply(heard, WITHHELD if withheld else RAISED if is_first else AGAIN)
+        await self._know(heard, standing.sequence if said.direct else None)
+
+    async def _afford_sos(self, package: Package) -> tuple[Package, str]:
+        """Return the Package with the channels that the budget for other people's SOS can pay, and
+        the reason why the other channels are left out.
+        """
+        plan = self.toll.afford_sos(package)
+        await self.toll.take_sos(plan.price)
+        return plan.package, plan.why
+
+    async def _call_off(self, heard: FromHandheld, said: Spoken) -> None:
+        own_incident = incident.open_of(self.journal, heard.handle)
+        open_incident = own_incident or incident.open_one(self.journal)
+        there = (
+            [] if open_incident is None else handhelds.in_sos(self.journal, open_incident.number)
+        )
+        own = [each for each in there if each.handle == heard.handle and not each.called_off]
+        key = handhelds.handheld(self.journal, heard.handle).key
+        if open_incident is None or not own:
+            await self._reply(heard, NO_SOS)
+        elif key and said.key != key:
+            await self._reply(heard, UNPROVED)
+        else:
+            others = [each for each in there if each.handle != heard.handle]
+            is_theirs = any(each.raised for each in there)
+            over = is_theirs and all(each.called_off for each in others)
+            over = over and not has_own_words(self.journal, open_incident.number)
+            if over:
+                # Do not wait for a session, because another person's SOS may be next.
+                ending = self.cancellation, self.intake, self.proof_keys, open_incident.number
+                await call_off(self.journal, *ending, within=0.0)
+            # Store this last: if power fails before the SOS is over, the person can cancel again.
+            await self.journal.persist(handhelds.leave_sos(open_incident.number, heard.handle))
+            await self._reply(heard, CALLED_OFF if over else STAYS)
+        await self._know(heard, None)
+
+    async def _join(self, heard: FromHandheld, said: Spoken, code: str) -> bool:
+        guesses = self.toll.guess(heard.handle)
+        right = hmac.compare_digest(code.encode(), (self.settings.join_code or "").encode())
+        if guesses > GUESSES_A_DAY:
+            return False
+        if right:
+            handheld = handhelds.handheld(self.journal, heard.handle)
+            key = said.key or handheld.other_key or handheld.key
+            now = self.journal.clock.now()
+            await self._keep(heard.handle, joined=now, key=key, other_key=None)
+            await self._reply(heard, JOINED, name=self.who(heard.handle).name)
+        else:
+            await self._reply(heard, WRONG_CODE)
+        await self._know(heard, None, "" if right else handhelds.REFUSED)
+        return right
+
+    def who(self, handle: str, key: bytes | None = None) -> Holder:
+        """Return the holder of that radio, with the warning to be shown with their name."""
+        holder = who(self.journal, self.settings.people or {}, handle, key)
+        return holder._replace(caveat=self.caveat)
+
+    async def _know(self, heard: FromHandheld, sequence: int | None, answer: str = "") -> None:
+        now = self.journal.clock.now()
+        said = handhelds.note_said(heard.handle, heard.number, now, sequence, answer)
+        await self.journal.persist(said)
+
+    async def _reply(self, heard: FromHandheld, text: str, **values: object) -> None:
+        await self._post(f"answer {heard.handle} {heard.number}", heard, text, **values)
+
+    async def _post(self, request: str, heard: FromHandheld, text: str, **values: object) -> None:
+        words = self.in_their_language(heard, text, **values)
+        now = self.journal.clock.now()
+        said = handhelds.post(heard.handle, request, words, now, now + REPLY_LASTS, heard.number)
+        await self.journal.persist(said)
+
+    def in_their_language(self, heard: FromHandheld, text: str, **values: object) -> str:
+        """Return a text of the kit in the language of the person's words, or of the kit."""
+        own = distress.language_of(heard.what.text) if isinstance(heard.what, Spoken) else None
+        return say(own or self.settings.language, text, **values)
+
+
+def _is_distress(said: Spoken) -> bool:
+    return said.alert or distress.read(said.text, direct=said.direct).call is Call.SOS
+
+
+def _key(heard: FromHandheld) -> str:
+    return handhelds.key_of(heard.handle, heard.number)
+
+
+def _addressed(journal: Journal, text: str) -> tuple[Person | None, str]:
+    """Return the addressee and the text of a message that begins with `@` and a name, e-mail
+    address or telephone number. Return None and the whole text if the addressee is unknown.
+    """
+    word, _, rest = text.partition(" ")
+    name, said = word[1:].rstrip(":,"), rest.strip()
+    if not word.startswith("@") or not said:
+        return None, text
+    if ADDRESS.fullmatch(name):
+        return name, said
+    person = directory.by_name(journal, name)
+    return (None, text) if person is None else (person.as_named, said)
+
+
+def _number(text: str) -> int:
+    """Return a collapseKey made from a text."""
+    return zlib.crc32(text.encode()) & 0x7FFF_FFFF
+
+
+def _exactly(handheld: Handheld) -> Location | None:
+    """Return the last position of a handheld; None if it is unknown or blurred."""
+    if (
+        handheld.latitude is None
+        or handheld.longitude is None
+        or (handheld.precision or 0) < PRECISE
+    ):
+        return None
+    moment = None if handheld.fixed is None else date_of(handheld.fixed)
+    return Location(handheld.latitude, handheld.longitude, moment, handheld.altitude)
+
+
+def _placed(person: Holder, where: Location, **more: Any) -> Package:
+    """Return a Package with a person's position. An unauthenticated person is sent as a tracker."""
+    if not person.caveat:
+        return Package(where, author=person.author, **more)
+    name = person.handle.upper()
+    point = Waypoint(where.latitude, where.longitude, name, where.timestamp, person.caveat)
+    return Package(point, author=f"{TRACKER}{name}", **more)
+
+
+def _in_words(handheld: Handheld) -> str:
+    """Return the last position of a handheld as text; empty if it is unknown."""
+    where = _exactly(handheld)
+    return (
+        _roughly(handheld) if where is None else f", at {where.latitude:.5f} {where.longitude:.5f}"
+    )
+
+
+def _roughly(handheld: Handheld) -> str:
+    """Return a blurred position as text with its accuracy; empty if it is unknown or exact."""
+    bits = handheld.precision
+    if handheld.latitude is None or handheld.longitude is None or bits is None or bits >= PRECISE:
+        return ""
+    within = max(0.1, 2.0 ** (PRECISE - bits) * 1e-7 / 2 * KM_A_DEGREE)
+    return (
+        f", near {handheld.latitude:.3f} {handheld.longitude:.3f}, which their radio blurs on"
+        f" purpose: within {within:.1f} km"
+    )

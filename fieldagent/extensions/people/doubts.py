@@ -1,0 +1,59 @@
+"""Handhelds whose identity people should check, for any firmware.
+
+another key      of a radio that is identified by its number (Meshtastic): it was reset, or
+                 another person uses its number
+a known name     of a radio that is not known. If the key is the identity (MeshCore), this may
+                 be a person's new radio, or an impostor's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fieldagent.agent.journal import directory, handhelds
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.extensions.people.contract import in_short
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+ANOTHER_KEY = (
+    "the radio {handle} ({name}) has a new key: it was set up again, or another person uses"
+    " its number; it counts as a guest until it joins again"
+)
+NAMESAKE = (
+    "the radio {handle} uses the name {name} of {other}, which is known: it is that person's"
+    " new radio, or another person's. Ask them: it counts as a guest until they write the"
+    " join code, or you add it"
+)
+
+
+class Doubt(NamedTuple):
+    handle: str
+    notice: str
+    """The fact, and the remedy."""
+    namesake_of: str | None = None
+    """Handle of the known person's radio."""
+
+
+def doubts(journal: Journal, own: Mapping[str, str]) -> list[Doubt]:
+    """Return the doubtful handhelds of all that are around; `own` contains those of the
+    settings.
+    """
+    there = handhelds.around(journal)
+    changed = {each.handle for each in there if each.other_key is not None}
+    names = {**own, **{each.handle: each.name for each in there if each.joined is not None}}
+    for person in directory.people(journal):
+        names |= dict.fromkeys(person.handles, person.name)
+    known = {handle: name for handle, name in names.items() if handle not in changed}
+    by_name = {name.casefold(): handle for handle, name in known.items() if name}
+    by_name |= {each.name.casefold(): each.handle for each in there if each.handle in known}
+    entries = []
+    for each in there:
+        details = {"handle": in_short(each.handle), "name": each.name}
+        if each.handle in changed:
+            entries.append(Doubt(each.handle, ANOTHER_KEY.format(**details)))
+        elif each.name and each.handle not in known:
+            other = by_name.get(each.name.casefold())
+            if other is not None:
+                words = NAMESAKE.format(**details, other=in_short(other))
+                entries.append(Doubt(each.handle, words, other))
+    return entries

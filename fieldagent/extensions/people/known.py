@@ -1,0 +1,42 @@
+"""Loads the configured people's radio, and all that can be detected."""
+
+from __future__ import annotations
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.recognition import Recognition
+from fieldagent.extensions.people.contract import PeoplesRadio
+from fieldagent.extensions.people.settings import RADIOS
+from fieldagent.system.named_object import known_object
+from fieldagent.system.properties import WrongProperty
+
+
+def peoples_radio(name: str) -> PeoplesRadio:
+    """Load the radio with this name, or a third-party radio: `package.module:NAME`.
+
+    Raises WrongProperty, in words that follow `mesh-protocol`.
+    """
+    return known_object(name, RADIOS, PeoplesRadio)
+
+
+def caveat_of(name: str) -> str:
+    """Return the caveat of the radio with this name. Return an empty string if it cannot be loaded;
+    the service reports that when it opens the radio.
+    """
+    try:
+        return peoples_radio(name).caveat
+    except WrongProperty:
+        return ""
+
+
+def reaches(protocol: str, link: ChannelLink, handle: str) -> bool:
+    """Return True if the kit's radio can reach a handheld. For `auto` the last detected firmware
+    decides; before the first detection any handheld counts as reachable.
+    """
+    name = str(link.facts.get("protocol", protocol))
+    return peoples_radio(name).is_handle(handle)
+
+
+def devices() -> list[Recognition]:
+    """Return the recognition of each people's radio that has one."""
+    ways = [peoples_radio(name).recognition for name in RADIOS]
+    return [way() for way in ways if way]

@@ -1,0 +1,461 @@
+"""A MeshCore companion as a people's radio: direct messages, adverts and batteries of people.
+
+    their public key      is their identity: another key is another person's radio
+    a text on a channel   is not authenticated. In a private channel its name is accepted if exactly
+                          one contact has it; elsewhere it may raise an SOS, under that name
+    reactions             do not exist: the result of a message is sent as a text
+    waypoints, alerts     do not exist; an SOS is a text
+    an acknowledgement    comes from the person's radio
+
+The radio gives each message to its host once and then forgets it. So the next message is requested
+only when the last is on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from hashlib import sha256
+from math import inf
+from random import getrandbits
+from typing import NoReturn
+from urllib.parse import quote
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink, LinkState
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.channels.recognition import Recognition
+from fieldagent.extensions.people.contract import (
+    FromHandheld,
+    HandheldPlace,
+    HandheldSignal,
+    Named,
+    PeoplesRadio,
+    Powered,
+    Spoken,
+    TextOutcome,
+    located,
+)
+from fieldagent.extensions.people.meshcore_host import FULL, CompanionHost, attended
+from fieldagent.package.package import Location
+from fieldagent.system import waits
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire import meshcore_companion as wire
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.meshcore_companion import (
+    CompanionCommand,
+    CompanionContact,
+    CompanionSaid,
+    CompanionText,
+    ContactType,
+    TextType,
+)
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY = 60.0
+"""Seconds after which the radio is asked for messages and its clock is checked."""
+ADVERT_AFTER, ADVERT_EVERY = 60.0, 43_200.0
+"""Seconds until the whole mesh receives the kit's advert, and between two adverts."""
+BATTERY_EVERY = 21_600.0
+"""Seconds between two queries of a person's battery, each of which costs two packets."""
+AT_ONCE = 6
+"""Texts that may be on their way at one time: a radio remembers eight expected acknowledgements."""
+ACK_SPARE = 3.0
+"""Seconds to wait for an acknowledgement beyond the radio's own estimate."""
+ACK_MAX = 60.0
+UNANSWERED_MAX = 200
+"""Most texts whose time is remembered for a retry."""
+CHARGES = (
+    *((3.3, 0), (3.5, 5), (3.6, 15), (3.7, 35), (3.8, 55), (3.9, 70), (4.0, 85), (4.2, 100)),
+)
+"""Volts of a lithium cell under light load, and the approximate charge in percent."""
+ON_CHANNEL = "#"
+"""Prefix of the handle of a person who is only known from a channel's text."""
+_HANDLE = re.compile(
+    rf"{ON_CHANNEL}(?:1?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])/.*|(?:[0-9a-f]{{2}}){{6,32}}",
+    re.ASCII | re.DOTALL,
+)
+
+
+class _Unanswered(NamedTuple):
+    """A text that was not acknowledged. It is repeated with the same time, so that a receiver which
+    already has it recognises it.
+    """
+
+    time: int
+    attempt: int
+    codes: list[bytes]
+
+
+class OwnTexts:
+    """Times of the kit's texts. Each is unique, because the mesh treats texts with one time as one
+    text.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = 0
+        self._unanswered: dict[tuple[str, str], _Unanswered] = {}
+
+    def begin(self, handle: str, text: str) -> _Unanswered:
+        """Return the state of a text that is sent now: that of its last attempt, or a new one."""
+        before = self._unanswered.pop((handle, text), None)
+        return before if before is not None else _Unanswered(self.new_time(), 0, [])
+
+    def new_time(self) -> int:
+        """Return a unique Unix time for a new text."""
+        self._last = max(self._last + 1, int(self._clock()))
+        return self._last
+
+    def remember(self, handle: str, text: str, unanswered: _Unanswered) -> None:
+        """Keep a text until it is acknowledged; beyond UNANSWERED_MAX the oldest is dropped."""
+        while len(self._unanswered) >= UNANSWERED_MAX:
+            del self._unanswered[next(iter(self._unanswered))]
+        self._unanswered[handle, text] = unanswered
+
+
+class MeshcorePeople:
+    """Implements `contract.PeopleRadio`."""
+
+    text_bytes = wire.TEXT_BYTES
+    has_signs = False
+
+    def __init__(self, host: CompanionHost, link: ChannelLink, clock: Callable[[], float]) -> None:
+        self._host = host
+        self._link = link
+        self._clock = clock
+        self._contacts: dict[bytes, CompanionContact] = {}
+        self._heard: deque[FromHandheld] = deque()
+        self._may_wait = True
+        """True if a message may wait in the radio."""
+        self._is_full = False
+        self._own_texts = OwnTexts(clock)
+        self._said_on_channel: deque[tuple[str, str]] = deque(maxlen=UNANSWERED_MAX)
+        self._wrote = b""
+        """Key of the last message's sender, until their battery is queried."""
+        self._ask_battery_at: dict[bytes, float] = {}
+        self._turns = trio.Semaphore(AT_ONCE)
+
+    async def begin(self) -> None:
+        """Load the radio's contacts. Raises RadioLost."""
+        await self._host.set_clock(self._clock)
+        await self._learn_contacts()
+        for contact in self._contacts.values():
+            self._hear_of(contact, 0, self._known_since(contact))
+        self._note_room(full=False)
+
+    async def advertise(self) -> NoReturn:
+        """Send the kit's advert, so that people can write to it: first to the radios in range, and
+        later regularly to the whole mesh. Raises RadioLost.
+        """
+        await self._host.ask(wire.plain(CompanionCommand.SEND_ADVERT), CompanionSaid.OK)
+        await waits.sleep(ADVERT_AFTER)
+        while True:
+            flood = wire.plain(CompanionCommand.SEND_ADVERT, b"\1")
+            await self._host.ask(flood, CompanionSaid.OK)
+            await waits.sleep(ADVERT_EVERY)
+
+    async def receive(self) -> FromHandheld:
+        while True:
+            if self._heard:
+                return self._heard.popleft()
+            # Query the battery only when the queue is empty, because the radio may be lost during
+            # the query and the queue with it.
+            wrote, self._wrote = self._wrote, b""
+            if wrote:
+                await self._ask_battery(wrote)
+                continue
+            if self._may_wait:
+                await self._fetch()
+                continue
+            content = None
+            with waits.move_on_after(LOOK_EVERY):
+                content = await self._host.push()
+            if content is None:
+                await self._look_after()
+            else:
+                await self._take(content)
+
+    async def _look_after(self) -> None:
+        if await self._host.set_clock(self._clock):
+            log.warning("the people's radio has restarted, or its clock was wrong: clock set")
+        if self._is_full:
+            await self._learn_contacts()
+            self._note_room(full=False)
+        self._may_wait = True
+
+    async def _learn_contacts(self) -> None:
+        self._contacts = {each.key: each for each in await self._host.contacts()}
+
+    async def _fetch(self) -> None:
+        """Request the next message. Raises RadioLost."""
+        kinds = (CompanionSaid.TEXT, CompanionSaid.CHANNEL_TEXT, CompanionSaid.CHANNEL_DATA)
+        old = (CompanionSaid.OLD_TEXT, CompanionSaid.OLD_CHANNEL_TEXT, CompanionSaid.NO_MESSAGE)
+        asked = wire.plain(CompanionCommand.NEXT_MESSAGE)
+        answer = await self._host.ask(asked, *kinds, *old)
+        self._may_wait = answer[0] not in (CompanionSaid.NO_MESSAGE, CompanionSaid.ERROR)
+        if self._may_wait and answer[0] != CompanionSaid.CHANNEL_DATA:
+            try:
+                message = wire.read_text(answer)
+            except RemoteProtocolError as error:
+                log.warning("the people's radio brings a message that cannot be read: %s", error)
+                return
+            if message.channel is None:
+                await self._hear_direct(message)
+            elif message.type == TextType.PLAIN:
+                self._hear_on_channel(message)
+
+    async def _hear_direct(self, message: CompanionText) -> None:
+        if message.type != TextType.PLAIN:
+            return
+        there = self._called(message.sender)
+        if not there:
+            # If the radio is lost during this, it has already forgotten the message.
+            with suppress(RadioLost):
+                await self._learn_contacts()
+            there = self._called(message.sender)
+        if len(there) == 1 and there[0].type != ContactType.CHAT:
+            return
+        # If two keys have the same prefix, the sender is unknown.
+        key = there[0].key if len(there) == 1 else b""
+        handle = (key or message.sender).hex()
+        if key:
+            self._heard.append(FromHandheld(handle, 0, Named(_tidy(there[0].name), key)))
+        spoken = Spoken(message.text, True, key=key)
+        signal = HandheldSignal(snr=message.snr, hops=message.hops)
+        self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
+        self._wrote = key
+
+    def _hear_on_channel(self, message: CompanionText) -> None:
+        name, colon, text = message.text.partition(": ")
+        if not colon:
+            # Apps put the name there. A text without a name may still be a call for help.
+            name, text = "", message.text
+        assert message.channel is not None
+        channel = self._host.channels.get(message.channel)
+        handle = f"{ON_CHANNEL}{message.channel}/{quote(name)}"
+        if name and channel is not None and wire.is_private(channel):
+            same = [each for each in self._people() if _tidy(each.name) == _tidy(name)]
+            handle = same[0].key.hex() if len(same) == 1 else handle
+        signal = HandheldSignal(snr=message.snr, hops=message.hops)
+        if handle.startswith(ON_CHANNEL):
+            self._heard.append(FromHandheld(handle, 0, Named(_tidy(name), b"")))
+        spoken = Spoken(text, False, "" if channel is None else channel.name)
+        self._heard.append(FromHandheld(handle, _number_of(message), spoken, signal))
+
+    def _people(self) -> list[CompanionContact]:
+        return [each for each in self._contacts.values() if each.type == ContactType.CHAT]
+
+    def _called(self, prefix: bytes) -> list[CompanionContact]:
+        return [each for key, each in self._contacts.items() if key.startswith(prefix)]
+
+    async def _take(self, content: bytes) -> None:
+        """Handle an unsolicited report. Raises RadioLost."""
+        try:
+            if content[0] == CompanionSaid.MESSAGE_WAITS:
+                self._may_wait = True
+            elif content[0] == CompanionSaid.ADVERT:
+                await self._take_advert(wire.read_advert(content))
+            elif content[0] == CompanionSaid.NEW_ADVERT:
+                await self._take_newcomer(wire.read_contact(content))
+            elif content[0] == CompanionSaid.TELEMETRY:
+                self._take_battery(*wire.read_telemetry(content))
+            elif content[0] == CompanionSaid.CONTACTS_FULL:
+                self._note_room(full=True)
+        except RemoteProtocolError as error:
+            log.debug("the people's radio sent unreadable data: %s", error)
+
+    async def _take_advert(self, key: bytes) -> None:
+        contact = await self._host.contact(key)
+        if contact is not None:
+            self._contacts[key] = contact
+            number = _number(key + contact.advertised.to_bytes(4, "big"))
+            self._hear_of(contact, number, None)
+
+    async def _take_newcomer(self, contact: CompanionContact) -> None:
+        """Add a contact that the radio would not add by itself. It does not read texts of unknown
+        people, and a person in distress may be unknown to it.
+        """
+        if contact.type != ContactType.CHAT:
+            return
+        answer = await self._host.ask(wire.put_contact(contact), CompanionSaid.OK)
+        if answer[0] == CompanionSaid.OK:
+            await self._take_advert(contact.key)
+        else:
+            self._note_room(full=True)
+
+    def _hear_of(self, contact: CompanionContact, number: int, since: datetime | None) -> None:
+        """Record a contact's name and position. `number` 0 means earlier knowledge of the radio,
+        from the time `since`.
+        """
+        if contact.type != ContactType.CHAT:
+            return
+        handle = contact.key.hex()
+        self._heard.append(FromHandheld(handle, number, Named(_tidy(contact.name), contact.key)))
+        latitude, longitude = contact.latitude / 1e6, contact.longitude / 1e6
+        place = located(Location(latitude, longitude, since))
+        if place and abs(latitude) <= 90 and abs(longitude) <= 180 and (number or since):
+            self._heard.append(FromHandheld(handle, number, place))
+
+    def _known_since(self, contact: CompanionContact) -> datetime | None:
+        """Return the latest possible time of a contact's position; None if it is unknown. The radio
+        also changes its entry later, and the contact's own clock may be wrong.
+        """
+        earliest = min(contact.advertised, contact.changed)
+        return datetime.fromtimestamp(earliest, UTC) if 0 < earliest <= self._clock() else None
+
+    def _note_room(self, *, full: bool) -> None:
+        """Show if the radio's contact list is full. `full` means that the radio itself
+        reported it.
+        """
+        most = self._host.device.contacts_max
+        self._is_full = full or 0 < most <= len(self._contacts)
+        self._link.state = LinkState.FAULT if self._is_full else LinkState.READY
+        self._link.reason = FULL.format(count=len(self._contacts)) if self._is_full else ""
+
+    async def _ask_battery(self, key: bytes) -> None:
+        now = trio.current_time()
+        if now >= self._ask_battery_at.get(key, -inf):
+            self._ask_battery_at[key] = now + BATTERY_EVERY
+            await self._host.ask(wire.ask_telemetry(key), CompanionSaid.SENT)
+
+    def _take_battery(self, sender: bytes, volts: float | None) -> None:
+        there = self._called(sender)
+        if volts is not None and len(there) == 1 and (charge := _charge(volts)) is not None:
+            self._heard.append(FromHandheld(there[0].key.hex(), 0, Powered(charge)))
+
+    def new_number(self) -> int:
+        return getrandbits(48) or 1
+
+    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+        if not is_handle(handle):
+            return TextOutcome(False, "it is not a MeshCore radio, as this kit's radio needs")
+        if handle.startswith(ON_CHANNEL):
+            return await self._say_on_channel(handle, text)
+        async with self._turns:
+            return await self._say(handle, bytes.fromhex(handle), text)
+
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        if why:
+            await self.say(heard.handle, why, self.new_number(), heard.number)
+
+    async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
+        # A reason may be long; an over-long text would be refused, and retried before all others
+        # forever.
+        text = f"{sign} {words}".encode()[: self.text_bytes].decode("utf-8", "ignore")
+        return await self.say(handle, text, number)
+
+    async def _say(self, handle: str, key: bytes, text: str) -> TextOutcome:
+        """Send by the path that the radio knows. If that is not acknowledged, flood the mesh."""
+        time, attempt, codes = self._own_texts.begin(handle, text)
+        floods = False
+        while not floods and not self._host.was_acknowledged(codes):
+            answer = await self._host.ask(
+                wire.send_text(key, text, time, attempt), CompanionSaid.SENT
+            )
+            attempt += 1
+            try:
+                sent = wire.read_sent(answer)
+            except RemoteProtocolError:
+                self._own_texts.remember(handle, text, _Unanswered(time, attempt, codes))
+                return TextOutcome(False, f"the radio refuses it: {wire.read_error(answer)}")
+            codes.append(sent.ack)
+            floods = sent.flooded
+            if await self._host.has_acknowledged(codes, min(ACK_MAX, sent.wait + ACK_SPARE)):
+                break
+            if not floods:
+                reset = wire.plain(CompanionCommand.RESET_PATH, key)
+                refused = await self._host.ask(reset, CompanionSaid.OK)
+                floods = refused[0] != CompanionSaid.OK
+        if self._host.was_acknowledged(codes):
+            return TextOutcome(True, "")
+        self._own_texts.remember(handle, text, _Unanswered(time, attempt, codes))
+        return TextOutcome(False, "no acknowledgement")
+
+    async def _say_on_channel(self, handle: str, text: str) -> TextOutcome:
+        """Send once on the channel, where all members read it, because the person cannot be reached
+        otherwise.
+        """
+        if (handle, text) not in self._said_on_channel:
+            self._said_on_channel.append((handle, text))
+            place = int(handle[1:].partition("/")[0])
+            command = wire.send_channel_text(place, text, self._own_texts.new_time())
+            await self._host.ask(command, CompanionSaid.OK, CompanionSaid.SENT)
+        return TextOutcome(False, "sent on a channel, where texts are not acknowledged")
+
+
+def _tidy(name: str) -> str:
+    return " ".join(name.split())[:40]
+
+
+def _number_of(message: CompanionText) -> int:
+    """Return a number that identifies a person's message. It has no number of its own, but each
+    attempt has the same time and text.
+    """
+    where = message.sender if message.channel is None else bytes([message.channel])
+    return _number(where + message.time.to_bytes(4, "big") + message.text.encode())
+
+
+def _number(what: bytes) -> int:
+    return int.from_bytes(sha256(what).digest()[:6], "big") or 1
+
+
+def _charge(volts: float) -> int | None:
+    """Return the approximate charge of a lithium cell in percent; None if it is not a cell's
+    voltage.
+    """
+    if not 2.5 <= volts <= 4.6:
+        return None
+    below = [(at, percent) for at, percent in CHARGES if at <= volts]
+    above = [(at, percent) for at, percent in CHARGES if at > volts]
+    if not below or not above:
+        return CHARGES[-1][1] if below else 0
+    (low, least), (high, most) = below[-1], above[0]
+    return round(least + (most - least) * (volts - low) / (high - low))
+
+
+def is_handle(handle: str) -> bool:
+    """Return True if a handle is a MeshCore radio's: a public key, its start, or a name on a
+    channel.
+    """
+    return _HANDLE.fullmatch(handle) is not None
+
+
+@asynccontextmanager
+async def open_meshcore(
+    place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
+) -> AsyncIterator[MeshcorePeople]:
+    """Open the people's MeshCore radio. `clock` returns Unix time. Raises RadioLost and PortLost,
+    in groups.
+    """
+    async with attended(place.port) as host:
+        link.facts["node"] = host.own.key.hex()
+        link.facts["firmware"] = host.device.firmware
+        people = MeshcorePeople(host, link, clock)
+        await people.begin()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(people.advertise)
+            yield people
+            nursery.cancel_scope.cancel()
+
+
+def _recognition() -> Recognition:
+    from fieldagent.extensions.people.meshcore_recognition import RECOGNITION
+
+    return RECOGNITION
+
+
+RADIO = PeoplesRadio(
+    "meshcore",
+    "radios with MeshCore's companion firmware, by serial line or tcp://host:"
+    " docs/how-to/handhelds.md",
+    open_meshcore,
+    is_handle,
+    _recognition,
+)

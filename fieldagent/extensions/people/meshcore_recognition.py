@@ -1,0 +1,98 @@
+"""Recognises a MeshCore companion and queries its settings; channel keys are never shown. Its
+messages stay in the radio.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.channels.recognition import DeviceLine, DeviceReport, Recognition
+from fieldagent.extensions.people.contract import in_short
+from fieldagent.extensions.people.meshcore_host import FULL, HOST_NAME, CompanionHost
+from fieldagent.wire import meshcore_companion as wire
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.lora import LoraSettings
+from fieldagent.wire.meshcore_companion import CompanionCommand, CompanionSaid
+
+NAME = "meshcore"
+TELL_MAX = 30.0
+"""Seconds in which it sends its full configuration."""
+
+
+def _is_answer(said: bytes) -> bool:
+    for content in wire.CompanionDeframer().receive_data(said):
+        try:
+            wire.read_self(content)
+        except RemoteProtocolError:
+            continue
+        return True
+    return False
+
+
+async def tell(line: DeviceLine) -> DeviceReport:
+    """Query the radio's configuration and return a report. Raises RadioLost and PortLost, in
+    groups.
+    """
+    host = CompanionHost(line)
+    report = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(host.listen)
+        with trio.move_on_after(TELL_MAX):
+            await host.greet()
+            asked = wire.plain(CompanionCommand.GET_BATTERY)
+            battery = wire.read_battery(await host.ask(asked, CompanionSaid.BATTERY))
+            report = _report(host, battery, len(await host.contacts()))
+        nursery.cancel_scope.cancel()
+    if report is None:
+        raise RadioLost("the radio stopped while it reported its settings: restart it")
+    return report
+
+
+def _report(host: CompanionHost, millivolts: int | None, contacts: int) -> DeviceReport:
+    own, device = host.own, host.device
+    lora = LoraSettings(own.frequency * 1000, own.bandwidth, own.spreading, own.coding)
+    channels = [
+        {"index": each.place, "name": each.name, "private": wire.is_private(each)}
+        for each in host.channels.values()
+        if each.name or any(each.key)
+    ]
+    facts: dict[str, Any] = {
+        "node": own.key.hex(),
+        "name": own.name,
+        "firmware": device.firmware,
+        "board": device.model,
+        "frequency": lora.frequency,
+        "bandwidth": lora.bandwidth,
+        "spreading": lora.spreading,
+        "coding": lora.coding,
+        "power": own.power,
+        "batteryMillivolts": millivolts,
+        "contacts": contacts,
+        "contactsMax": device.contacts_max,
+        "channels": channels,
+    }
+    lines = [f"set to {lora.in_words()}, {own.power} dBm"]
+    for each in channels:
+        key = "a key of its own" if each["private"] else "a key that everybody has"
+        lines.append(f"channel {each['index']} {each['name'] or '(without a name)'}: {key}")
+    lines.append(f"it knows {contacts} contacts of at most {device.contacts_max}")
+    if millivolts:
+        lines.append(f"its battery has {millivolts / 1000:.2f} V")
+    is_full = 0 < device.contacts_max <= contacts
+    trouble = (FULL.format(count=contacts),) if is_full else ()
+    what = f"MeshCore companion {device.firmware}, {own.name} ({in_short(own.key.hex())})"
+    return DeviceReport(what, tuple(lines), trouble, facts)
+
+
+RECOGNITION = Recognition(
+    NAME,
+    3,
+    wire.BAUD,
+    lambda: wire.frame(wire.app_start(HOST_NAME)),
+    _is_answer,
+    tell,
+    tcp_port=wire.TCP_PORT,
+)

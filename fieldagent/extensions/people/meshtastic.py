@@ -1,0 +1,218 @@
+"""A Meshtastic radio as a people's radio: texts, alerts, positions, waypoints and names of
+people.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from math import inf
+from typing import Any
+
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.recognition import Recognition
+from fieldagent.agent.radios.meshtastic_host import MeshtasticHost, attended
+from fieldagent.extensions.people.contract import (
+    PRECISE,
+    FromHandheld,
+    HandheldPlace,
+    HandheldSignal,
+    Located,
+    Marked,
+    Named,
+    PeoplesRadio,
+    Powered,
+    Spoken,
+    TextOutcome,
+    located,
+)
+from fieldagent.package.package import Location, date_of
+from fieldagent.system import waits
+from fieldagent.wire import meshtastic as wire
+from fieldagent.wire.errors import RemoteProtocolError
+from fieldagent.wire.meshtastic import MeshData, MeshPacket, NodeInfo, Port, RoutingError, User
+
+TEXT_BYTES = 200
+TEXT_EVERY = 2.1
+"""Seconds between two texts or reactions: the radio refuses more."""
+NEVER, DELETED = {0, 2**31 - 1}, 1
+"""Special values of a waypoint's expiry time."""
+CHARGING = 101
+
+
+class MeshtasticPeople:
+    """Implements `contract.PeopleRadio`."""
+
+    text_bytes = TEXT_BYTES
+    has_signs = True
+
+    def __init__(self, host: MeshtasticHost, clock: Callable[[], float]) -> None:
+        self._host = host
+        self._clock = clock
+        self._next_text = -inf
+        self._turn = trio.Lock()
+
+    async def receive(self) -> FromHandheld:
+        while True:
+            heard = await self._host.receive()
+            message = None
+            if heard.packet is not None and heard.packet.source != self._host.facts.number:
+                message = self._read(heard.packet)
+            elif heard.node is not None and heard.node.number != self._host.facts.number:
+                message = _known_before(heard.node)
+            if message is not None:
+                return message
+
+    def new_number(self) -> int:
+        return self._host.new_number()
+
+    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+        return await self._send(
+            handle, MeshData(Port.TEXT, text.encode(), reply_id=answers), number
+        )
+
+    async def refuse(self, heard: FromHandheld, why: str) -> None:
+        if why:
+            await self.say(heard.handle, why, self.new_number(), heard.number)
+
+    async def react(self, handle: str, number: int, sign: str, words: str) -> TextOutcome:
+        return await self._send(handle, wire.reaction(number, sign), self.new_number())
+
+    async def _send(self, handle: str, data: MeshData, number: int) -> TextOutcome:
+        if not is_handle(handle):
+            return TextOutcome(False, "it is not a Meshtastic radio, as this kit's radio needs")
+        hops = self._host.facts.lora.hop_limit or 3
+        packet = MeshPacket(
+            to=int(handle[1:], 16), decoded=data, id=number, hop_limit=hops, want_ack=True
+        )
+        async with self._turn:
+            await waits.sleep(self._next_text - trio.current_time())
+            self._next_text = trio.current_time() + TEXT_EVERY
+        fate = await self._host.give(packet)
+        there = fate.is_there and fate.verdict.by == packet.to
+        too_early = fate.queued == RoutingError.RATE_LIMIT_EXCEEDED
+        return TextOutcome(there, "" if there else fate.in_words(), too_early)
+
+    def _read(self, packet: MeshPacket) -> FromHandheld:
+        hops = packet.hop_start - packet.hop_limit if packet.hop_start else None
+        signal = HandheldSignal(
+            packet.rx_rssi or None, packet.rx_snr if packet.rx_rssi else None, hops
+        )
+        by_internet = packet.via_mqtt or packet.transport == wire.OVER_MQTT
+        what = None
+        if packet.decoded is not None:
+            try:
+                what = self._what(packet, packet.decoded)
+            except RemoteProtocolError:
+                # A packet that cannot be read only shows that its sender is in range.
+                what = None
+        return FromHandheld(wire.node_id(packet.source), packet.id, what, signal, by_internet)
+
+    def _what(self, packet: MeshPacket, data: MeshData) -> Any:
+        """Return the content of a packet; None if it is not for the kit. Raises
+        RemoteProtocolError.
+        """
+        if data.port in (Port.TEXT, Port.ALERT):
+            return self._text(packet, data)
+        if data.port == Port.NODE_INFO:
+            return _named(wire.USER.decode(data.payload))
+        if data.port == Port.POSITION:
+            return _placed(wire.POSITION.decode(data.payload))
+        if data.port == Port.WAYPOINT:
+            return _marked(wire.WAYPOINT.decode(data.payload), self._clock())
+        if data.port == Port.TELEMETRY:
+            return _powered(wire.TELEMETRY.decode(data.payload).device)
+        return None
+
+    def _text(self, packet: MeshPacket, data: MeshData) -> Spoken:
+        channel = self._host.facts.channels.get(packet.channel)
+        settings = None if channel is None else channel.settings
+        return Spoken(
+            data.payload.decode("utf-8", "replace"),
+            packet.to == self._host.facts.number,
+            "" if settings is None else settings.name,
+            data.port == Port.ALERT,
+            packet.public_key if packet.pki_encrypted else b"",
+            data.reply_id or None,
+            bool(data.emoji),
+        )
+
+
+def _known_before(node: NodeInfo) -> FromHandheld | None:
+    """Return the radio's earlier knowledge of a node, which it sends when it is greeted."""
+    if node.user is None:
+        return None
+    return FromHandheld(
+        wire.node_id(node.number), 0, _named(node.user), over_internet=node.via_mqtt
+    )
+
+
+def _named(user: User) -> Named:
+    return Named(" ".join(user.long_name.split())[:40], user.public_key)
+
+
+def _placed(position: wire.MeshPosition) -> Located | None:
+    if position.latitude is None or position.longitude is None:
+        return None
+    latitude, longitude = position.latitude / 1e7, position.longitude / 1e7
+    if abs(latitude) > 90 or abs(longitude) > 180:
+        return None
+    moment = date_of(position.time) if position.time else None
+    altitude = None if position.altitude is None else float(position.altitude)
+    return located(
+        Location(latitude, longitude, moment, altitude), position.precision_bits or PRECISE
+    )
+
+
+def _marked(waypoint: wire.MeshWaypoint, now: float) -> Marked | None:
+    if waypoint.latitude is None or waypoint.longitude is None or waypoint.expire == DELETED:
+        return None
+    lasts = None if waypoint.expire in NEVER else int(waypoint.expire - now)
+    latitude, longitude = waypoint.latitude / 1e7, waypoint.longitude / 1e7
+    if abs(latitude) > 90 or abs(longitude) > 180 or (lasts is not None and lasts <= 0):
+        return None
+    name = waypoint.name.strip() or "Waypoint"
+    return Marked(waypoint.id, latitude, longitude, name, waypoint.description, lasts)
+
+
+def _powered(metrics: wire.DeviceMetrics | None) -> Powered | None:
+    if metrics is None or not metrics.battery:
+        return None
+    return Powered(min(metrics.battery, CHARGING - 1))
+
+
+def is_handle(handle: str) -> bool:
+    """Return True if a handle is a Meshtastic node's: `!a1b2c3d4`."""
+    return re.fullmatch(r"![0-9a-f]{8}", handle) is not None
+
+
+@asynccontextmanager
+async def open_meshtastic(
+    place: HandheldPlace, link: ChannelLink, clock: Callable[[], float]
+) -> AsyncIterator[MeshtasticPeople]:
+    """Open the people's Meshtastic radio. `clock` returns Unix time. Raises RadioLost and PortLost,
+    in groups.
+    """
+    async with attended(place.port, wire.BAUD) as host:
+        link.facts["node"] = wire.node_id(host.facts.number)
+        link.facts["firmware"] = host.facts.firmware
+        link.reason = host.facts.trouble()
+        yield MeshtasticPeople(host, clock)
+
+
+def _recognition() -> Recognition:
+    from fieldagent.agent.radios.meshtastic_recognition import RECOGNITION
+
+    return RECOGNITION
+
+
+RADIO = PeoplesRadio(
+    "meshtastic",
+    "radios with Meshtastic firmware, by serial line or tcp://host: docs/how-to/handhelds.md",
+    open_meshtastic,
+    is_handle,
+    _recognition,
+)

@@ -1,0 +1,18 @@
+"""The metrics of the people's radio."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fieldagent.http.openmetrics import Family, Sample
+
+
+def families(mesh: Mapping[str, Any]) -> Iterator[Family]:
+    """Yield the metrics of `mesh`, the radio's member of `GET /api/status`; none unless the radio
+    hears all stations on a frequency.
+    """
+    if mesh["frames"]:
+        samples = [Sample(count, {"result": result}) for result, count in mesh["frames"].items()]
+        about = "Frames of the people's radio, by result."
+        yield Family("people_frames", "counter", about, samples)

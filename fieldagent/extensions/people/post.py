@@ -1,0 +1,234 @@
+"""Sends texts to people's handhelds, and signs for their own messages.
+
+A text is sent in parts, each until the person's radio confirms it. A person who is out of range is
+tried again when their radio is heard, and otherwise less and less often, until the text expires. A
+confirmation by the radio is not a read receipt; an answer or a reaction of the person is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import field
+from math import inf
+from typing import NoReturn
+
+import trio
+
+from fieldagent.agent.inbound import reading
+from fieldagent.agent.inbound.reception import Inbox
+from fieldagent.agent.journal import handhelds, outbound
+from fieldagent.agent.journal.handhelds import HandheldPost, HandheldSent
+from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.records import Accepted
+from fieldagent.agent.outbound.reach import reached
+from fieldagent.extensions.people import signs
+from fieldagent.extensions.people.contract import PeopleRadio, TextOutcome
+from fieldagent.extensions.people.directory import Holder
+from fieldagent.package.package import Message
+from fieldagent.package.reach import Stage
+from fieldagent.system import waits
+from fieldagent.system.lazy_dataclass import dataclass
+
+log = logging.getLogger(__name__)
+
+AGAIN_AFTER = (60.0, 300.0, 900.0, 3600.0)
+"""Seconds until a person who did not answer is tried again without being heard; the last value
+repeats."""
+PARTS_MAX = 3
+MORE = " … more at the kit"
+OWN_WORDS = ("answer ", "guest ", "given up ")
+"""Prefixes of the kit's own requests, for which no receipts are sent."""
+LINE_LASTS = 3600.0
+LOOK_AGAIN = 3600.0
+BEGINNING = 24
+"""Characters of a message that are quoted, so that its sender recognises it."""
+
+
+def parts_of(text: str, size: int) -> list[str]:
+    """Split a text into parts of at most `size` bytes, at spaces if possible, each with its number
+    in front. If there are too many parts, return only the first, with a note that there is more.
+    """
+    if len(text.encode()) <= size:
+        return [text]
+    capacity = size - len("1/3 ")
+    pieces = _cut(text, capacity, PARTS_MAX + 1)
+    if len(pieces) > PARTS_MAX:
+        return [_cut(text, size - len(MORE.encode()), 1)[0] + MORE]
+    return [f"{place}/{len(pieces)} {piece}" for place, piece in enumerate(pieces, 1)]
+
+
+def parts_in(text: str, size: int) -> int:
+    """Return the number of parts of at most `size` bytes that the whole text takes."""
+    if len(text.encode()) <= size:
+        return 1
+    return len(_cut(text, size - len("1/3 "), len(text)))
+
+
+def _cut(text: str, size: int, most: int) -> list[str]:
+    pieces: list[str] = []
+    rest = text.strip()
+    while rest and len(pieces) < most:
+        piece = rest.encode()[:size].decode("utf-8", "ignore")
+        if len(piece) < len(rest):
+            at = piece.rfind(" ")
+            piece = piece[:at] if at > len(piece) // 2 else piece
+        pieces.append(piece.strip())
+        rest = rest[len(piece) :].strip()
+    return pieces
+
+
+class Absence:
+    """People who did not answer, and the time of their next attempt. `now` is elapsed time."""
+
+    def __init__(self) -> None:
+        self._failed: dict[str, tuple[float, int]] = {}
+
+    def until(self, handle: str, heard: float | None) -> float:
+        """Return the time of the next attempt; -inf if it may be now."""
+        if handle not in self._failed:
+            return -inf
+        failed, tries = self._failed[handle]
+        if heard is not None and heard > failed:
+            return -inf
+        return failed + AGAIN_AFTER[min(tries, len(AGAIN_AFTER)) - 1]
+
+    def note(self, handle: str, now: float, *, there: bool) -> None:
+        if there:
+            self._failed.pop(handle, None)
+        else:
+            _, tries = self._failed.get(handle, (now, 0))
+            self._failed[handle] = now, tries + 1
+
+
+@dataclass(slots=True)
+class Postman:
+    journal: Journal
+    inbox: Inbox
+    who: Callable[[str], Holder]
+    absence: Absence
+    _news: trio.Event = field(default_factory=trio.Event)
+
+    async def run(self, radio: PeopleRadio) -> None:
+        """Serve each person in a task of their own, until canceled. Raises RadioLost and PortLost,
+        and the journal's errors.
+        """
+        busy: set[str] = set()
+        self._news = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._pass_news_on)
+            while True:
+                # Take the event before the journal is read, so that changes in between are noticed.
+                news = self._news
+                now = self.journal.clock.now()
+                next_at = now + LOOK_AGAIN
+                for handle, at in self._due().items():
+                    if handle in busy:
+                        continue
+                    if at <= now:
+                        busy.add(handle)
+                        nursery.start_soon(self._serve, radio, handle, busy)
+                    else:
+                        next_at = min(next_at, at)
+                with waits.move_on_after(min(LOOK_AGAIN, next_at - now)):
+                    await news.wait()
+
+    async def _pass_news_on(self) -> NoReturn:
+        while True:
+            await self.journal.news()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    def _due(self) -> dict[str, float]:
+        """Return the time when something is due, by handheld."""
+        handles = [each.handle for each in handhelds.posts(self.journal)]
+        handles += [sent.handle for sent, _, _ in self._signs()]
+        return {
+            handle: self.absence.until(handle, handhelds.handheld(self.journal, handle).heard)
+            for handle in dict.fromkeys(handles)
+        }
+
+    def _signs(self) -> list[tuple[HandheldSent, str, str]]:
+        pending = []
+        for sent in handhelds.told_of(self.journal):
+            known = outbound.by_sequence(self.journal, sent.sequence)
+            if known is not None:
+                sign, line = signs.due(sent.told, reached(self.journal, known))
+                if sign:
+                    pending.append((sent, sign, line))
+        return pending
+
+    async def _serve(self, radio: PeopleRadio, handle: str, busy: set[str]) -> None:
+        try:
+            for sent, sign, line in self._signs():
+                if sent.handle == handle and not await self._sign(radio, sent, sign, line):
+                    return
+            for post in handhelds.posts(self.journal):
+                if post.handle == handle and not await self._bring(radio, post):
+                    return
+        finally:
+            busy.discard(handle)
+            # Something may have arrived for them meanwhile.
+            self._wake()
+
+    async def _sign(self, radio: PeopleRadio, sent: HandheldSent, sign: str, line: str) -> bool:
+        words = f"{line or signs.WORDS[sign]} («{self._beginning_of(sent)}»)"
+        outcome = await radio.react(sent.handle, sent.number, sign, words)
+        if not self._note(sent.handle, outcome):
+            return False
+        await self.journal.persist(handhelds.note_told(sent, sent.told + sign))
+        if line and radio.has_signs:
+            now = self.journal.clock.now()
+            request = f"given up {sent.sequence}"
+            await self.journal.persist(
+                handhelds.post(
+                    sent.handle, request, f"{sign} {line}", now, now + LINE_LASTS, sent.number
+                )
+            )
+        return True
+
+    def _beginning_of(self, sent: HandheldSent) -> str:
+        """Return the start of a person's message, so that they recognise it."""
+        known = outbound.packages(self.journal, [sent.sequence]).get(sent.sequence)
+        item = known.package.item if isinstance(known, Accepted) else None
+        text = item.content if isinstance(item, Message) else ""
+        text = text.removeprefix(self.who(sent.handle).signature)
+        return text if len(text) <= BEGINNING else text[:BEGINNING].rstrip() + "…"
+
+    async def _bring(self, radio: PeopleRadio, post: HandheldPost) -> bool:
+        """Send a text. Return True if another text to their radio is worthwhile now."""
+        if self.journal.clock.now() >= post.expires:
+            log.warning("a text has not reached %s in its time", self.who(post.handle).name)
+            await self.journal.persist(handhelds.settle(post.number, state="expired"))
+            return True
+        parts = parts_of(post.text, radio.text_bytes)
+        for place in range(post.part, len(parts)):
+            packet = radio.new_number()
+            await self.journal.persist(handhelds.note_packet(post.number, packet))
+            answers = 0 if place else post.answers
+            outcome = await radio.say(post.handle, parts[place], packet, answers)
+            if not self._note(post.handle, outcome):
+                log.info("%s has not got a text: %s", self.who(post.handle).name, outcome.why)
+                if not outcome.too_early:
+                    await self.journal.persist(handhelds.settle(post.number, tries=post.tries + 1))
+                return False
+            await self.journal.persist(handhelds.settle(post.number, part=place + 1))
+        is_there = handhelds.arrived(post.number)
+        if post.request_id.startswith(OWN_WORDS):
+            await self.journal.persist(is_there)
+            return True
+        name, request = self.who(post.handle).name, post.request_id.partition(" ")[0]
+        # Store both in one commit, because the receipt could not be made up later.
+        if (cut := parts_in(post.text, radio.text_bytes)) > len(parts):
+            name = f"{len(parts)}/{cut} {name}"
+        whose = self.journal, self.inbox, request, name
+        await reading.mark(*whose, Stage.RADIO, waits=True, once=is_there)
+        return True
+
+    def _note(self, handle: str, outcome: TextOutcome) -> bool:
+        if not outcome.too_early:
+            self.absence.note(handle, self.journal.clock.now(), there=outcome.there)
+        return outcome.there

@@ -1,0 +1,46 @@
+"""Unauthenticated calls for help, which raise no alarm: people see them for an hour."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from fieldagent.extensions.people.contract import in_short
+from fieldagent.extensions.people.directory import Holder
+from fieldagent.system.lazy_dataclass import dataclass
+
+SHOWN_FOR = 3600.0
+"""Seconds for which a call is shown."""
+MOST = 100
+IN_DISTRESS = (
+    "{who} ({handle}) reports distress, {caveat}: no alarm, because mesh-sos does not name"
+    " it. Check whether it is true"
+)
+
+FROM_AFAR = (
+    "{who} ({handle}) reports distress over the Internet: no alarm. Check whether it is true"
+)
+
+
+@dataclass(slots=True)
+class Unbelieved:
+    """Recent unauthenticated calls. `now` is elapsed time."""
+
+    _heard: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def note(self, handle: str, now: float, notice: str = IN_DISTRESS) -> None:
+        self._heard.pop(handle, None)
+        self._heard[handle] = now, notice
+        if len(self._heard) > MOST:
+            del self._heard[next(iter(self._heard))]
+
+    def calls(self, now: float) -> list[tuple[str, str]]:
+        """Return the radios that called within SHOWN_FOR seconds, each with its notice."""
+        return [
+            (handle, notice) for handle, (at, notice) in self._heard.items() if now < at + SHOWN_FOR
+        ]
+
+
+def in_distress(person: Holder, notice: str = IN_DISTRESS) -> str:
+    """Return the notice for people: the caller, and what to do."""
+    handle = in_short(person.handle)
+    return notice.format(who=person.name, handle=handle, caveat=person.caveat)

@@ -1,0 +1,140 @@
+"""An alarm of a handheld, or of the kit's button, is never refused, silenced or hidden because
+another part of its message is unreadable, missing or unproved.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fieldagent.agent.api.sos import IncidentApi
+from fieldagent.agent.assembly import Parts
+from fieldagent.agent.journal import incident
+from fieldagent.extensions.people import aprs_wire
+from fieldagent.extensions.people.aprs_wire import AprsEmergency, AprsMessage, AprsPosition
+from fieldagent.extensions.people.contract import Spoken
+from fieldagent.extensions.people.meshcore import MeshcorePeople
+from fieldagent.extensions.people.meshtastic import MeshtasticPeople
+from fieldagent.http.message import Request
+from fieldagent.package.package import Location, Message
+from fieldagent.wire import ax25
+from fieldagent.wire.meshcore_companion import CompanionText
+from fieldagent.wire.meshtastic import MeshData, MeshPacket, Port
+from tests.extensions.people.test_desk import bench
+
+KIT = "HB9ABC-7"
+
+
+def of_aprs(info: str, to: str = "APRS") -> bool:
+    frame = ax25.Frame(ax25.read_call("N0CALL-9"), ax25.read_call(to), info.encode(), ())
+    what = aprs_wire.read(frame).what
+    if isinstance(what, AprsMessage):
+        return what.to == KIT and what.text.startswith("SOS")
+    return isinstance(what, AprsEmergency) or (isinstance(what, AprsPosition) and what.emergency)
+
+
+def of_meshtastic(data: MeshData, **packet: Any) -> bool:
+    host = SimpleNamespace(facts=SimpleNamespace(number=1, channels={}))
+    people = MeshtasticPeople(cast(Any, host), lambda: 0.0)
+    what = people._read(MeshPacket(5, 1, decoded=data, id=7, **packet)).what
+    return isinstance(what, Spoken) and (what.alert or what.text.startswith("SOS"))
+
+
+def of_meshcore(text: str) -> bool:
+    host = SimpleNamespace(channels={})
+    people = MeshcorePeople(cast(Any, host), cast(Any, None), lambda: 0.0)
+    people._hear_on_channel(CompanionText(b"", 0, 0, text))
+    what = people._heard[-1].what
+    return isinstance(what, Spoken) and what.text.startswith("SOS")
+
+
+@pytest.mark.parametrize(
+    "is_alarm",
+    [
+        # Mic-E with an impossible longitude, latitude and length.
+        lambda: of_aprs('`(_fn"Oj/', to="432105"),
+        lambda: of_aprs('`\x7f\x7f\x7fn"Oj/', to="432105"),
+        lambda: of_aprs('`(_fn"Oj/', to="999999"),
+        lambda: of_aprs("`(", to="432105"),
+        lambda: of_aprs("`(", to="4321"),
+        lambda: of_aprs(f":{KIT.lower().ljust(9)}:SOS leg broken{{21"),
+        lambda: of_aprs(f":{KIT.ljust(9)}:SOS leg broken{{21 "),
+        lambda: of_aprs(f":{KIT.ljust(9)}:SOS leg broken{{no id at all"),
+        lambda: of_meshtastic(MeshData(Port.TEXT, b"SOS \xff\xfe")),
+        lambda: of_meshtastic(MeshData(Port.ALERT, b"")),
+        lambda: of_meshtastic(MeshData(Port.TEXT, b"SOS"), channel=9, rx_snr=float("nan")),
+        lambda: of_meshcore("SOS without a name"),
+        lambda: of_meshcore(": SOS with an empty one"),
+        lambda: of_meshcore("Eve: SOS on a channel that nobody knows"),
+    ],
+)
+def test_an_alarm_is_read_in_odd_company(is_alarm: Callable[[], bool]) -> None:
+    assert is_alarm()
+
+
+PRESSES: list[tuple[bytes, dict[str, str], list[Any]]] = [
+    (b"", {}, [Message("SOS")]),
+    (b"{", {}, [Message("SOS")]),
+    (b"[1]", {}, [Message("SOS")]),
+    (b'"help"', {}, [Message("SOS")]),
+    (b'{"text": "leg broken", "text": "x"}', {}, [Message("SOS")]),
+    (b'{"text": "leg broken", "colour": 1}', {}, [Message("leg broken")]),
+    (b'{"text": 7}', {}, [Message("SOS")]),
+    (b'{"text": "leg broken"}', {"idempotency-key": "\xff"}, [Message("leg broken")]),
+    (
+        b'{"text": "x", "position": {"latitude": 46.5, "longitude": 7.25, "altitude": []}}',
+        {},
+        [Message("x"), Location(46.5, 7.25)],
+    ),
+    (
+        b'{"text": "leg broken", "position": "46.5,7.25"}',
+        {},
+        [Message("leg broken (position: 46.5,7.25)")],
+    ),
+    (
+        b'{"position": {"latitude": "46.5,7.25\\n", "longitude": null}}',
+        {},
+        [Message("SOS (position: 46.5,7.25? None)")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "head", "items"), PRESSES)
+async def test_a_press_is_an_sos_in_odd_company(
+    tmp_path: Path, body: bytes, head: dict[str, str], items: list[Any]
+) -> None:
+    async with bench(tmp_path) as there:
+        parts = SimpleNamespace(journal=there.kit.journal, intake=there.kit.intake)
+        press = Request("POST", "/api/sos", (), head, body)
+        answer = await IncidentApi(cast(Parts, parts)).raise_one(press)
+        assert answer.status == 201
+        assert ("unread" in json.loads(answer.body)) == bool(body)
+        for item, expected in zip(there.items(), items, strict=True):
+            # The kit adds the time of a position.
+            dated = isinstance(item, Location)
+            assert (replace(item, timestamp=None) if dated else item) == expected
+
+
+@pytest.mark.parametrize("caveat", ["", "by APRS, unproved call sign"])
+async def test_an_sos_over_the_internet_is_seen_and_rings_nobody(
+    tmp_path: Path, caveat: str
+) -> None:
+    async with bench(tmp_path, caveat) as there:
+        await there.say("hello", over_internet=True)
+        assert there.desk.unbelieved.calls(there.kit.journal.clock.now()) == []
+        await there.say("SOS", over_internet=True)
+        ((_, notice),) = there.desk.unbelieved.calls(there.kit.journal.clock.now())
+        assert "over the Internet" in notice
+        assert there.items() == []
+
+
+async def test_an_sos_that_is_marked_as_a_sign_rings(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        await there.hear(Spoken("SOS", True, reaction=True))
+        assert incident.open_one(there.kit.journal) is not None

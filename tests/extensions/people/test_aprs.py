@@ -1,0 +1,433 @@
+"""APRS as people's radio: the kit's messages to a station and from it, with our own TNC."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from math import inf
+from random import Random
+
+import aprslib
+import pytest
+import trio
+from trio.testing import MockClock
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.extensions.people import meshcore
+from fieldagent.extensions.people.aprs import LISTENS_ONLY, AprsPeople, is_handle, open_aprs
+from fieldagent.extensions.people.contract import (
+    PRECISE,
+    FromHandheld,
+    HandheldPlace,
+    Located,
+    Marked,
+    Named,
+    Spoken,
+    TextOutcome,
+)
+from fieldagent.extensions.people.replies import FULL
+from fieldagent.system.error_groups import first_error
+from fieldagent.wire import ax25, kiss
+from tests.processes import PATIENCE
+
+NOW = 1_790_000_000.0
+KIT, ADA = "HB9ABC-7", "N0CALL-9"
+PLACE = "!4722.61N/00832.50E>"
+
+
+def frame(source: str, info: str, *via: str, to: str = "APRS") -> bytes:
+    path = tuple(map(ax25.read_call, via))
+    sent = ax25.Frame(ax25.read_call(source), ax25.read_call(to), info.encode(), path)
+    return kiss.encode(ax25.encode(sent))
+
+
+def to_kit(text: str) -> str:
+    return f":{KIT.ljust(9)}:{text}"
+
+
+@dataclass
+class Tnc:
+    """A line to a TNC. `sent` contains its transmissions as (moment, information)."""
+
+    sent: list[tuple[float, str]] = field(default_factory=list)
+    answer: Callable[[str], bytes] = lambda info: b""
+    frames: Counter[str] = field(default_factory=Counter)
+    give: trio.MemorySendChannel[bytes] = field(init=False)
+    took: trio.MemoryReceiveChannel[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.give, self.took = trio.open_memory_channel[bytes](inf)
+
+    async def read(self) -> bytes:
+        return await self.took.receive()
+
+    async def write(self, data: bytes) -> None:
+        for _, content in kiss.KissDeframer().receive_data(data):
+            written = ax25.decode(content)
+            assert written is not None
+            assert str(written.source) == KIT
+            info = written.info.decode()
+            aprslib.parse(f"{written.source}>{written.destination}:{info}")
+            self.sent.append((trio.current_time(), info))
+            self.give.send_nowait(self.answer(info))
+
+    def hear(self, *frames: bytes) -> None:
+        self.give.send_nowait(b"".join(frames))
+
+    def became(self, what: str) -> None:
+        self.frames[what] += 1
+
+    @property
+    def said(self) -> list[str]:
+        return [info for _, info in self.sent]
+
+
+@asynccontextmanager
+async def at(tnc: Tnc, call: str = KIT, *unlisted: str) -> AsyncIterator[AprsPeople]:
+    async with trio.open_nursery() as nursery:
+        place = HandheldPlace("", call, 9600, lambda handle: handle not in unlisted, tnc.became)
+        people = AprsPeople(tnc, place, nursery, lambda: NOW + trio.current_time())
+        nursery.start_soon(people.listen)
+        yield people
+        nursery.cancel_scope.cancel()
+
+
+def virtually(work: Callable[[], Awaitable[None]]) -> None:
+    trio.run(work, clock=MockClock(autojump_threshold=0))
+
+
+async def all_of(people: AprsPeople) -> list[FromHandheld]:
+    """Return everything that is heard until a quiet minute. All of it is on disk then."""
+    items = []
+    while True:
+        with trio.move_on_after(60):
+            items.append(await people.receive())
+            continue
+        return items
+
+
+def test_a_tracker_has_a_name_and_a_place() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc, "") as people:
+            tnc.hear(frame(ADA, PLACE), frame(ADA, "!4722.  N/00832.  E>"))
+            tnc.hear(frame("HB9GW", f"}}BEN-1>APRS,TCPIP,HB9GW*:{PLACE}"))
+            named, first, blurred, ben, far = await all_of(people)
+        assert (named.handle, named.what) == ("n0call-9", Named(ADA, b""))
+        assert isinstance(first.what, Located)
+        assert first.what.where.latitude == pytest.approx(47 + 22.61 / 60)
+        assert first.what.precision == PRECISE
+        assert isinstance(blurred.what, Located)
+        assert blurred.what.precision < PRECISE
+        assert (ben.what, far.handle) == (Named("BEN-1", b""), "ben-1")
+        assert far.over_internet
+        assert not tnc.sent
+
+    virtually(work)
+
+
+@pytest.mark.parametrize(
+    "info", ["!0000.00N/00000.00E[ no fix yet", "!0000.00S/00000.00W>", "!0000.  N/00000.  E>"]
+)
+def test_a_beacon_at_0_0_is_no_place(info: str) -> None:
+    """A tracker sends it before its receiver has a fix. The station is present in any case."""
+
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            tnc.hear(frame(ADA, info))
+            heard = await all_of(people)
+        assert {each.handle for each in heard} == {ADA.lower()}
+        assert [each for each in heard if isinstance(each.what, Located)] == []
+
+    virtually(work)
+
+
+def test_a_mic_e_emergency_is_one_sos_with_its_place() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            beacon = frame(ADA, '`(_fn"Oj/', to="432105")
+            tnc.hear(beacon, beacon)
+            heard = (await all_of(people))[1:]
+            tnc.hear(beacon)
+            heard += await all_of(people)
+        alerts = [each for each in heard if isinstance(each.what, Spoken)]
+        assert isinstance(heard[0].what, Located)
+        assert [each.what for each in alerts] == [Spoken("Mic-E emergency", True, alert=True)] * 2
+        assert alerts[0].number == alerts[1].number, "a beacon that goes on is one call for help"
+        assert tnc.frames == {"taken": 2, "copies": 1}
+
+    virtually(work)
+
+
+def test_a_message_is_acknowledged_once_it_is_on_disk_and_each_time_it_is_repeated() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+            await people.receive()
+            spoken = await people.receive()
+            assert spoken.what == Spoken("Camp reached", True)
+            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+            await trio.sleep(60)
+            assert not tnc.sent, "it is not on disk yet"
+            assert not await all_of(people)
+            assert tnc.said == [f":{ADA.ljust(9)}:ack12"]
+            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+            assert not await all_of(people)
+            assert tnc.said == [f":{ADA.ljust(9)}:ack12"] * 2
+            tnc.hear(frame(ADA, to_kit("Another{12")))
+            assert [each.what for each in await all_of(people)] == [Spoken("Another", True)]
+            await trio.sleep(1800)
+            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+            (again,) = await all_of(people)
+            assert again.number != spoken.number
+
+    virtually(work)
+
+
+def test_a_kit_that_starts_anew_gives_a_message_the_same_number() -> None:
+    async def work() -> None:
+        numbers = set()
+        for _ in range(2):
+            tnc = Tnc()
+            async with at(tnc) as people:
+                tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+                await people.receive()
+                numbers.add((await people.receive()).number)
+        assert len(numbers) == 1
+
+    virtually(work)
+
+
+def test_a_full_disk_rejects_and_takes_the_repetition() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+            await people.receive()
+            heard = await people.receive()
+            await people.refuse(heard, FULL)
+            assert not await all_of(people)
+            assert tnc.said == [f":{ADA.ljust(9)}:rej12"]
+            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+            assert len(await all_of(people)) == 1
+            assert tnc.said[1:] == [f":{ADA.ljust(9)}:ack12"]
+
+    virtually(work)
+
+
+def test_what_is_not_for_the_kit() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            tnc.hear(frame(ADA, ":HB9ABC-8 :Not yours{1"), frame(KIT, to_kit("my own{2"), "HB9GW"))
+            tnc.hear(frame("HB9GW", f"}}{ADA}>APRS,TCPIP,HB9GW*:{to_kit('from afar{3')}"))
+            tnc.hear(frame(ADA, ":BLN1     :Snow"), frame(ADA, ":BLN1     :Snow", "HB9GW"))
+            _, other, far, bulletin = await all_of(people)
+        assert other.what is None
+        assert far.over_internet
+        assert bulletin.what == Spoken("Snow", False, "BLN1")
+        assert not tnc.sent
+
+    virtually(work)
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "times"),
+    [
+        ("ack", TextOutcome(True, ""), 1),
+        ("rej", TextOutcome(False, "its station rejects it"), 1),
+        ("", TextOutcome(False, "no acknowledgement"), 2),
+    ],
+)
+def test_a_text_to_a_station(answer: str, outcome: TextOutcome, times: int) -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        if answer:
+            tnc.answer = lambda info: frame(ADA, to_kit(answer + info.rpartition("{")[2]))
+        async with at(tnc) as people:
+            result = await people.say(ADA.lower(), "Come | now {please}", people.new_number())
+        assert result == outcome
+        assert len(tnc.said) == times
+        assert tnc.said[0].startswith(f":{ADA.ljust(9)}:Come / now (please}}{{")
+
+    virtually(work)
+
+
+def test_another_stations_acknowledgement_is_none() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        tnc.answer = lambda info: frame("N0CALL-8", to_kit("ack" + info.rpartition("{")[2]))
+        async with at(tnc) as people:
+            assert not (await people.say(ADA.lower(), "Come", people.new_number())).there
+
+    virtually(work)
+
+
+def test_without_a_call_nothing_is_sent() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc, "") as people:
+            tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+            assert not any(isinstance(each.what, Spoken) for each in await all_of(people))
+            outcome = await people.say(ADA.lower(), "Come", people.new_number())
+        assert outcome == TextOutcome(False, f"this kit's APRS {LISTENS_ONLY}")
+        assert not tnc.sent
+
+    virtually(work)
+
+
+def test_a_long_reaction_fits_in_whole_characters() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            assert (await people.react(ADA.lower(), 1, "📥", "on the kit's disk")).there
+            assert not tnc.sent, "the acknowledgement has said it"
+            await people.react(ADA.lower(), 1, "🛰", "ж" * 60)
+        text = tnc.said[0][11:].rpartition("{")[0]
+        assert len(text.encode()) <= people.text_bytes
+        assert text.startswith("🛰 жж")
+
+    virtually(work)
+
+
+def test_noise_ends_nothing() -> None:
+    async def work() -> None:
+        random, tnc = Random(1), Tnc()
+        head = ax25.encode(ax25.Frame(ax25.Callsign("N0CALL"), ax25.Callsign("S32U6T"), b""))
+        async with at(tnc) as people:
+            for _ in range(20_000):
+                start = random.choice((b"", head)) + random.choice((b"", b"!", b"`", b":", b"}"))
+                tnc.hear(kiss.encode(start + random.randbytes(random.randrange(40))))
+            tnc.hear(random.randbytes(500))
+            await all_of(people)
+            tnc.hear(b"\xc0", frame(ADA, PLACE))
+            assert isinstance((await all_of(people))[-1].what, Located)
+
+    virtually(work)
+
+
+def test_a_tnc_that_goes_away_in_the_middle_of_a_frame() -> None:
+    async def tnc(stream: trio.SocketStream) -> None:
+        await stream.send_all(frame(ADA, PLACE) + frame(ADA, PLACE)[:9])
+        await stream.aclose()
+
+    async def work() -> None:
+        async with trio.open_nursery() as nursery:
+            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            nursery.start_soon(trio.serve_listeners, tnc, [listener])
+            port = listener.socket.getsockname()[1]
+            place, link, heard = HandheldPlace(f"tcp://127.0.0.1:{port}", KIT), ChannelLink(), []
+            with trio.fail_after(PATIENCE), pytest.raises(BaseExceptionGroup) as raised:
+                async with open_aprs(place, link, lambda: NOW) as people:
+                    while True:
+                        heard.append(await people.receive())
+            assert isinstance(first_error(raised.value), PortLost)
+            assert link.facts["node"] == KIT
+            assert [type(each.what) for each in heard] in ([], [Named], [Named, Located])
+            nursery.cancel_scope.cancel()
+
+    trio.run(work)
+
+
+def test_which_handles_are_calls() -> None:
+    assert is_handle("n0call-9")
+    assert not is_handle("!a1b2c3d4")
+    assert not is_handle("a1" * 32)
+    assert not meshcore.is_handle("n0call-9")
+
+
+def test_who_is_not_listed_is_dropped_and_counted() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc, KIT, "n0call-8") as people:
+            tnc.hear(frame("N0CALL-8", PLACE), frame("N0CALL-8", to_kit("SOS{1")))
+            tnc.hear(frame("HB9GW", f"}}N0CALL-8>APRS,TCPIP,HB9GW*:{PLACE}"))
+            tnc.hear(frame("N0CALL-8", '`(_fn"Oj/', to="432105"), frame(ADA, PLACE))
+            assert {each.handle for each in await all_of(people)} == {ADA.lower()}
+        assert tnc.frames == {"unlisted": 4, "taken": 1}
+        assert not tnc.sent
+
+    virtually(work)
+
+
+def test_what_digipeaters_send_again_counts_once() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            tnc.hear(frame(ADA, PLACE), frame(ADA, PLACE, "HB9GW"), frame(ADA, PLACE, "WIDE2-1"))
+            message = frame(ADA, to_kit("Camp reached{12"))
+            tnc.hear(message, frame(ADA, to_kit("Camp reached{12"), "HB9GW"))
+            assert len(await all_of(people)) == 3
+        assert tnc.frames == {"taken": 2, "copies": 3}
+        assert tnc.said == [f":{ADA.ljust(9)}:ack12"]
+
+    virtually(work)
+
+
+@pytest.mark.full
+def test_a_busy_channel_takes_no_more_than_a_frame_a_second_and_messages_all_the_same() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            heard: list[FromHandheld] = []
+
+            async def listen() -> None:
+                while True:
+                    heard.append(await people.receive())
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(listen)
+                for number in range(600):
+                    call, minutes = f"N{number % 300}CA", f"{number % 60:02}"
+                    tnc.hear(frame(call, f"!47{minutes}.61N/008{number // 60:02}.50E>"))
+                    await trio.sleep(0.1)
+                tnc.hear(frame(ADA, to_kit("Camp reached{12")))
+                await trio.sleep(10)
+                nursery.cancel_scope.cancel()
+        places = [each for each in heard if isinstance(each.what, Located)]
+        assert len(places) == tnc.frames["taken"] - 1 <= 121
+        assert tnc.frames["limited"] == 600 - len(places)
+        assert tnc.said == [f":{ADA.ljust(9)}:ack12"]
+
+    virtually(work)
+
+
+def test_an_object_is_a_mark_of_its_sender_and_not_where_that_is() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            tnc.hear(frame(ADA, ";CREVASSE *092345z4722.61N/00832.50E!mind it"))
+            tnc.hear(frame(ADA, ")HUT!4722.61N/00832.50E-"))
+            marks = (await all_of(people))[1:]
+            tnc.hear(frame(ADA, ";CREVASSE *100045z4722.61N/00832.50E!mind it"))
+            tnc.hear(frame(ADA, ";CREVASSE _100050z4722.61N/00832.50E!mind it"))
+            again, killed = await all_of(people)
+        crevasse, hut = marks
+        assert isinstance(crevasse.what, Marked) and isinstance(hut.what, Marked)
+        assert (crevasse.what.name, crevasse.what.notes) == ("CREVASSE", "mind it")
+        assert (hut.what.name, round(hut.what.latitude, 4)) == ("HUT", 47.3768)
+        assert again.number == crevasse.number != hut.number
+        assert killed.what is None
+
+    virtually(work)
+
+
+def test_an_old_position_is_as_old_as_it_says() -> None:
+    async def work() -> None:
+        tnc = Tnc()
+        async with at(tnc) as people:
+            now = datetime.fromtimestamp(NOW, UTC)
+            before = now - timedelta(hours=3)
+            tnc.hear(frame(ADA, f"@{before:%d%H%M}z{PLACE[1:]}"))
+            (_, heard) = await all_of(people)
+        assert isinstance(heard.what, Located)
+        assert heard.what.where.timestamp == before.replace(second=0, microsecond=0)
+
+    virtually(work)

@@ -1,0 +1,251 @@
+"""APRS, compared with aprslib, which is independent code."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import aprslib
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fieldagent.extensions.people import aprs_wire as aprs
+from fieldagent.extensions.people.aprs_wire import (
+    AprsAnswer,
+    AprsHeard,
+    AprsMessage,
+    AprsObject,
+    AprsPosition,
+)
+from fieldagent.wire.ax25 import Callsign, Frame, read_call
+from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
+
+KNOT = 1852 / 3600
+
+
+def heard(line: str) -> AprsHeard:
+    """Return our result for a line such as `N0CALL>APRS,WIDE1-1:!4722.61N/...`."""
+    head, _, info = line.partition(":")
+    source, _, path = head.partition(">")
+    to, *via = (read_call(each.rstrip("*")) for each in path.split(","))
+    return aprs.read(Frame(read_call(source), to, info.encode("latin-1"), tuple(via)))
+
+
+def position(line: str) -> AprsPosition:
+    what = heard(line).what
+    assert isinstance(what, AprsPosition)
+    return what
+
+
+def agree(line: str) -> AprsPosition:
+    """Check that aprslib reads the same from the line."""
+    ours, theirs = position(line), aprslib.parse(line)
+    assert ours.latitude == pytest.approx(theirs["latitude"], abs=1e-6)
+    assert ours.longitude == pytest.approx(theirs["longitude"], abs=1e-6)
+    assert ours.ambiguity == theirs.get("posambiguity", 0)
+    _agree_on(ours.altitude, theirs.get("altitude"))
+    _agree_on(ours.speed, theirs["speed"] / 3.6 if "speed" in theirs else None)
+    _agree_on(ours.course, theirs.get("course"))
+    return ours
+
+
+def _agree_on(ours: float | None, theirs: Any) -> None:
+    # For an unknown course, aprslib returns 0 and 360.
+    if ours is not None and theirs is not None:
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=0.01)
+    assert ours is None or theirs is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "N0CALL-9>APRS,WIDE1-1:!4722.61N/00832.50E>088/036/A=001640 text",
+        "N0CALL-9>APRS:=4722.61S/00832.50W-",
+        "N0CALL-9>APRS:/092345z4903.50N/07201.75W>088/036",
+        "N0CALL-9>APRS:@092345z4903.50N/07201.75W>Test",
+        "N0CALL-9>APRS:!4722.6 N/00832.5 E>",
+        "N0CALL-9>APRS:!4722.  N/00832.  E>",
+        "N0CALL-9>APRS:!472 .  N/0083 .  E>",
+        "N0CALL-9>APRS:!47  .  N/008  .  E>",
+        "N0CALL-9>APRS:=/5L!!<*e7>7P[",
+        "N0CALL-9>APRS:=/5L!!<*e7OS]S",
+        "N0CALL-9>APRS:=/5L!!<*e7> sT",
+        'N0CALL-9>S32U6T:`(_fn"Oj/',
+        'N0CALL-9>S32U6T:`(_fn"Oj/"4T}',
+        'N0CALL-9>T7SYWP:`(_fn"Oj/Hello',
+    ],
+)
+def test_positions_as_aprslib_reads_them(line: str) -> None:
+    agree(line)
+
+
+def test_a_course_and_an_altitude() -> None:
+    there = position("N0CALL-9>APRS:!4722.61N/00832.50E>088/036/A=001640 text")
+    assert there.course == 88
+    assert there.speed == pytest.approx(36 * KNOT)
+    assert there.altitude == pytest.approx(1640 * 0.3048)
+    assert there.comment == "text"
+
+
+def test_the_wind_is_no_course() -> None:
+    there = position("N0CALL>APRS:!4722.61N/00832.50E_220/004g005t077")
+    assert (there.course, there.speed) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("destination", "is_emergency"),
+    [("432105", True), ("43210L", True), ("S32U6T", False), ("43RU6T", False), ("4C2U6T", False)],
+)
+def test_a_mic_e_emergency(destination: str, is_emergency: bool) -> None:
+    assert position(f'N0CALL-9>{destination}:`(_fn"Oj/').emergency is is_emergency
+
+
+@given(
+    st.integers(0, 89),
+    st.integers(0, 5999),
+    st.integers(0, 179),
+    st.integers(0, 5999),
+    st.sampled_from("NS"),
+    st.sampled_from("EW"),
+    st.integers(0, 4),
+)
+def test_any_place(
+    north: int, minutes: int, east: int, more: int, ns: str, ew: str, ambiguity: int
+) -> None:
+    def blurred(value: int) -> str:
+        digits = f"{value:04d}"
+        digits = digits[: 4 - ambiguity] + " " * ambiguity
+        return f"{digits[:2]}.{digits[2:]}"
+
+    line = f"N0CALL>APRS:!{north:02d}{blurred(minutes)}{ns}/{east:03d}{blurred(more)}{ew}>"
+    agree(line)
+
+
+@given(st.lists(st.integers(33, 123), min_size=8, max_size=8))
+def test_any_compressed_place(characters: list[int]) -> None:
+    line = f"N0CALL>APRS:!/{''.join(map(chr, characters))}> sT"
+    try:
+        there = position(line)
+    except RemoteProtocolError:
+        return
+    theirs = aprslib.parse(line)
+    assert there.latitude == pytest.approx(theirs["latitude"], abs=1e-6)
+    assert there.longitude == pytest.approx(theirs["longitude"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (":HB9ABC-9 :Camp reached{12", AprsMessage("HB9ABC-9", "Camp reached", "12")),
+        (":HB9ABC-9 :Camp reached", AprsMessage("HB9ABC-9", "Camp reached")),
+        (":hb9abc-9 :Camp reached{12", AprsMessage("HB9ABC-9", "Camp reached", "12")),
+        (":HB9ABC-9 :Camp reached{12 ", AprsMessage("HB9ABC-9", "Camp reached", "12")),
+        (":HB9ABC-9 :Camp reached{12\0\r\n", AprsMessage("HB9ABC-9", "Camp reached", "12")),
+        (":hb9abc-9 :ack12 ", AprsAnswer("HB9ABC-9", "12", True)),
+        (":HB9ABC-9 :Yes{34}12", AprsMessage("HB9ABC-9", "Yes", "34", "12")),
+        (":HB9ABC-9 :Yes{34}", AprsMessage("HB9ABC-9", "Yes", "34")),
+        (":HB9ABC-9 :a {b{c1", AprsMessage("HB9ABC-9", "a {b", "c1")),
+        (":HB9ABC-9 :ack12", AprsAnswer("HB9ABC-9", "12", True)),
+        (":HB9ABC-9 :rej12", AprsAnswer("HB9ABC-9", "12", False)),
+        (":BLN1     :Snow above 2000 m", AprsMessage("BLN1", "Snow above 2000 m")),
+        (":HB9:too short", None),
+        (">A status", None),
+    ],
+)
+def test_messages(line: str, what: object) -> None:
+    assert heard(f"N0CALL>APRS:{line}") == AprsHeard("N0CALL", what)  # type: ignore[arg-type]
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="|~{\r\n"), max_size=16))
+def test_what_is_written_is_read(text: str) -> None:
+    info = aprs.write_message("HB9ABC-9", text, "7")
+    frame = Frame(Callsign("N0CALL"), Callsign("APZFLD"), info)
+    what = aprs.read(frame).what
+    assert what == AprsMessage("HB9ABC-9", text, "7")
+
+
+def test_aprslib_reads_what_is_written() -> None:
+    info = aprs.write_message("HB9ABC-9", "Camp reached", "7").decode()
+    theirs = aprslib.parse(f"N0CALL>APZFLD:{info}")
+    assert (theirs["addresse"], theirs["message_text"]) == ("HB9ABC-9", "Camp reached")
+    assert theirs["msgNo"] == "7"
+    info = aprs.write_answer("HB9ABC-9", "7", has_it=False).decode()
+    assert aprslib.parse(f"N0CALL>APZFLD:{info}")["response"] == "rej"
+
+
+@pytest.mark.parametrize(("text", "number"), [("a" * 68, "1"), ("a|b", "1"), ("a", "123456")])
+def test_what_is_no_message(text: str, number: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        aprs.write_message("HB9ABC-9", text, number)
+
+
+def test_a_third_party() -> None:
+    line = "HB9GW>APRS:}N0CALL-9>APRS,TCPIP,HB9GW*::HB9ABC-9 :Hello{1"
+    assert heard(line) == AprsHeard("N0CALL-9", AprsMessage("HB9ABC-9", "Hello", "1"), True)
+    assert heard("N0CALL>APRS,TCPIP*:>x").over_internet
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "N0CALL>APRS:!47 2.61N/00832.50E>",
+        "N0CALL>APRS:!4760.00N/00832.50E>",
+        "N0CALL>APRS:!9922.00N/00832.50E>",
+        "N0CALL>APRS:!",
+        "N0CALL>APRS:=/5L!!",
+        "N0CALL>APRS:`(_f",
+        'N0CALL>APRS12:`(_\xffn"Oj/',
+        "N0CALL>APRS:}nobody",
+        "N0CALL>APRS:;CREVASSE *092345z",
+        "N0CALL>APRS:)A!4903.50N/07201.75WA",
+        "N0CALL>APRS:}N0CALL>APRS:}N1CALL>APRS:>x",
+    ],
+)
+def test_what_cannot_be_read(line: str) -> None:
+    with pytest.raises(RemoteProtocolError):
+        heard(line)
+
+
+@given(st.sampled_from(b"!=/@:`'};)\x1c"), st.binary(max_size=60), st.text("0LPKZA3", max_size=6))
+def test_anything_else_is_an_error_of_theirs(kind: int, rest: bytes, name: str) -> None:
+    frame = Frame(Callsign("N0CALL"), Callsign(name or "APRS"), bytes([kind]) + rest)
+    try:
+        aprs.read(frame)
+    except RemoteProtocolError:
+        return
+
+
+def test_an_object_is_where_aprslib_has_it() -> None:
+    line = "N0CALL>APRS:;CREVASSE *092345z4722.61N/00832.50E!mind it"
+    what, theirs = heard(line).what, aprslib.parse(line)
+    assert isinstance(what, AprsObject)
+    assert (what.name, what.is_alive) == (theirs["object_name"].strip(), theirs["alive"])
+    assert what.there.latitude == pytest.approx(theirs["latitude"], abs=1e-6)
+    assert (what.there.when, what.there.comment) == (theirs["raw_timestamp"], "mind it")
+    gone = heard(line.replace("*", "_")).what
+    assert isinstance(gone, AprsObject) and not gone.is_alive
+
+
+def test_an_item() -> None:
+    # aprslib reads no items. This one is from chapter 11.
+    what = heard("N0CALL>APRS:)AID #2!4903.50N/07201.75WA").what
+    assert isinstance(what, AprsObject)
+    assert (what.name, what.is_alive, round(what.there.latitude, 4)) == ("AID #2", True, 49.0583)
+
+
+@pytest.mark.parametrize(
+    ("when", "moment"),
+    [
+        ("010545z", datetime(2026, 3, 1, 5, 45, tzinfo=UTC)),
+        ("282359z", datetime(2026, 2, 28, 23, 59, tzinfo=UTC)),
+        ("055900h", datetime(2026, 3, 1, 5, 59, tzinfo=UTC)),
+        ("235900h", datetime(2026, 2, 28, 23, 59, tzinfo=UTC)),
+        ("010545/", None),
+        ("310545z", None),
+        ("996699z", None),
+        ("", None),
+    ],
+)
+def test_a_time_is_the_last_that_was(when: str, moment: datetime | None) -> None:
+    assert aprs.dated(when, datetime(2026, 3, 1, 6, 0, tzinfo=UTC)) == moment

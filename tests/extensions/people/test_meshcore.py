@@ -1,0 +1,499 @@
+"""A MeshCore companion as people's radio: the authors of texts, and the state after the radio is
+cut off, restarts, is silent or sends wrong data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+import trio
+
+from fieldagent.agent.channels.contract import ChannelLink
+from fieldagent.agent.channels.radio_modem import RadioLost
+from fieldagent.agent.channels.serial_port import PortLost
+from fieldagent.extensions.lab.simulator.companion import (
+    BOOT_TIME,
+    CONTACTS_MAX,
+    QUEUE,
+    SimulatedCompanion,
+    acquaint,
+)
+from fieldagent.extensions.lab.simulator.lora import LoraAir
+from fieldagent.extensions.lab.simulator.nodes import Nodes
+from fieldagent.extensions.people import meshcore, meshcore_host
+from fieldagent.extensions.people.contract import (
+    FromHandheld,
+    HandheldPlace,
+    Located,
+    Named,
+    Powered,
+    Spoken,
+    TextOutcome,
+)
+from fieldagent.extensions.people.meshcore import MeshcorePeople, open_meshcore
+from fieldagent.system.error_groups import first_error
+from fieldagent.wire import meshcore_companion as wire
+from fieldagent.wire.meshcore_companion import (
+    CompanionCommand,
+    CompanionContact,
+    CompanionSaid,
+    CompanionText,
+    ContactType,
+    TextType,
+)
+from tests.processes import PATIENCE, until_async
+
+NOW = 1_790_000_000
+KIT, ADA = 1, 2
+
+
+class FaultyCompanion(SimulatedCompanion):
+    """`spoil` changes its frames before its host gets them."""
+
+    def spoil(self, said: bytes) -> bytes:
+        return said
+
+    def data_to_send(self) -> bytes:
+        said = super().data_to_send()
+        return self.spoil(said) if said else said
+
+
+@dataclass
+class Bench:
+    nodes: Nodes
+    place: str
+
+    def radio(self, number: int) -> FaultyCompanion:
+        node = self.nodes.sockets[number - 1].node
+        assert isinstance(node, FaultyCompanion)
+        return node
+
+    def act(self, number: int, command: bytes) -> None:
+        """Send a command from a person's host to their radio."""
+        socket = self.nodes.sockets[number - 1]
+        socket.node.receive_data(wire.frame(command), trio.current_time())
+        self.nodes._poke(socket)
+
+    def write(self, text: str, at: int = NOW) -> None:
+        """Let Ada write to the kit."""
+        self.act(ADA, wire.send_text(self.radio(KIT).key, text, at))
+
+    def bring(self, message: CompanionText) -> None:
+        """Let the kit's radio have received this message."""
+        self.radio(KIT)._keep(message)
+        self.nodes._poke(self.nodes.sockets[KIT - 1])
+
+
+@asynccontextmanager
+async def bench(home: Path) -> AsyncIterator[Bench]:
+    air = LoraAir(Random(1))
+    air.turnaround = 0.0
+    nodes = Nodes(air, [home / "kit", home / "ada"], print, FaultyCompanion)
+    acquaint([node for each in nodes.sockets if isinstance(node := each.node, SimulatedCompanion)])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(nodes.run)
+        with trio.fail_after(PATIENCE):
+            yield Bench(nodes, str(home / "kit"))
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def opened(there: Bench, link: ChannelLink | None = None) -> AsyncIterator[MeshcorePeople]:
+    async with open_meshcore(
+        HandheldPlace(there.place), link or ChannelLink(), lambda: float(NOW)
+    ) as people:
+        yield people
+
+
+async def next_of(people: MeshcorePeople, kind: type) -> FromHandheld:
+    while True:
+        heard = await people.receive()
+        if isinstance(heard.what, kind):
+            return heard
+
+
+async def lost(there: Bench) -> Exception:
+    """Return the reason why it cannot be opened."""
+    with pytest.raises(BaseExceptionGroup) as raised:
+        async with opened(there):
+            raise AssertionError("it was taken")
+    error = first_error(raised.value)
+    assert isinstance(error, RadioLost | PortLost)
+    return error
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten waits of seconds."""
+    monkeypatch.setattr(meshcore_host, "ANSWER_MAX", 1.0)
+    monkeypatch.setattr(meshcore_host, "LULL", 0.2)
+    monkeypatch.setattr(meshcore, "LOOK_EVERY", 0.3)
+    monkeypatch.setattr(meshcore, "ACK_MAX", 2.0)
+
+
+async def test_a_direct_message_is_whose_the_key_is(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there, opened(there) as people:
+        there.write("hut reached ✓")
+        heard = await next_of(people, Spoken)
+        key = there.radio(ADA).key
+        assert heard.handle == key.hex()
+        assert heard.what == Spoken("hut reached ✓", True, key=key)
+        assert (heard.signal.snr, heard.signal.hops, heard.over_internet) == (6.0, 0, False)
+        there.write("hut reached ✓", NOW + 60)
+        again = await next_of(people, Spoken)
+        assert again.number != heard.number, "the same words later are another message"
+
+
+async def test_another_try_of_a_message_is_the_same_message(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there, opened(there) as people:
+        text = wire.send_text(there.radio(KIT).key, "hello", NOW, 0)
+        there.act(ADA, text)
+        first = await next_of(people, Spoken)
+        there.act(ADA, wire.send_text(there.radio(KIT).key, "hello", NOW, 1))
+        assert (await next_of(people, Spoken)).number == first.number
+
+
+async def test_an_advert_tells_name_and_position(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there, opened(there) as people:
+        there.radio(ADA).name = "Ada  of the hut"
+        there.radio(ADA).position = (46_547_500, 7_985_000)
+        there.act(ADA, wire.plain(CompanionCommand.SEND_ADVERT, b"\1"))
+        while not (named := await next_of(people, Named)).number:
+            pass
+        assert named.what == Named("Ada of the hut", there.radio(ADA).key)
+        where = (await next_of(people, Located)).what
+        assert isinstance(where, Located)
+        assert (where.where.latitude, where.where.longitude) == (46.5475, 7.985)
+        assert where.where.timestamp is None, "it is of this moment"
+
+
+async def test_what_the_radio_knew_before_is_no_older_than_it_says(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        kit, key = there.radio(KIT), there.radio(ADA).key
+        before = CompanionContact(key, ContactType.CHAT, "Ada", NOW - 5000, 46_500_000, 7_900_000)
+        kit.contacts[key] = before._replace(changed=NOW - 100)
+        async with opened(there) as people:
+            heard = await next_of(people, Located)
+            assert isinstance(heard.what, Located)
+            timestamp = heard.what.where.timestamp
+            assert (heard.number, timestamp and timestamp.timestamp()) == (0, NOW - 5000)
+
+
+async def test_a_channel_proves_nobody(tmp_path: Path) -> None:
+    """In a private channel, a name is accepted if exactly one contact has it."""
+    async with bench(tmp_path) as there, opened(there) as people:
+        for text, place, handle in (
+            ("Node 2: @hub hello", 1, there.radio(ADA).key.hex()),
+            ("Node 2: SOS", 0, "#0/Node%202"),
+            ("Eve: SOS", 1, "#1/Eve"),
+        ):
+            there.bring(CompanionText(b"", place, NOW, text))
+            heard = await next_of(people, Spoken)
+            assert heard.handle == handle
+            assert isinstance(heard.what, Spoken)
+            assert (heard.what.direct, heard.what.key) == (False, b"")
+        there.bring(CompanionText(b"", 1, NOW, "a text without a name"))
+        outcome = await people.say("#1/Eve", "Your SOS is on this kit's disk", 1)
+        assert not outcome.there and "on a channel" in outcome.why
+
+
+async def test_two_keys_that_begin_alike_prove_nobody(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        key = there.radio(ADA).key
+        twin = key[: wire.PREFIX_BYTES] + bytes(26)
+        there.radio(KIT).contacts[twin] = CompanionContact(twin, ContactType.CHAT, "Eve")
+        async with opened(there) as people:
+            there.write("it is me")
+            heard = await next_of(people, Spoken)
+            assert isinstance(heard.what, Spoken)
+            assert (heard.handle, heard.what.key) == (key.hex()[:12], b"")
+
+
+async def test_only_people_are_people(tmp_path: Path) -> None:
+    """A repeater, a command's answer and a room's text do not count."""
+    async with bench(tmp_path) as there:
+        kit, key = there.radio(KIT), b"\7" * 32
+        kit.contacts[key] = CompanionContact(key, ContactType.REPEATER, "Hilltop")
+        async with opened(there) as people:
+            there.bring(CompanionText(key[:6], None, NOW, "uptime 3 days"))
+            ada = there.radio(ADA).key[:6]
+            there.bring(CompanionText(ada, None, NOW, "ok", TextType.COMMAND))
+            there.bring(CompanionText(ada, None, NOW, "room", TextType.SIGNED))
+            there.bring(CompanionText(ada, None, NOW, "hello"))
+            heard = await next_of(people, Spoken)
+            assert isinstance(heard.what, Spoken) and heard.what.text == "hello"
+
+
+async def test_a_battery_is_asked_for_when_somebody_writes(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there, opened(there) as people:
+        there.write("hello")
+        heard = await next_of(people, Powered)
+        assert (heard.what, heard.handle) == (Powered(86), there.radio(ADA).key.hex())
+
+
+@pytest.mark.parametrize(
+    ("volts", "percent"),
+    [(3.0, 0), (3.3, 0), (3.65, 25), (3.9, 70), (4.2, 100), (4.3, 100), (5.0, None), (0.0, None)],
+)
+def test_a_charge_is_about_what_the_volts_say(volts: float, percent: int | None) -> None:
+    assert meshcore._charge(volts) == percent
+
+
+async def test_a_text_is_there_once_their_radio_says_so(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there, opened(there) as people:
+        outcome = await people.say(there.radio(ADA).key.hex(), "come down", 1)
+        assert outcome.there
+        stored = there.radio(ADA)._stored[-1]
+        assert (stored.text, stored.time) == ("come down", NOW)
+        await people.say(there.radio(ADA).key.hex(), "by noon", 2)
+        assert there.radio(ADA)._stored[-1].time == NOW + 1, "no two texts have the same time"
+
+
+async def test_a_sign_is_a_text(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there, opened(there) as people:
+        await people.react(there.radio(ADA).key.hex(), 1, "📥", "on the kit's disk («hello»)")
+        assert there.radio(ADA)._stored[-1].text == "📥 on the kit's disk («hello»)"
+
+
+async def test_a_sign_with_a_long_reason_is_cut_to_what_the_radio_takes(tmp_path: Path) -> None:
+    """Before, it was refused each time, and all texts to the same person waited behind it."""
+    reason = "адресата немає в каталозі"
+    async with bench(tmp_path) as there, opened(there) as people:
+        words = f"given up: Satellite: {', '.join([reason] * 5)} («привіт»)"
+        outcome = await people.react(there.radio(ADA).key.hex(), 1, "❌", words)
+        assert outcome == TextOutcome(True, "")
+        text = there.radio(ADA)._stored[-1].text
+        assert text.startswith(f"❌ given up: Satellite: {reason}")
+        assert wire.TEXT_BYTES - 4 < len(text.encode()) <= wire.TEXT_BYTES
+
+
+async def test_a_reply_that_is_lost_is_tried_with_the_same_time(
+    tmp_path: Path, hasty: None
+) -> None:
+    """A receiver that already has it recognises it by the time. There is no acknowledgement, so it
+    counts as not arrived.
+    """
+    async with bench(tmp_path) as there, opened(there) as people:
+        ada = there.radio(ADA).key.hex()
+        there.nodes.air.losses = {(KIT, ADA): 0.0}
+        outcome = await people.say(ada, "come down", 1)
+        assert (outcome.there, outcome.why) == (False, "no acknowledgement")
+        there.nodes.air.losses = None
+        assert (await people.say(ada, "come down", 2)).there
+        assert {each.time for each in there.radio(ADA)._stored} == {NOW}
+
+
+async def test_a_path_that_leads_nowhere_any_more_is_forgotten(tmp_path: Path, hasty: None) -> None:
+    async with bench(tmp_path) as there, opened(there) as people:
+        key = there.radio(ADA).key
+        assert (await people.say(key.hex(), "one", 1)).there
+        assert there.radio(KIT).contacts[key].path_length == 0
+        there.nodes.air.away.add(ADA)
+        assert not (await people.say(key.hex(), "two", 2)).there
+        assert there.radio(KIT).contacts[key].path_length == -1
+
+
+async def test_what_the_radio_refuses_is_said(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there, opened(there) as people:
+        stranger = await people.say("ab" * 32, "hello", 1)
+        assert stranger == TextOutcome(False, "the radio refuses it: it does not know them")
+        meshtastic = await people.say("!fa9e0002", "hello", 2)
+        assert not meshtastic.there and "not a MeshCore radio" in meshtastic.why
+        radio = there.radio(KIT)
+        radio.busy = True
+        for _ in range(QUEUE):
+            radio._mouth.take([b"x" * 20], trio.current_time())
+        full = await people.say(there.radio(ADA).key.hex(), "hello", 3)
+        assert full == TextOutcome(False, "the radio refuses it: its queue or table is full")
+
+
+async def test_a_radio_that_answers_nothing_is_no_radio(tmp_path: Path, hasty: None) -> None:
+    async with bench(tmp_path) as there:
+        there.radio(KIT).mute = True
+        assert "does not answer" in str(await lost(there))
+
+
+async def test_a_radio_that_falls_silent_is_lost(tmp_path: Path, hasty: None) -> None:
+    async with bench(tmp_path) as there:
+        with pytest.raises(BaseExceptionGroup) as raised:
+            async with opened(there) as people:
+                there.radio(KIT).mute = True
+                await next_of(people, Spoken)
+        assert isinstance(first_error(raised.value), RadioLost)
+
+
+@pytest.mark.parametrize("asked", ["_ask_telemetry", "_list_contacts"])
+async def test_what_a_radio_gave_before_it_fell_silent_is_heard(
+    tmp_path: Path, hasty: None, asked: str
+) -> None:
+    """The radio has forgotten the message and is asked for its author. A call for help would be
+    lost.
+    """
+    heard = []
+    async with bench(tmp_path) as there:
+        with pytest.raises(BaseExceptionGroup) as raised:
+            async with opened(there) as people:
+                radio = there.radio(KIT)
+                setattr(radio, asked, lambda *_: setattr(radio, "mute", True))
+                stranger = asked == "_list_contacts"
+                key = bytes(6) if stranger else there.radio(ADA).key[:6]
+                there.bring(CompanionText(key, None, NOW, "help me"))
+                while True:
+                    heard.append((await people.receive()).what)
+    assert isinstance(first_error(raised.value), RadioLost)
+    assert [each.text for each in heard if isinstance(each, Spoken)] == ["help me"]
+
+
+async def test_one_that_is_unplugged_within_a_frame_is_opened_again(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        kit = there.nodes.sockets[KIT - 1]
+
+        def cut(said: bytes) -> bytes:
+            there.nodes.unplug(kit)
+            return said[: len(said) // 2]
+
+        there.radio(KIT).spoil = cut  # type: ignore[method-assign]
+        assert isinstance(await lost(there), PortLost)
+        del there.radio(KIT).spoil
+        there.nodes.plug(kit)
+        await until_async(lambda: os.path.lexists(there.place))
+        async with opened(there) as people:
+            there.write("still there?")
+            await next_of(people, Spoken)
+
+
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda said: said[: len(said) // 2],
+    "too long": lambda said: b">\xff\xff" + said[3:],
+    "longer than it is": lambda said: said[:1] + b"\xc8\0" + said[3:],
+    "shorter than it is": lambda said: said[:1] + b"\x05\0" + said[3:],
+    "empty": lambda said: b">\0\0" + said[3:],
+    "another answer": lambda said: wire.frame(b"\x0a", wire.FROM_RADIO),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("how", SPOILT)
+async def test_a_first_answer_that_cannot_be_read_is_asked_for_again(
+    tmp_path: Path, hasty: None, how: str
+) -> None:
+    async with bench(tmp_path) as there:
+        radio = there.radio(KIT)
+
+        def spoil_once(said: bytes) -> bytes:
+            del radio.spoil
+            return SPOILT[how](said)
+
+        radio.spoil = spoil_once  # type: ignore[method-assign]
+        if how == "shorter than it is":
+            assert "does not report its identity" in str(await lost(there))
+        async with opened(there) as people:
+            there.write("hello")
+            await next_of(people, Spoken)
+
+
+async def test_a_message_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there, opened(there) as people:
+        radio = there.radio(KIT)
+        short = wire.frame(bytes([CompanionSaid.TEXT, 1, 2]), wire.FROM_RADIO)
+
+        def shorten(said: bytes) -> bytes:
+            if CompanionSaid.TEXT not in said[3:4]:
+                return said
+            del radio.spoil
+            return short
+
+        radio.spoil = shorten  # type: ignore[method-assign]
+        there.bring(CompanionText(there.radio(ADA).key[:6], None, NOW, "lost"))
+        there.bring(CompanionText(there.radio(ADA).key[:6], None, NOW, "read"))
+        heard = await next_of(people, Spoken)
+        assert isinstance(heard.what, Spoken) and heard.what.text == "read"
+
+
+async def test_one_that_starts_anew_gets_its_clock_and_goes_on(
+    tmp_path: Path, hasty: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path) as there, opened(there) as people:
+        radio = there.radio(KIT)
+        assert radio.time(trio.current_time()) >= NOW
+        there.nodes.reboot(there.nodes.sockets[KIT - 1])
+        assert radio.time(trio.current_time()) < BOOT_TIME + 60
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(next_of, people, Spoken)
+            await until_async(lambda: radio.time(trio.current_time()) >= NOW)
+            there.write("still there?")
+        assert "has restarted" in caplog.text
+
+
+async def test_a_full_table_is_told_until_there_is_room(tmp_path: Path, hasty: None) -> None:
+    async with bench(tmp_path) as there:
+        radio = there.radio(KIT)
+        acquaint([radio], CONTACTS_MAX)
+        assert len(radio.contacts) == CONTACTS_MAX
+        link = ChannelLink()
+        async with opened(there, link) as people:
+            assert link.reason.startswith(f"the radio's list of {CONTACTS_MAX} contacts is full")
+            assert link.state.value == "fault"
+            there.write("I am known")
+            await next_of(people, Spoken)
+            del radio.contacts[next(key for key in radio.contacts if key != there.radio(ADA).key)]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(next_of, people, Spoken)
+                await until_async(lambda: not link.reason)
+                assert link.state.value == "ready"
+                nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_a_newcomer_is_added_where_there_is_room(
+    tmp_path: Path, full: bool, request: pytest.FixtureRequest
+) -> None:
+    """This includes a radio that adds no contact by itself, because a person in distress may be a
+    stranger.
+    """
+    if full:
+        # Only the wait for a missing answer is shortened: a busy machine may answer late.
+        request.getfixturevalue("hasty")
+    async with bench(tmp_path) as there:
+        radio, ada = there.radio(KIT), there.radio(ADA)
+        radio.contacts.clear()
+        radio.adds_by_hand = True
+        link = ChannelLink()
+        async with opened(there, link) as people:
+            if full:
+                acquaint([radio], CONTACTS_MAX)
+            there.act(ADA, wire.plain(CompanionCommand.SEND_ADVERT, b"\1"))
+            if full:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(next_of, people, Spoken)
+                    await until_async(lambda: link.reason)
+                    nursery.cancel_scope.cancel()
+            else:
+                assert (await next_of(people, Named)).handle == ada.key.hex()
+                there.write("SOS")
+                await next_of(people, Spoken)
+
+
+async def test_a_person_of_several_radios_is_reached_by_the_kits(tmp_path: Path) -> None:
+    from fieldagent.extensions.people import meshtastic
+
+    handles = ("!0000ada0", "ab" * 32)
+    assert [meshtastic.RADIO.is_handle(each) for each in handles] == [True, False]
+    assert [meshcore.RADIO.is_handle(each) for each in handles] == [False, True]
+
+
+@pytest.mark.parametrize("handle", ["ab" * 31 + "a", "abcdef1234567", "#Team/Ada", "#300/Ada", "#"])
+async def test_what_is_no_radios_handle_is_not_reached(tmp_path: Path, handle: str) -> None:
+    """An operator may have made a typing error at the hub. Before, the whole radio had failed at
+    each try.
+    """
+    async with bench(tmp_path) as there, opened(there) as people:
+        outcome = await people.say(handle, "hello", 1)
+        assert not outcome.there and "not a MeshCore radio" in outcome.why
+    assert not meshcore.is_handle(handle)

@@ -1,0 +1,145 @@
+"""The postman's handling of the outcomes of texts."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trio
+
+from fieldagent.agent.journal import handhelds, inbound
+from fieldagent.extensions.people.contract import FromHandheld, PeopleRadio, Spoken, TextOutcome
+from fieldagent.extensions.people.desk import Desk
+from fieldagent.extensions.people.directory import Holder
+from fieldagent.extensions.people.post import Absence, Postman
+from fieldagent.extensions.people.settings import PeopleSettings
+from fieldagent.extensions.people.toll import Toll
+from fieldagent.package.package import Message
+from fieldagent.package.reach import Stage
+from fieldagent.store.group import StoreFull
+from fieldagent.wire.envelope import Entry, encode
+from tests import kit as kits
+from tests.processes import PATIENCE
+
+ADA = "!00000ada"
+
+
+def of_nobody(handle: str) -> Holder:
+    return Holder(handle, handle, is_known=False)
+
+
+class Radio:
+    """Answers each text with the next of these outcomes."""
+
+    text_bytes, has_signs = 200, True
+
+    def __init__(self, *outcomes: TextOutcome) -> None:
+        self.outcomes = [*outcomes]
+        self.said: list[str] = []
+        self.new_number = count(1).__next__
+
+    async def say(self, handle: str, text: str, number: int, answers: int = 0) -> TextOutcome:
+        self.said.append(text)
+        return self.outcomes.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_absent"),
+    [
+        (TextOutcome(False, "the radio takes one text in two seconds", too_early=True), False),
+        (TextOutcome(False, "no acknowledgement"), True),
+    ],
+)
+async def test_who_is_absent_is_left_alone_for_a_while(
+    tmp_path: Path, outcome: TextOutcome, is_absent: bool
+) -> None:
+    """No person counts as absent because the kit's own radio refuses."""
+    async with kits.kit(tmp_path) as kit:
+        journal = kit.journal
+        await journal.persist(handhelds.post(ADA, "r1", "hello", 0.0, 1e12))
+        radio = Radio(outcome, TextOutcome(True, ""))
+        postman = Postman(journal, kit.inbox, of_nobody, Absence())
+        with trio.move_on_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(postman.run, cast(PeopleRadio, radio))
+                while is_left(journal) and not postman.absence.until(ADA, None) > 0:
+                    await journal.news()
+                nursery.cancel_scope.cancel()
+        assert len(radio.said) == (1 if is_absent else 2)
+        assert is_left(journal) == is_absent
+
+
+async def test_that_it_is_on_their_radio_waits_for_room_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here no caller could get the error of a full disk, which ends the agent at this place."""
+    owe, tries = inbound.owe_stage, count(1)
+
+    def owe_once_there_is_room(*what: Any) -> bool:
+        if next(tries) == 1:
+            raise StoreFull("the disk is full")
+        return owe(*what)
+
+    monkeypatch.setattr("fieldagent.agent.journal.journal.FULL_PAUSE", 0.0)
+    monkeypatch.setattr(inbound, "owe_stage", owe_once_there_is_room)
+    async with kits.kit(tmp_path) as kit:
+        await kit.hear(encode([Entry(7, Message("to Ada"), int(kits.START))]), tagged=True)
+        ((request,),) = kit.journal.read("SELECT request_id FROM inbound")
+        await kit.journal.persist(handhelds.post(ADA, request, "hello", 0.0, 1e12))
+        postman = Postman(kit.journal, kit.inbox, of_nobody, Absence())
+        radio = Radio(TextOutcome(True, ""))
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
+            nursery.start_soon(postman.run, cast(PeopleRadio, radio))
+            while not inbound.stages_owed(kit.journal):
+                await kit.journal.news()
+            nursery.cancel_scope.cancel()
+        (owed,) = inbound.stages_owed(kit.journal)
+        assert (owed.stage, owed.text) == (Stage.RADIO, ADA)
+
+
+@pytest.mark.parametrize("stage", [Stage.RADIO, Stage.READ])
+async def test_power_that_fails_as_it_is_noted_hides_nothing_from_the_sender(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: Stage
+) -> None:
+    """Before, the arrival or the reading was noted first, and the sender never got the news."""
+
+    async def once_more(kit: kits.Kit) -> None:
+        if stage is Stage.RADIO:
+            postman = Postman(kit.journal, kit.inbox, of_nobody, Absence())
+            await postman.run(cast(PeopleRadio, Radio(TextOutcome(True, ""))))
+        else:
+            await kit.journal.persist(handhelds.note_packet(1, 77))
+            sign = Spoken("👍", direct=True, answers=77, reaction=True)
+            others = kit.journal, kit.intake, kit.cancellation, kit.inbox
+            desk = Desk(
+                *others, Toll(kit.journal, kit.outboxes), PeopleSettings(port="nowhere"), []
+            )
+            await desk.take(FromHandheld(ADA, next(numbers), sign))
+
+    def cut(*what: Any) -> bool:
+        raise RuntimeError("power fails")
+
+    numbers = count(1)
+    async with kits.kit(tmp_path) as kit:
+        await kit.hear(encode([Entry(7, Message("to Ada"), int(kits.START))]), tagged=True)
+        ((request,),) = kit.journal.read("SELECT request_id FROM inbound")
+        await kit.journal.persist(handhelds.post(ADA, request, "hello", 0.0, 1e12))
+        with monkeypatch.context() as broken:
+            broken.setattr(inbound, "owe_stage", cut)
+            with pytest.raises((RuntimeError, BaseExceptionGroup)):
+                await once_more(kit)
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = trio.current_time() + PATIENCE
+            nursery.start_soon(once_more, kit)
+            while not inbound.stages_owed(kit.journal):
+                await kit.journal.news()
+            nursery.cancel_scope.cancel()
+        (owed,) = inbound.stages_owed(kit.journal)
+        assert (owed.stage, owed.text) == (stage, ADA)
+
+
+def is_left(journal: Any) -> bool:
+    return bool(handhelds.posts(journal))

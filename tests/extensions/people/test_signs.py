@@ -1,0 +1,66 @@
+"""The signs on a person's message, none of which claims more than is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from fieldagent.agent.outbound.reach import Step
+from fieldagent.extensions.people.post import PARTS_MAX, parts_in, parts_of
+from fieldagent.extensions.people.signs import GIVEN_UP, KEPT, LEFT, THERE, due
+from fieldagent.package.reach import Stage, in_words
+
+
+def steps(*stages: str) -> list[Step]:
+    return [Step(float(at), stage, "Ben", f"it is {stage}") for at, stage in enumerate(stages)]
+
+
+@pytest.mark.parametrize(
+    ("signs", "stages", "sign"),
+    [
+        ("", ["kept"], KEPT),
+        (KEPT, ["kept"], ""),
+        (KEPT, ["kept", "left"], LEFT),
+        ("", ["kept", "left"], LEFT),
+        (LEFT, ["kept", "left"], ""),
+        (KEPT, ["kept", "hub"], ""),
+        (KEPT, ["kept", "heard"], ""),
+        (KEPT, ["kept", "radio", "handed_over"], ""),
+        (KEPT + LEFT, ["kept", "left", "stored"], THERE),
+        (KEPT, ["kept", "read"], THERE),
+        (KEPT + LEFT + THERE, ["kept", "left", "stored", "read"], ""),
+        (KEPT, ["kept", "ended"], GIVEN_UP),
+        (KEPT, ["kept", "nobody"], GIVEN_UP),
+        (KEPT + GIVEN_UP, ["kept", "ended", "stored"], THERE),
+        (KEPT + LEFT + GIVEN_UP, ["kept", "left", "ended", "stored"], ""),
+        (GIVEN_UP, ["kept", "left", "ended"], ""),
+        ("", [], ""),
+    ],
+)
+def test_the_highest_that_is_true_is_shown_on_a_change(
+    signs: str, stages: list[str], sign: str
+) -> None:
+    emoji, line = due(signs, steps(*stages))
+    assert emoji == sign
+    assert bool(line) is (sign == GIVEN_UP)
+
+
+@pytest.mark.parametrize("text", ["short", "x" * 700, "wörter " * 60, "✓" * 150, "a " * 1000])
+def test_parts_are_whole_and_few(text: str) -> None:
+    parts = parts_of(text, 200)
+    assert 1 <= len(parts) <= PARTS_MAX
+    assert all(len(part.encode()) <= 200 for part in parts)
+    if len(parts) > 1:
+        joined = "".join(part.partition(" ")[2] for part in parts)
+        assert joined.replace(" ", "") == text.replace(" ", "")
+    elif len(text.encode()) > 200:
+        assert parts[0].endswith(" … more at the kit")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("x" * 100, "on Ada's radio"), ("x" * 500, "on Ada's radio"), ("x" * 606, "part 1 of 4 on")],
+)
+def test_a_text_that_was_cut_is_not_said_to_be_there_whole(text: str, said: str) -> None:
+    parts, whole = len(parts_of(text, 200)), parts_in(text, 200)
+    name = f"{parts}/{whole} Ada" if whole > parts else "Ada"
+    assert in_words(Stage.RADIO, "Ada", name).startswith(said)

@@ -1,0 +1,187 @@
+"""An SOS from a radio with an unproved owner: it rings and is sent as a separate incident. It uses
+a small budget, so that the kit's own people keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fieldagent.agent.api.sos import IncidentApi
+from fieldagent.agent.assembly import Parts
+from fieldagent.agent.inbound.incident_news import IncidentNews
+from fieldagent.agent.journal import incident
+from fieldagent.agent.outbound import others_sos
+from fieldagent.agent.outbound.incident_status import heard_json, incident_status
+from fieldagent.extensions.people.desk import Desk
+from fieldagent.extensions.people.toll import Toll
+from fieldagent.http.message import Request
+from fieldagent.package.package import Channel, IncidentWord, Message, Said, Status
+from fieldagent.wire.envelope import Entry, derive_key, encode
+from tests import kit as kits
+from tests.extensions.people.test_desk import ADA, EVE, SETTINGS, Bench, bench
+from tests.kit import Kit
+
+LIMIT, RESERVE = 20, 10
+MT_KEY = derive_key(bytes(32), "MT")
+STATION = "n0call-9"
+SENDERS: dict[str, tuple[str, str, Mapping[str, Any]]] = {
+    "a radio that the kit does not know": (EVE, "", {}),
+    "one that the settings believe": (STATION, "unproved", {"sos": {STATION}}),
+}
+"""The handle, the warning beside the names of its route, and the settings."""
+
+
+@asynccontextmanager
+async def camp(
+    path: Path, caveat: str = "", also: tuple[Channel, ...] = (), **changed: Any
+) -> AsyncIterator[Bench]:
+    """Yield a kit with a satellite budget."""
+    how: dict[str, Any] = {
+        "credits_per_day": LIMIT,
+        "reserve": RESERVE,
+        "incidents": IncidentNews(7),
+    }
+    how["keys"] = [MT_KEY]
+    async with kits.kit(path, also=also, **how) as kit:
+        common = (kit.journal, kit.intake, kit.cancellation, kit.inbox)
+        toll = Toll(kit.journal, kit.outboxes)
+        settings = SETTINGS._replace(**changed)
+        yield Bench(kit, Desk(*common, toll, settings, [], caveat))
+
+
+def spent(k: Kit) -> int:
+    return k.outbox.budget.spent().credits
+
+
+async def send_all(k: Kit) -> list[str]:
+    """Send over satellite as much as the budget allows, and return the sent content."""
+    said: list[str] = []
+    while k.outbox._is_ready(urgent=False):
+        entries = await k.send()
+        said += [e.content.content for e in entries if isinstance(e.content, Message)]
+    return said
+
+
+@pytest.mark.parametrize("sender", SENDERS)
+@pytest.mark.parametrize("count", [5, 40])
+async def test_strangers_never_spend_what_is_kept_for_the_kits_own_sos(
+    tmp_path: Path, sender: str, count: int
+) -> None:
+    handle, caveat, changed = SENDERS[sender]
+    async with camp(tmp_path, caveat, **changed) as there:
+        k = there.kit
+        for number in range(count):
+            name = handle if sender.startswith("one") else f"!{number:08x}"
+            await there.say(f"SOS x{number} " + "y" * 60, name)
+        await send_all(k)
+        assert 0 < spent(k) <= others_sos.CREDITS_PER_DAY
+        own = await k.post(message={"content": "leg broken"}, priority=100)
+        assert await send_all(k) == ["leg broken"]
+        assert k.status(own) is Status.DELIVERED
+
+
+async def test_the_kits_own_sos_goes_first_and_whatever_was_spent(tmp_path: Path) -> None:
+    async with camp(tmp_path) as there:
+        k = there.kit
+        await k.outbox.spend(LIMIT)
+        await there.say("SOS x", EVE)
+        assert await send_all(k) == [], "others leave the reserve alone"
+        await k.post(message={"content": "leg broken"}, priority=100)
+        assert await send_all(k) == ["leg broken"]
+
+
+async def test_a_stranger_whose_credits_are_spent_goes_by_what_costs_nothing_and_reads_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with camp(tmp_path, also=(Channel.RADIO,)) as there:
+        for number in range(9):
+            await there.say("SOS " + "y" * 100, f"!{number:08x}")
+        last = there.packages()[-1]
+        assert last.sos and last.channels == frozenset([Channel.RADIO])
+        assert there.answers()[-1].startswith("Your SOS is on this kit's disk and rings here.")
+        assert "uses only other channels" in caplog.text
+        assert len(heard_json(there.kit.journal)) == 9, "each rings"
+
+
+@pytest.mark.parametrize("sender", SENDERS)
+async def test_a_stranger_opens_an_incident_of_their_own(tmp_path: Path, sender: str) -> None:
+    handle, caveat, changed = SENDERS[sender]
+    async with bench(tmp_path, caveat, **changed) as there:
+        k = there.kit
+        await there.say("SOS x", handle)
+        await there.say("SOS y", handle)
+        await k.post(message={"content": "leg broken"}, priority=100)
+        own = incident.open_one(k.journal)
+        theirs = incident.open_of(k.journal, handle)
+        assert own is not None and theirs is not None and own.number != theirs.number
+        assert len(incident.items(k.journal, theirs.number)) == 2
+        assert len(incident.items(k.journal, own.number)) == 1
+        status = incident_status(k.journal, k.queues, k.outboxes, every=600, until="person")
+        assert (status["active"], status["incident"]["number"]) == (1, own.number)
+        (heard,) = status["heard"]
+        assert (heard["state"], heard["number"]) == ("open", theirs.number), "it rings"
+        assert "x" in heard["text"]
+        await there.say("SOS CANCEL", handle)
+        assert incident.open_of(k.journal, handle) is None
+        assert incident.open_one(k.journal) == own
+
+
+async def test_a_person_whom_the_kit_knows_shares_its_incident(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        await there.kit.post(message={"content": "leg broken"}, priority=100)
+        await there.say("SOS me too", ADA)
+        own = incident.open_one(there.kit.journal)
+        assert own is not None and len(incident.items(there.kit.journal, own.number)) == 2
+        assert heard_json(there.kit.journal) == []
+
+
+@pytest.mark.parametrize("by", ["the hub", "a person at the kit"])
+async def test_what_ends_a_strangers_sos_does_not_end_the_kits(tmp_path: Path, by: str) -> None:
+    async with camp(tmp_path) as there:
+        k = there.kit
+        await there.say("SOS x", EVE)
+        await k.post(message={"content": "leg broken"}, priority=100)
+        theirs = incident.open_of(k.journal, EVE)
+        assert theirs is not None
+        if by == "the hub":
+            word = IncidentWord(theirs.number, Said.CLOSED, 7, "Olga")
+            at = int(k.journal.clock.date(k.journal.clock.now()))
+            await k.hear(encode([Entry(0, word, at)], key=MT_KEY), tagged=True)
+        else:
+            await k.cancellation.call_off(theirs.number)
+        assert incident.open_of(k.journal, EVE) is None
+        assert incident.open_one(k.journal) is not None
+
+
+async def test_it_is_the_strangers_own_also_after_a_restart(tmp_path: Path) -> None:
+    async with camp(tmp_path) as there:
+        await there.say("SOS x", EVE)
+        await there.kit.post(message={"content": "leg broken"}, priority=100)
+    async with camp(tmp_path) as there:
+        await there.say("SOS y", EVE, number=99)
+        theirs = incident.open_of(there.kit.journal, EVE)
+        assert theirs is not None
+        assert len(incident.items(there.kit.journal, theirs.number)) == 2
+        first, *_ = await send_all(there.kit)
+        assert first == "leg broken", "the kit's own goes first"
+
+
+async def test_a_person_here_has_it_and_the_kit_rings_no_more(tmp_path: Path) -> None:
+    async with bench(tmp_path) as there:
+        k = there.kit
+        await there.say("SOS x", EVE)
+        (heard,) = heard_json(k.journal)
+        parts = SimpleNamespace(journal=k.journal, intake=k.intake, incident_status=dict)
+        body = b'{"by": "Ben"}'
+        take = Request("POST", "/", (), {"content-length": str(len(body))}, body)
+        api = IncidentApi(cast(Parts, parts))
+        answer = await api.take(take, str(heard["station"]), str(heard["number"]))
+        assert answer.status == 202
+        (heard,) = heard_json(k.journal)
+        assert (heard["state"], heard["steps"][0]["by"]) == ("seen", "Ben")
