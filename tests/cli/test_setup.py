@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,18 +14,17 @@ from typing import Any
 import pytest
 
 from fieldagent.kit.serial_ports import lasting_name, serial_ports
-from fieldagent.system.exit_codes import MISSING, OK, SETTINGS, USAGE
+from fieldagent.system.exit_codes import MISSING, OK, SETTINGS
 from fieldagent.system.java_properties import pairs
 from tests.cli.test_radio import KNOWN, check_harmless
 from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
 from tests.gps_log import nmea
-from tests.processes import MODULE, PATIENCE, Agent, Running, free_port, sky, until
+from tests.processes import MODULE, PATIENCE, Agent, free_port, sky, until
 from tests.serial_device import serial_device
 
-MODEMS = ["sbd", "gsm"]
+MODEMS = ["sbd"]
 VALUES = {
     "radio-station": "7",
-    "sms-hub-number": "+41790000000",
     "hub-token": "secret-of-this-kit",
     "-frequency": "869.525",
     "-share": "10",
@@ -70,9 +69,6 @@ def plugged_in(kind: str, home: Path) -> Iterator[Path]:
     with ExitStack() as stack:
         if kind == "sbd":
             stack.enter_context(sky(home))
-        elif kind == "gsm":
-            command = [*MODULE, "simulate", "gsm", "--link", str(home / "modem")]
-            stack.enter_context(Running(command, "type `help`"))
         else:
             stack.enter_context(nodes(home, "--kind", kind, "--nodes", "1"))
         yield home / "modem" if kind in MODEMS else home / "air" / "node-1"
@@ -85,16 +81,23 @@ def is_ready(status: Mapping[str, Any], port: str) -> bool:
         "satellite-port": lambda: channels["Satellite"]["state"],
         "radio-port": lambda: channels["Radio"]["state"],
         "mesh-port": lambda: status["mesh"]["state"],
-        "sms-port": lambda: channels["Cellular"].get("sms", ""),
     }
-    return str(states[port]()).startswith("ready")
+    return str(states[port]()) == "ready"
 
 
-def check_written(home: Path, kind: str, port: Path) -> None:
-    """`setup` recognises the device at the port, and an agent works with what it writes."""
+def check_written(
+    home: Path,
+    kind: str,
+    port: Path,
+    works: Callable[[Mapping[str, Any], str], bool] = is_ready,
+    **own: str,
+) -> None:
+    """`setup` recognises the device at the port, and an agent works with what it writes. `own` are
+    settings that only this device needs.
+    """
     survey = looked(home, port)
     assert [each["kind"] for each in survey["ports"]] == [kind]
-    values = {**VALUES, "hub-address": f"http://127.0.0.1:{free_port()}"}
+    values = {**VALUES, **own, "hub-address": f"http://127.0.0.1:{free_port()}"}
     more = []
     for name in (each for names in survey["needed"].values() for each in names):
         value = next(value for ending, value in values.items() if name.endswith(ending))
@@ -104,7 +107,7 @@ def check_written(home: Path, kind: str, port: Path) -> None:
     assert VALUES["hub-token"] not in text
     (seat,) = (name for name, value in settings(home).items() if value == str(port))
     with Agent(home, {"satellite-port": None, **settings(home)}) as agent:
-        until(lambda: is_ready(agent.call("GET", "/api/status").body, seat))
+        until(lambda: works(agent.call("GET", "/api/status").body, seat))
         # It finds its own port in use and does not touch it.
         code, text = setup(home, "--yes")
         assert f"{port} is in use by the agent (process {agent.process.pid})" in text
@@ -118,39 +121,6 @@ def test_an_agent_works_with_what_was_written(kind: str, tmp_path: Path) -> None
     begin(tmp_path)
     with plugged_in(kind, tmp_path) as port:
         check_written(tmp_path, kind, port)
-
-
-@pytest.mark.full
-def test_each_device_gets_its_place(tmp_path: Path) -> None:
-    """Two radios with one firmware, one of which is people's. The file keeps everything else."""
-    begin(tmp_path, **{"satellite-port": "/dev/nothing", "radio-name": "Hut"})
-    with nodes(tmp_path, "--kind", "meshtastic"), sky(tmp_path):
-        one, other = (tmp_path / "air" / f"node-{number}" for number in (1, 2))
-        ports = (one, tmp_path / "modem", other)
-        before = (tmp_path / "agent.properties").read_text()
-        code, text = setup(tmp_path, *ports, "--set", "radio-station=7", "--dry-run")
-        assert code == OK
-        assert f"+ satellite-port={tmp_path}/modem  (was /dev/nothing)" in text
-        assert (tmp_path / "agent.properties").read_text() == before
-        code, text = setup(tmp_path, *ports, "--set", "radio-station=7")
-        assert code == USAGE
-        assert "nothing was written; use --yes in scripts" in text
-        assert (tmp_path / "agent.properties").read_text() == before
-        code, text = setup(tmp_path, *ports, "--set", "radio-station=7", "--yes")
-        assert code == OK, text
-    assert (tmp_path / "agent.properties").read_text().startswith("# of this kit\napi-port=0\n")
-    assert (tmp_path / "agent.properties.before").read_text() == before
-    assert settings(tmp_path) == {
-        "api-port": "0",
-        "state-directory": str(tmp_path / "state"),
-        "radio-name": "Hut",
-        "satellite-port": str(tmp_path / "modem"),
-        "mesh-port": str(one),
-        "radio-port": str(other),
-        "radio-protocol": "meshtastic",
-        "meshtastic-channel": "Kits",
-        "radio-station": "7",
-    }
 
 
 @pytest.mark.full
