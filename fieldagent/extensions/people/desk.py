@@ -45,7 +45,6 @@ from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.outbound.cancel import Cancellation
 from fieldagent.agent.outbound.incident_end import call_off, has_own_words
 from fieldagent.agent.outbound.intake import Intake
-from fieldagent.extensions.people import distress
 from fieldagent.extensions.people.contract import (
     PRECISE,
     FromHandheld,
@@ -57,7 +56,6 @@ from fieldagent.extensions.people.contract import (
     in_short,
 )
 from fieldagent.extensions.people.directory import Holder, who
-from fieldagent.extensions.people.distress import Call
 from fieldagent.extensions.people.doubts import doubts
 from fieldagent.extensions.people.replies import (
     AGAIN,
@@ -79,6 +77,8 @@ from fieldagent.extensions.people.replies import (
 from fieldagent.extensions.people.settings import CREDITS_PER_DAY, PeopleSettings
 from fieldagent.extensions.people.toll import Toll
 from fieldagent.extensions.people.unbelieved import FROM_AFAR, Unbelieved, in_distress
+from fieldagent.package import distress
+from fieldagent.package.distress import Call
 from fieldagent.package.package import (
     SOS_PRIORITY,
     TRACKER,

@@ -81,6 +81,24 @@ async def test_who_is_not_allowed_costs_nothing_and_is_told_so(store: Store) -> 
         assert [text for _, text in said(await collect(alps.mailbox(CLEO)))] == ["come down"]
 
 
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("SOS leg broken", "Is this an emergency? Send the 911 alert of your TAK app"),
+        ("СОС нога", "Це надзвичайний випадок? Надішліть сигнал 911 у застосунку TAK"),
+        ("Hilfe am Grat", "Ist das ein Notfall? Senden Sie den 911-Alarm"),
+        ("we come", ""),
+    ],
+)
+async def test_a_chat_that_reads_like_an_sos_is_asked_about(
+    store: Store, text: str, asked: str
+) -> None:
+    async with mountain(store) as alps:
+        outcome = await say(alps, CHARLIE, text, "m-1")
+        assert outcome.became is Became.TAKEN, "it is a message as well"
+        assert outcome.why.startswith(asked) and bool(outcome.why) is bool(asked)
+
+
 async def test_who_is_allowed_stays_within_the_budget_of_a_day(store: Store) -> None:
     async with mountain(store) as alps:
         assert await say(alps, CHARLIE, "one", "m-1") == TakOutcome(Became.TAKEN)

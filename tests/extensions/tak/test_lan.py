@@ -24,10 +24,11 @@ from fieldagent.agent.outbound.purse import DayPurse
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak.cot import CotEvent, CotPoint
 from fieldagent.extensions.tak.cot import encode as encode_event
-from fieldagent.extensions.tak.events import TakUnit
+from fieldagent.extensions.tak.events import GeoChat, TakUnit
 from fieldagent.extensions.tak.lan import service
 from fieldagent.extensions.tak.lan.distress import OPEN_MAX
 from fieldagent.extensions.tak.lan.door import LanDoor
+from fieldagent.extensions.tak.lan.outward import own_unit
 from fieldagent.extensions.tak.lan.service import TakLan
 from fieldagent.extensions.tak.lan.settings import TakLanSettings
 from fieldagent.package.package import Message, Waypoint
@@ -330,6 +331,33 @@ async def test_a_911_alert_of_a_phone_is_an_sos_of_its_own(tmp_path: Path) -> No
         for number in range(3, 60):
             await door.take(alert(f"ANDROID-{number}"))
         assert len(incident.all_open(k.journal)) == OPEN_MAX + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "to", "asked"),
+    [
+        ("SOS leg broken", "kit", "Is this an emergency? Send the 911 alert of your TAK app"),
+        ("¡Auxilio!", "kit", "¿Es una emergencia? Envíe la alerta 911"),
+        ("SOS leg broken", "all", "Is this an emergency?"),
+        ("help me with the tent", "all", ""),
+        ("we come", "kit", ""),
+    ],
+)
+async def test_a_chat_that_reads_like_an_sos_is_asked_about(
+    tmp_path: Path, text: str, to: str, asked: str
+) -> None:
+    async with kit(tmp_path) as k:
+        outboxes = {k.outbox.channel: k.outbox}
+        purse = DayPurse(k.journal, service.PAYER, 0)
+        settings = TakLanSettings(LO, name="kit", allow=frozenset(["BRAVO"]), credits_per_day=9)
+        door = LanDoor(settings, k.journal, k.intake, outboxes, purse, bearer_bytes=0)
+        room = TakUnit(tak.EVERYBODY, tak.EVERYBODY)
+        whom = room if to == "all" else own_unit("kit")
+        chat = GeoChat(TakUnit("ANDROID-1", "BRAVO"), whom, "m-1", text)
+        raw = encode_event(tak.chat(chat, NOW)).replace(b"_flow-tags_", b"x")
+        outcome = await door.take(raw)
+        assert outcome.why.startswith(asked)
+        assert ("?" in outcome.why) is bool(asked)
 
 
 async def test_what_fits_no_datagram_takes_no_network_away(tmp_path: Path) -> None:

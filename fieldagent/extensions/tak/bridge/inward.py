@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fieldagent.extensions.tak import emergency
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.bridge import dry_run, records
 from fieldagent.extensions.tak.bridge.records import TakPerson
@@ -81,7 +82,11 @@ def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -
     )
     if asked:
         return _told_cost(db, inbox, posting, said.sender, now)
-    return _take(db, inbox, posting, said.sender, said.message_id, now)
+    taken = _take(db, inbox, posting, said.sender, said.message_id, now)
+    asks = emergency.question(words, direct=True)
+    if asks and taken.became is Became.TAKEN:
+        return taken._replace(why=f"{asks} {taken.why}".rstrip())
+    return taken
 
 
 def take_marker(db: Db, inbox: TakInbox, member: int, sent: SentMarker, now: float) -> TakOutcome:

@@ -27,7 +27,7 @@ from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.purse import DayPurse
-from fieldagent.extensions.tak import cot
+from fieldagent.extensions.tak import cot, emergency
 from fieldagent.extensions.tak import events as tak
 from fieldagent.extensions.tak import map_events as tak_map
 from fieldagent.extensions.tak.events import GeoChat, TakUnit
@@ -110,12 +110,20 @@ class LanDoor:
         if tak.is_of(event, PREFIX):
             return LanOutcome("own")
         is_known, to = (False, None) if said is None else self._addressee(said.to)
-        if said is None or not is_known:
+        if said is None:
             return LanOutcome("other")
+        is_for_all = said.to.uid == tak.EVERYBODY
+        asks = emergency.question(said.text, direct=not is_for_all)
+        if not is_known:
+            # What one phone writes to another is not for the kit.
+            return LanOutcome("other", said.sender, asks if is_for_all else "")
         self._next, wait = self._rate.admit(self._next, self._journal.clock.now())
         if wait:
             return LanOutcome("limited")
-        return await self._accept(said, to)
+        outcome = await self._accept(said, to)
+        if asks and outcome.became in ("taken", "refused"):
+            return outcome._replace(why=f"{asks} {outcome.why}".rstrip())
+        return outcome
 
     def _addressee(self, to: TakUnit) -> tuple[bool, Person | None]:
         """Return True and the addressee if the kit can reach the unit; None as addressee means

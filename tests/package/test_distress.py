@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fieldagent.extensions.people.distress import Call, read
+from fieldagent.package.distress import Call, read
 
 CASES = {
     Call.SOS: [
