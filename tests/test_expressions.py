@@ -89,6 +89,7 @@ def test_twice_the_input_takes_twice_the_steps() -> None:
     assert [use for use in uses.values() if not is_linear(use)] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("expression", "how", "linear"),
     [

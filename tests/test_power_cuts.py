@@ -26,7 +26,7 @@ from tests.hub.alps import Alps
 from tests.hub.test_journey import folder
 from tests.processes import MODULE, administer, agent, hub, sky
 
-STATES = 200
+STATES = 80
 """Number of states of each program, which takes about ten seconds."""
 STATES_FULL = 1000
 STATES_SOAK = 10_000

@@ -130,7 +130,9 @@ def test_a_clock_that_is_set_while_the_agent_runs(tmp_path: Path, jump: str) -> 
         assert [look(kit, each["id"])["status"] for each in (waits, after)] == [None, None]
 
 
-@pytest.mark.parametrize("shows", ["-3d", "+10y", IN_1970])
+@pytest.mark.parametrize(
+    "shows", ["+10y", *(pytest.param(each, marks=pytest.mark.full) for each in ("-3d", IN_1970))]
+)
 def test_a_package_expires_when_it_has_lived_and_not_before(tmp_path: Path, shows: str) -> None:
     with starts(tmp_path, "+0") as kit:
         short, long = later(kit, "short", timeToLive=60), later(kit, "long", timeToLive=3600)
@@ -175,7 +177,16 @@ def is_now(written: str) -> bool:
     return abs(datetime.fromisoformat(written).timestamp() - time.time()) < 2 * PATIENCE
 
 
-@pytest.mark.parametrize("how", ["the modem tells", "it is set", "it is set at a restart"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "the modem tells",
+        *(
+            pytest.param(each, marks=pytest.mark.full)
+            for each in ("it is set", "it is set at a restart")
+        ),
+    ],
+)
 def test_a_date_of_1970_is_corrected_before_it_leaves(tmp_path: Path, how: str) -> None:
     """A position without a time, over satellite. A position with a time keeps it."""
     modem = {"satellite-port": str(tmp_path / "modem")}

@@ -100,6 +100,7 @@ def test_a_hub_answers_the_same_on_postgresql_and_again_on_sqlite(
         assert administer(database, "user", "add", "Zoe")["id"] == 3_000_000_001
 
 
+@pytest.mark.full
 def test_a_target_with_data_and_one_of_the_same_kind_are_refused(
     filled: str, postgres: str, tmp_path: Path
 ) -> None:

@@ -265,6 +265,7 @@ def checked(home: Path, settings: dict[str, str | None]) -> str:
     return said
 
 
+@pytest.mark.full
 def test_check_tells_apart_what_stands_between(tmp_path: Path) -> None:
     """The running agent keeps its link."""
     (tmp_path / "kit").mkdir()

@@ -99,7 +99,7 @@ TROUBLES = {
 }
 
 
-LONG = {"a row is locked", "it is frozen"}
+LONG = {"a row is locked", "it is frozen", "its disk is full"}
 
 
 @pytest.mark.parametrize(

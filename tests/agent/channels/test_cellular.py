@@ -155,6 +155,7 @@ async def test_a_message_from_the_hub_is_on_disk_before_it_is_acknowledged(
         assert hub.mailbox.loaded == []
 
 
+@pytest.mark.full
 async def test_many_both_ways_at_once(tmp_path: Path, ca: Path, clock: Any) -> None:
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca)) as k:
@@ -204,7 +205,10 @@ async def test_a_hub_on_this_machine_without_tls(tmp_path: Path, clock: Any) -> 
 CUTS = [0, 1, 300, 600, 900, 1200, 1500, 1700, 1750, 1800, 1850, 1900, 2000, 2500, 9000, 70_000]
 
 
-@pytest.mark.parametrize("after", CUTS)
+@pytest.mark.parametrize(
+    "after",
+    [pytest.param(each, marks=() if each in CUTS[::4] else pytest.mark.full) for each in CUTS],
+)
 @pytest.mark.parametrize("side", ["cut_up", "cut_down"])
 async def test_cut_in_the_middle_of_anything(
     tmp_path: Path, ca: Path, clock: Any, side: str, after: int

@@ -138,6 +138,7 @@ async def test_it_crosses_no_more_kits_than_radio_hops_says_and_its_sender_knows
         assert [each["text"] for each in steps if each["state"] == "not passed on"] == stopped
 
 
+@pytest.mark.full
 async def test_what_is_no_sos_and_goes_no_further_is_told_to_its_sender_too(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -148,6 +149,7 @@ async def test_what_is_no_sos_and_goes_no_further_is_told_to_its_sender_too(
         assert stops(kits[0], number) == [NO_FURTHER.format("Kit 3", "station 4")]
 
 
+@pytest.mark.full
 async def test_on_a_bad_air_everybody_has_it_and_the_sender_knows(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -197,6 +199,7 @@ async def test_who_comes_into_earshot_later_gets_what_the_others_have(
             await until(lambda: late.messages().count("help") == 1)
 
 
+@pytest.mark.full
 async def test_what_others_sent_is_given_also_by_who_was_started_anew(
     tmp_path: Path, clock: Any
 ) -> None:
@@ -220,7 +223,13 @@ async def test_what_others_sent_is_given_also_by_who_was_started_anew(
             assert on_air_journal.kept(late.journal, since=late.words.clock() - KEPT) == []
 
 
-@pytest.mark.parametrize("damaged", ["x'ff'", "CAST(replace(on_air, 'full', 'fuel') AS BLOB)"])
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "x'ff'",
+        pytest.param("CAST(replace(on_air, 'full', 'fuel') AS BLOB)", marks=pytest.mark.full),
+    ],
+)
 async def test_what_the_disk_has_damaged_of_others_is_given_to_nobody(
     tmp_path: Path, clock: Any, damaged: str
 ) -> None:
@@ -252,7 +261,7 @@ def spoil(db: sqlite3.Connection, damaged: str) -> None:
     assert changed.rowcount == 1
 
 
-@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("others", [0, pytest.param(1, marks=pytest.mark.full)])
 async def test_who_only_listens_and_was_away_gets_what_it_missed(
     tmp_path: Path, clock: Any, others: int
 ) -> None:
@@ -461,7 +470,7 @@ async def bring(kit: Station, texts: list[str]) -> None:
             await outbox.settle(transmission, Outcome.SENT)
 
 
-@pytest.mark.parametrize("loss", [0.0, 0.3])
+@pytest.mark.parametrize("loss", [0.0, pytest.param(0.3, marks=pytest.mark.full)])
 async def test_a_relay_is_found_behind_one_that_has_no_link(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, loss: float
 ) -> None:
@@ -562,6 +571,7 @@ async def test_the_hub_is_asked_for_until_it_has_it(tmp_path: Path, clock: Any) 
         await until(lambda: "relayed" in [line.event for line in ada.history(1)], 2 * HUB_AGAIN_MAX)
 
 
+@pytest.mark.full
 async def test_where_nobody_reaches_the_hub_it_is_not_asked_for(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,6 +157,7 @@ def test_the_same_seed_gives_the_same_report(plan: Path, tmp_path: Path) -> None
     assert "[drill] two.toml, the plan, seed 1: done" in first.stderr
 
 
+@pytest.mark.full
 def test_two_settings_stand_side_by_side(plan: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.md"
     done = run(plan, "--against", "kits.sos-per-week=0", "--out", out, "--days", "0.03")
@@ -166,6 +167,7 @@ def test_two_settings_stand_side_by_side(plan: Path, tmp_path: Path) -> None:
     assert "# With kits.sos-per-week=0" in text
 
 
+@pytest.mark.full
 def test_a_budget_is_of_the_bill_s_days(plan: Path) -> None:
     done = run(plan, "--budget", "--weeks", "2", "--json", "--days", "0.03")
     assert done.returncode == 0, done.stderr
@@ -190,6 +192,7 @@ def test_a_setting_that_no_kit_takes_is_told(plan: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_a_kit_that_never_has_power_has_said_nothing(tmp_path: Path) -> None:
     plan = PLAN.replace('name = "car"', 'name = "car"\npower = { hours = ["0-9"] }')
     (tmp_path / "plan.toml").write_text(plan)

@@ -31,6 +31,7 @@ def checked(home: Path, number: int) -> str:
     return ended.stdout + ended.stderr
 
 
+@pytest.mark.full
 def test_each_step_is_told(tmp_path: Path) -> None:
     with ExitStack() as stack:
         stack.enter_context(nodes(tmp_path, "--seed", "7"))
