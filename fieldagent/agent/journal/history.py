@@ -71,10 +71,18 @@ def has_left(journal: Journal, channel: Channel, sequences: Iterable[int]) -> bo
 def may_have_left(journal: Journal, sequence: int, channel: Channel | None = None) -> bool:
     """Return whether it has been transmitted over that channel, or any, or nobody knows that it was
     not."""
-    sql = "SELECT 1 FROM story WHERE sequence = ? AND event IN ('sent', 'may have left')"
     if channel is None:
-        return bool(journal.read(f"{sql} LIMIT 1", sequence))
-    return bool(journal.read(f"{sql} AND channel = ? LIMIT 1", sequence, channel))
+        return bool(journal.read(f"{_LEFT} LIMIT 1", sequence))
+    return bool(journal.read(_LEFT_OVER, sequence, channel))
+
+
+def may_have_left_in(db: sqlite3.Connection, sequence: int, channel: Channel) -> bool:
+    """Return the same within a transaction."""
+    return bool(db.execute(_LEFT_OVER, (sequence, channel)).fetchall())
+
+
+_LEFT = "SELECT 1 FROM story WHERE sequence = ? AND event IN ('sent', 'may have left')"
+_LEFT_OVER = f"{_LEFT} AND channel = ? LIMIT 1"
 
 
 def went_by_sms(journal: Journal, sequence: int) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections import OrderedDict
 from collections.abc import Collection
 
-from fieldagent.agent.journal import inbound, outbound, spending
+from fieldagent.agent.journal import history, inbound, outbound, spending
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import RELAYED, Accepted, Spent
 from fieldagent.agent.journal.spending import BudgetDay
@@ -37,6 +38,8 @@ from fieldagent.wire.envelope import Entry, encode, fingerprint
 log = logging.getLogger(__name__)
 
 WAITING_MAX = 200
+PROMISED_MAX = 1_000
+"""Most Packages whose credits may be given back."""
 FOR_OTHERS = "others"
 """Channel name in the journal for credits that were spent for neighbours."""
 
@@ -72,6 +75,9 @@ class Relay:
         self.waiting: dict[tuple[int, int], _Unpaid] = {}
         """Items that cost more than today's remaining credits for others, by station and number."""
         self._over_budget = Seldom(clock.now)
+        self._promised: OrderedDict[int, tuple[int, BudgetDay]] = OrderedDict()
+        """Credits for others that were booked for a Package, and the day, by its sequence. A
+        restart forgets them: then they stay booked."""
 
     def can_pay(self, journal: Journal, now: float) -> bool:
         """Return True if a waiting item can be paid for now. It only reads, because it is called at
@@ -135,6 +141,8 @@ class Relay:
         request = RELAYED + identity
         if inbound.was_seen(db, -station, entry.sequence, request):
             return None
+        self._give_back(db)
+        spent = self._spent(db, now)
         channels = self._affordable(db, entry, now)
         if not channels:
             self._keep_waiting(station, entry)
@@ -154,8 +162,27 @@ class Relay:
         )
         expires = None if package.urgent else now + self._time_to_live
         entered = enter(db, package, identity, now, expires, entry.time)
+        if booked := self._spent(db, now) - spent:
+            self._promised[entered.sequence] = booked, self._day(db, now)
+        if len(self._promised) > PROMISED_MAX:
+            self._promised.popitem(last=False)
         outbound.enter_relayed(db, entered.sequence, station, entry.sequence, entry.back)
         return entered._replace(origin=station, origin_sequence=entry.sequence, back=entry.back)
+
+    def _give_back(self, db: sqlite3.Connection) -> None:
+        """Give back what was booked for Packages that have ended without satellite, because the IP
+        link was quicker.
+        """
+        for sequence, (count, day) in [*self._promised.items()]:
+            rows = db.execute(
+                "SELECT status FROM leg WHERE sequence = ? AND channel = ?",
+                (sequence, Channel.SATELLITE),
+            ).fetchall()
+            if rows == [(None,)]:
+                continue
+            del self._promised[sequence]
+            if rows and not history.may_have_left_in(db, sequence, Channel.SATELLITE):
+                spending.spend(FOR_OTHERS, day, Spent(0, -count))(db)
 
     def _affordable(self, db: sqlite3.Connection, entry: Entry, now: float) -> list[Channel]:
         channels: list[Channel] = []
@@ -180,8 +207,10 @@ class Relay:
 
     def _left(self, db: sqlite3.Connection, now: float) -> int:
         """Return the credits that neighbours may still use today."""
-        spent = spending.spent_in(db, FOR_OTHERS, self._day(db, now)).credits
-        return self._credits_per_day - spent
+        return self._credits_per_day - self._spent(db, now)
+
+    def _spent(self, db: sqlite3.Connection, now: float) -> int:
+        return spending.spent_in(db, FOR_OTHERS, self._day(db, now)).credits
 
     def _day(self, db: sqlite3.Connection, now: float) -> BudgetDay:
         return day_at(spending.known_day_in(db), now, self._clock)

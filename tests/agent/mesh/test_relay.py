@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from fieldagent.agent.journal import outbound
+from fieldagent.agent.journal import history, outbound
 from fieldagent.agent.journal.journal import Journal, Operation
+from fieldagent.agent.journal.records import Accepted, EndedLeg
 from fieldagent.agent.mesh.relay import Relay
 from fieldagent.agent.outbound import others_sos
-from fieldagent.package.package import Channel, IncidentWord, Location, Message, Said
+from fieldagent.package.delivery import Leg
+from fieldagent.package.package import Channel, IncidentWord, Location, Message, Said, Status
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, decode, encode
 from tests.running import running
@@ -76,6 +79,37 @@ async def test_forty_names_cost_no_more_than_the_budgets_of_others(
         cost = sum(credits_for(len(encode([heard(n)], packed=True))) for n in range(len(taken)))
         assert cost <= OWN_LIMIT + OTHERS
         assert ("of them belong to an SOS" in relay.notice()) == (count > len(taken))
+    journal.close()
+
+
+@pytest.mark.parametrize(("left", "by_satellite"), [(False, 12), (True, 5)])
+async def test_what_the_ip_link_brought_costs_neighbours_nothing(
+    tmp_path: Path, left: bool, by_satellite: int
+) -> None:
+    journal = Journal(tmp_path / "journal.sqlite3")
+    channels = {Channel.CELLULAR, Channel.SATELLITE}
+    limits = {"credits_per_day": 5, "time_to_live": 3600.0, "clock": journal.clock}
+    relay = Relay(channels, **limits)  # type: ignore[arg-type]
+    allowed = 0
+    async with running(journal):
+        for number in range(1, 13):
+            entry = Entry(number, Message("x"), AT_S)
+
+            def take(db: sqlite3.Connection, entry: Entry = entry) -> Accepted | None:
+                return relay.store(db, 5, entry, journal.clock.now())
+
+            accepted = await journal.commit(take)
+            assert accepted is not None, "the IP link costs nothing"
+            sequence = accepted.sequence
+            legs = outbound.legs(journal, sequence)
+            allowed += Channel.SATELLITE in legs
+            if left:
+                note = partial(history.note, event="sent", detail="", at=1.0)
+                over = partial(note, sequences=[sequence], channel=Channel.SATELLITE)
+                await journal.persist(over)
+            ended = [EndedLeg(sequence, each, Leg(Status.CANCELED)) for each in legs]
+            await journal.persist(outbound.end(ended, journal.clock.now()))
+        assert allowed == by_satellite
     journal.close()
 
 
