@@ -30,6 +30,7 @@ OFTEN = (
         for name in ("__init__", "argument_types", "arguments", "subcommand")
     ),
     *(f"fieldagent/extensions/lab/{name}.py" for name in ("__init__", "arguments")),
+    *(f"fieldagent/extensions/fleet/{name}.py" for name in ("__init__", "arguments")),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("__init__", "plain_run", "run")),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
     *(
@@ -44,6 +45,7 @@ OFTEN = (
 """Modules below `SELDOM` that each agent or each command loads at its start."""
 SELDOM = (
     *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/extensions/lab/"),
+    "fieldagent/extensions/fleet/",
     "fieldagent/extensions/tak/certificate_command.py",
     *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/mending.py"),
     "fieldagent/system/as_owner.py",

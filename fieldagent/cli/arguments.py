@@ -19,13 +19,13 @@ from fieldagent.cli.subcommand import (
     Subparsers,
     add_called,
     add_item_arguments,
+    add_place,
     by_name,
     command,
     count,
     duration,
     port,
     positive,
-    seconds,
 )
 from fieldagent.extensions import places
 from fieldagent.system.exit_codes import MEANINGS, USAGE
@@ -393,85 +393,13 @@ def _add_provision(commands: Subparsers) -> None:
     provision.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _add_update(commands: Subparsers) -> None:
-    summary = "install a signed update, and roll back if it fails"
-    update = command(commands, "update", ("cli.kit.update", "update"), summary)
-    update.add_argument(
-        "what",
-        nargs="?",
-        metavar="FILE|URL|VERSION",
-        help=(
-            "the program, with its signature beside it; with Debian packages, a version that"
-            " apt has (the newest)"
-        ),
-    )
-    update.add_argument(
-        "--older", action="store_true", help="install an older or the same version, too"
-    )
-    update.add_argument("--last", action="store_true", help="show the result of the last update")
-    update.add_argument("--json", action="store_true", help="print the result as JSON")
-    update.add_argument(
-        "--offered",
-        dest="carry_out",
-        action="store_const",
-        const=("cli.kit.update", "take_offer"),
-        help="for the systemd unit: install the update that the hub offered",
-    )
-    _add_place(update, "--program", "/usr/lib/fieldagent/fieldagent.pyz", "program to replace")
-    _add_trial(update)
-
-
 def _add_clock(commands: Subparsers) -> None:
     summary = (
         "set the system clock to the agent's time, if no other service does (for the systemd unit)"
     )
     clock = command(commands, "clock", ("cli.kit.clock", "clock"), summary, is_listed=False)
-    _add_place(clock, "--config", "/etc/fieldagent/agent.properties", "settings file of the agent")
+    add_place(clock, "--config", "/etc/fieldagent/agent.properties", "settings file of the agent")
     clock.add_argument("--json", action="store_true", help="print the result as JSON")
-
-
-def _add_reboot(commands: Subparsers) -> None:
-    summary = "reboot the machine if the hub sent that command (for the systemd unit)"
-    reboot = command(commands, "reboot", ("cli.kit.reboot", "reboot"), summary, is_listed=False)
-    _add_place(reboot, "--config", "/etc/fieldagent/agent.properties", "settings file of the agent")
-    reboot.add_argument("--json", action="store_true", help="print nothing")
-
-
-def _add_settings(commands: Subparsers) -> None:
-    summary = "show the result of the last settings that the hub sent"
-    settings = command(commands, "settings", ("cli.kit.settings", "settings"), summary)
-    settings.add_argument("--json", action="store_true", help="print JSON")
-    _add_trial(settings)
-
-
-def _add_trial(parser: CommandParser) -> None:
-    """Add the arguments of commands that change something as root, with a trial and a rollback."""
-    keys = "file with trusted minisign public keys"
-    _add_place(parser, "--key", "/etc/fieldagent/update.pub", keys)
-    _add_place(parser, "--config", "/etc/fieldagent/agent.properties", "settings file of the agent")
-    _add_place(parser, "--state", "/var/lib/fieldagent-update", "folder for the trial")
-    parser.add_argument(
-        "--within",
-        type=positive,
-        default=15,
-        metavar="MINUTES",
-        help="minutes until everything must work again (15)",
-    )
-    parser.add_argument(
-        "--steady",
-        type=seconds,
-        default=30,
-        metavar="SECONDS",
-        help="seconds that the program must run without a restart (30)",
-    )
-    parser.add_argument(
-        "--go-on", action="store_true", help="for the systemd unit: continue the trial"
-    )
-
-
-def _add_place(parser: CommandParser, name: str, place: str, summary: str) -> None:
-    text = f"{summary} ({place})"
-    parser.add_argument(name, type=Path, metavar="PATH", default=Path(place), help=text)
 
 
 def _add_radio(commands: Subparsers) -> None:
@@ -558,10 +486,7 @@ COMMANDS = by_name(
     ("check", _add_check),
     ("page", _add_page),
     ("provision", _add_provision),
-    ("update", _add_update),
-    ("settings", _add_settings),
     ("clock", _add_clock),
-    ("reboot", _add_reboot),
     ("radio", _add_radio),
     ("setup", _add_setup),
     *((name, imported(place)) for name, place in places("verbs").items()),

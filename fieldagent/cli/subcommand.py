@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 
@@ -182,3 +183,9 @@ def _add_position(parser: CommandParser) -> None:
     )
     parser.add_argument("place", nargs="+", help=f"degrees: {forms}")
     parser.add_argument("--timestamp", help="ISO 8601; now otherwise")
+
+
+def add_place(parser: CommandParser, name: str, place: str, summary: str) -> None:
+    """Add an option with a path, which has a default."""
+    text = f"{summary} ({place})"
+    parser.add_argument(name, type=Path, metavar="PATH", default=Path(place), help=text)

@@ -15,6 +15,7 @@ from fieldagent.system.extension import Extension
 from fieldagent.system.named_object import named_object
 
 NAMES = (
+    "fleet",
     "imt",
     "lab",
     "mqtt",

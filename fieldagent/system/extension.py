@@ -43,6 +43,9 @@ class Extension:
     verbs: Mapping[str, str] = field(default_factory=dict)
     """Functions that add a command to `fieldagent`, by the command's name; each takes the
     subparsers of all commands."""
+    hub_nouns: Mapping[str, str] = field(default_factory=dict)
+    """Functions that add a noun to `fieldagent hub`, by noun; each takes the subparsers of all
+    nouns."""
     hub_verbs: Mapping[str, str] = field(default_factory=dict)
     """Functions that add verbs to `fieldagent hub NOUN`, by noun; each takes the noun's
     subparsers."""

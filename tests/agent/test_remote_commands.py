@@ -25,7 +25,6 @@ from fieldagent.agent.inbound.command_gate import NOT_PROVED, OLD
 from fieldagent.agent.journal import commands, dead_letters, outbound, program_deltas
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.settings import parse
-from fieldagent.kit import settings_trial
 from fieldagent.package.package import (
     Channel,
     CommandAnswer,
@@ -42,13 +41,11 @@ from fieldagent.wire import answer_text
 from fieldagent.wire.command import BY_NAME, VERBS, RemoteCommand, Verb, read_words
 from fieldagent.wire.command_answer import text_of
 from fieldagent.wire.command_proof import command_key, prove
-from fieldagent.wire.command_settings import arguments_of
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.incident_proof import token_digest
-from fieldagent.wire.kit_note import ZIPAPP, ProgramOffer, SettingsOffer
+from fieldagent.wire.kit_note import ZIPAPP, ProgramOffer
 from fieldagent.wire.kit_note import decode as decode_note
 from fieldagent.wire.minisign_text import SignatureParts
-from fieldagent.wire.settings_change import SettingsChange, kit_of
 from fieldagent.wire.signed_delta import SignedDelta, digest_of_payload
 from tests.processes import PATIENCE
 from tests.signer import Signer
@@ -369,42 +366,6 @@ def test_the_newest_warnings_are_kept() -> None:
         log.removeHandler(kept)
     lines = kept.lines()
     assert len(lines) == KEPT and lines[0].endswith(f"WARNING no network, try {KEPT + 4}")
-
-
-async def test_settings_are_left_for_roots_unit_with_the_operators_signature(
-    tmp_path: Path, signer: Signer
-) -> None:
-    """The unit's own check accepts them. Its result is the answer, also from an agent that has
-    restarted meanwhile.
-    """
-    change = SettingsChange("kit", kit_of(TOKEN), NOW, (("sos-repeat", "900"), ("gpsd", "none")))
-    signed = tmp_path / "text"
-    signed.write_text(change.text())
-    arguments = arguments_of(change, signer.sign(signed))
-    command = prove(NOW, replace(read_words(["set", "a=b"]), arguments=arguments), KEY)
-    state = tmp_path / "state"
-    state.mkdir()
-    async with at_work(state) as kit:
-        await kit.hears_of(NOW, command, "Satellite")
-        with trio.fail_after(PATIENCE):
-            while not (state / outcomes.OFFER).exists():
-                await trio.sleep(0.01)
-        offer = decode_note((state / outcomes.OFFER).read_bytes())
-        assert isinstance(offer, SettingsOffer) and offer.by_satellite
-        trusted = tmp_path / "update.pub"
-        trusted.write_text(signer.public)
-        assert settings_trial._verified(offer.text, offer.signature, trusted) == change
-        # The first step of its unit, and the later restart of the agent.
-        (state / outcomes.OFFER).unlink()
-        result = outcomes.folder_of(state) / outcomes.SETTINGS
-        result.parent.mkdir()
-        outcomes.leave(result, NOW, "trial")
-    async with at_work(state) as kit:
-        assert not (state / outcomes.OFFER).exists()
-        outcomes.leave(result, NOW, "back", "no link within 15 minutes")
-        (answer,) = await kit.answered(1)
-        assert answer.outcome is CommandOutcome.FAILED
-        assert told(answer) == "taken back: no link within 15 minutes"
 
 
 VERSION = "fieldagent delta 9.0.0, signed 2026-11-23, expires 2027-02-21"

@@ -16,8 +16,8 @@ from typing import NoReturn
 import fieldagent.cli.arguments
 import fieldagent.cli.hub.directory
 import fieldagent.cli.kit.check
-import fieldagent.cli.kit.settings
-import fieldagent.cli.kit.update
+import fieldagent.extensions.fleet.settings_command
+import fieldagent.extensions.fleet.update_command
 from fieldagent.__main__ import main
 
 
@@ -56,5 +56,7 @@ def _carry_out(words: list[str], seconds: float, output: int) -> NoReturn:
 if __name__ == "__main__":
     assert fieldagent.cli.arguments
     assert fieldagent.cli.kit.check and fieldagent.cli.hub.directory
-    assert fieldagent.cli.kit.settings and fieldagent.cli.kit.update
+    assert (
+        fieldagent.extensions.fleet.settings_command and fieldagent.extensions.fleet.update_command
+    )
     json.dump([run(words, seconds) for words, seconds in json.load(sys.stdin)], sys.stdout)

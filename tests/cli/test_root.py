@@ -27,7 +27,8 @@ import pytest
 
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import commands
-from fieldagent.kit import root_units, trial, trial_journal
+from fieldagent.extensions.fleet import trial, trial_journal
+from fieldagent.kit import root_units
 from fieldagent.system.as_owner import UnsafeFolder, as_owner, owner_of
 from fieldagent.system.folder import put_file
 from tests.other_user import ENVIRONMENT, ROOT, UID, open_place, python

@@ -17,8 +17,12 @@ from tests import offline
 ROOT = Path(__file__).parents[2]
 SIMULATED = r"^from tests\.processes import (?:\([^)]*|[^\n(]*)\b(?:imt_)?sky\b"
 """Tests of an agent below the simulated sky of `lab`, which they use as a process."""
-SEVERAL = ("tests/extensions/", "tests/soak/", "tests/bench/")
-"""Tests that may use several extensions. Core tests use only simulated hardware, from `lab`."""
+SEVERAL = (
+    *("tests/extensions/", "tests/soak/", "tests/bench/", "tests/shipping/"),
+    *("tests/cli/test_root.py", "tests/cli/root_runner.py"),
+)
+"""Tests that may use several extensions, such as those of packages and of root's commands. Core
+tests use only simulated hardware, from `lab`."""
 LIST = "fieldagent/extensions/__init__.py"
 CORE = (
     *("tests/agent/channels/test_traces.py", "tests/agent/test_agent.py"),

@@ -306,8 +306,8 @@ NAMED = {
     "hub/records/stored_entry.py": ("DAMAGED_ROW",),
     "agent/inbound/reception.py": ("UNTAGGED_PEER", "OTHER_KEY", "_in_words"),
     "kit/kit_health.py": ("watched", "_unfit"),
-    "kit/system_trial.py": ("NEVER_STARTED",),
-    "kit/update_offer.py": ("_taken",),
+    "extensions/fleet/system_trial.py": ("NEVER_STARTED",),
+    "extensions/fleet/update_offer.py": ("_taken",),
     "page/map_file.py": ("why",),
     "page/pmtiles.py": ("WRONG_DIRECTORY", "WRONG_PART"),
     "store/schema.py": ("WRITTEN_LATER", "WRITTEN_EARLIER", "why"),
@@ -339,10 +339,11 @@ ROOMS = (
         "store",
         "wire",
         # Remote changes and their results: the console shows a kit's last report.
+        "kit/kit_health.py",
         *(
-            f"kit/{name}.py"
+            f"extensions/fleet/{name}.py"
             for name in (
-                *("fetching", "kit_health", "settings_trial", "signed_file", "system_trial"),
+                *("fetching", "settings_trial", "signed_file", "system_trial"),
                 *("trial", "update", "update_offer", "version_order"),
             )
         ),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.kit.system_slots import PARTITIONS
+from fieldagent.extensions.fleet.system_slots import PARTITIONS
 from tests.machine import tool
 
 BUILD = Path(__file__).parents[2] / "build"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.journal.schema import JOURNAL
+from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.kit import kit_health
-from fieldagent.kit.settings_trial import SettingsPlace
 from fieldagent.wire.kit_note import SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange, kit_of
 from tests.file_server import file_server

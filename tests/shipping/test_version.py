@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from fieldagent.kit.version_order import order
+from fieldagent.extensions.fleet.version_order import order
 from tests.machine import tool
 from tests.shipping.conftest import ROOT
 

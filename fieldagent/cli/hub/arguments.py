@@ -32,7 +32,7 @@ from fieldagent.cli.subcommand import (
     duration,
     seconds,
 )
-from fieldagent.extensions import extensions
+from fieldagent.extensions import extensions, places
 from fieldagent.system.named_object import imported
 from fieldagent.wire.command import VERBS
 
@@ -414,47 +414,6 @@ def _add_command(actions: Subparsers) -> None:
     order.add_argument("--limit", type=count, default=20, help="most commands to list (20)")
 
 
-def _add_update(actions: Subparsers) -> None:
-    summary = "update the program of kits, in waves"
-    update = command(actions, "update", None, summary).add_subparsers(metavar="ACTION")
-    summary = "offer a signed program; the offer stops if a kit rolls back"
-    offer = _update_action(update, "offer", summary)
-    offer.add_argument("version")
-    offer.add_argument("url", help="URL of the program; URL.minisig is its signature")
-    offer.add_argument(
-        "--devices", required=True, metavar="KITS", help="kit-a,kit-b in this order, or all"
-    )
-    offer.add_argument(
-        "--waves", type=_waves, default="1,10,all", help="number of kits in each wave (1,10,all)"
-    )
-    offer.add_argument(
-        "--within",
-        type=minutes,
-        default=120,
-        metavar="MINUTES",
-        help="minutes until an updating kit must be back (120)",
-    )
-    listed = _update_action(update, "list", "list offers, newest first")
-    listed.add_argument("--limit", type=count, default=20)
-    one = _update_action(update, "show", "show the result of an offer at each kit")
-    one.add_argument("number", nargs="?", type=number, help="number of the offer (the newest)")
-    one.set_defaults(carry_out=("cli.hub.update", "show_kits"))
-    _update_action(update, "stop", "stop an offer; kits that have begun continue")
-
-
-def _update_action(actions: Subparsers, name: str, summary: str) -> CommandParser:
-    return action(actions, name, ("cli.hub.update", name), summary)
-
-
-def _waves(text: str) -> tuple[int | None, ...]:
-    """Read sizes of waves. None means all remaining kits, and comes last."""
-    *sizes, last = text.split(",")
-    return (*map(count, sizes), None if last == "all" else count(last))
-
-
-_waves.__name__ = "list of numbers such as 1,10,all"
-
-
 def _add_dead_letter(actions: Subparsers) -> None:
     letter = command(
         actions,
@@ -631,7 +590,7 @@ ACTIONS = by_name(
     ("group", _add_group),
     ("device", _add_device),
     ("fleet", _add_kits),
-    ("update", _add_update),
+    *((noun, imported(place)) for noun, place in places("hub_nouns").items()),
     ("command", _add_command),
     ("radio-key", add_radio_key),
     ("dead-letter", _add_dead_letter),

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fieldagent.kit.fetching import NotTaken, fetched
+from fieldagent.extensions.fleet.fetching import NotTaken, fetched
 from fieldagent.system.clock_bounds import EARLIEST
 from fieldagent.system.minisign import (
     NotSigned,

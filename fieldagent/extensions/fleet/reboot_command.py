@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fieldagent.kit.reboot import take
+from fieldagent.extensions.fleet.reboot import take
 
 
 def reboot(arguments: argparse.Namespace) -> int:

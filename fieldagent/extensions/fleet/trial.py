@@ -22,8 +22,9 @@ from typing import Any
 
 from fieldagent.agent import outcomes
 from fieldagent.agent.settings import load
-from fieldagent.kit import debian_packages, kit_health, root_units, trial_journal
-from fieldagent.kit.debian_packages import NotInstalled
+from fieldagent.extensions.fleet import debian_packages, trial_journal
+from fieldagent.extensions.fleet.debian_packages import NotInstalled
+from fieldagent.kit import kit_health, root_units
 from fieldagent.kit.kit_health import Wanted
 from fieldagent.kit.local_http import CallFailed, call
 from fieldagent.kit.root_units import alone

@@ -8,8 +8,8 @@ import argparse
 import json
 
 from fieldagent.agent import outcomes
-from fieldagent.kit import settings_trial
-from fieldagent.kit.settings_trial import SettingsPlace
+from fieldagent.extensions.fleet import settings_trial
+from fieldagent.extensions.fleet.settings_trial import SettingsPlace
 from fieldagent.system.exit_codes import ERROR, IO_FAILED, OK
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings

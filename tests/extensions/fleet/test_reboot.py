@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fieldagent.agent.outcomes import REBOOT
-from fieldagent.kit import kit_health, reboot
+from fieldagent.extensions.fleet import reboot
+from fieldagent.kit import kit_health
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.lived_time import BOOT
 

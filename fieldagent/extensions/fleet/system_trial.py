@@ -22,13 +22,14 @@ from dataclasses import asdict, field, replace
 from pathlib import Path
 
 from fieldagent.agent.settings import load
-from fieldagent.kit import kit_health, root_units, trial_journal
-from fieldagent.kit.fetching import NotTaken, ServerAway, fetched
+from fieldagent.extensions.fleet import trial_journal
+from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway, fetched
+from fieldagent.extensions.fleet.signed_file import keys_in, signed_file, tell
+from fieldagent.extensions.fleet.system_slots import Slots
+from fieldagent.extensions.fleet.trial import Place, end_of_trial, tell_the_hub
+from fieldagent.kit import kit_health, root_units
 from fieldagent.kit.kit_health import Wanted
 from fieldagent.kit.root_units import alone
-from fieldagent.kit.signed_file import keys_in, signed_file, tell
-from fieldagent.kit.system_slots import Slots
-from fieldagent.kit.trial import Place, end_of_trial, tell_the_hub
 from fieldagent.system.exit_codes import ERROR, OK
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.lazy_dataclass import dataclass

@@ -15,15 +15,16 @@ import pytest
 from fieldagent.agent.from_afar import NEVER, OURS, NotForThisKit, changed
 from fieldagent.agent.outcomes import OFFER
 from fieldagent.agent.settings import all_keys, parse
-from fieldagent.kit import kit_health, settings_trial
-from fieldagent.kit.settings_trial import SettingsPlace
+from fieldagent.extensions.fleet import settings_trial
+from fieldagent.extensions.fleet.settings_trial import SettingsPlace
+from fieldagent.kit import kit_health
 from fieldagent.wire.kit_note import SettingsOffer
 from fieldagent.wire.settings_change import SettingsChange, kit_of
 from tests.cut import PowerCut, cut_at, cut_everywhere
 from tests.signer import Signer
 
 TOKEN = "x" * 40
-OPERATING = (Path(__file__).parents[2] / "docs/how-to/change-settings.md").read_text()
+OPERATING = (Path(__file__).parents[3] / "docs/how-to/change-settings.md").read_text()
 WAS = "# of the kit\nhub-address=https://hub.example.org\nhub-token={}\nsos-repeat=600\n"
 
 

@@ -14,15 +14,16 @@ from pathlib import Path
 
 from fieldagent import __version__
 from fieldagent.agent.settings import load
-from fieldagent.kit import kit_health, root_units, system_trial, trial_journal
-from fieldagent.kit.fetching import NotTaken, is_served
-from fieldagent.kit.settings_trial import SettingsPlace
-from fieldagent.kit.signed_file import keys_in, signed_file, tell
-from fieldagent.kit.system_slots import Slots
-from fieldagent.kit.system_trial import SystemTrial
-from fieldagent.kit.trial import Place
-from fieldagent.kit.update_order import UpdateOrder
-from fieldagent.kit.version_order import check_newer
+from fieldagent.extensions.fleet import system_trial, trial_journal
+from fieldagent.extensions.fleet.fetching import NotTaken, is_served
+from fieldagent.extensions.fleet.settings_trial import SettingsPlace
+from fieldagent.extensions.fleet.signed_file import keys_in, signed_file, tell
+from fieldagent.extensions.fleet.system_slots import Slots
+from fieldagent.extensions.fleet.system_trial import SystemTrial
+from fieldagent.extensions.fleet.trial import Place
+from fieldagent.extensions.fleet.update_order import UpdateOrder
+from fieldagent.extensions.fleet.version_order import check_newer
+from fieldagent.kit import kit_health, root_units
 from fieldagent.system.exit_codes import TAKEN
 from fieldagent.system.folder import put_file, sync_folder
 from fieldagent.system.minisign import TrustedKey

@@ -16,21 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from fieldagent.agent.settings import load
-from fieldagent.kit import (
-    debian_packages,
-    kit_health,
-    root_units,
-    system_trial,
-    trial,
-    trial_journal,
-)
-from fieldagent.kit.debian_packages import NotAtHand
-from fieldagent.kit.fetching import NotTaken, ServerAway, is_served
-from fieldagent.kit.settings_trial import SettingsPlace
-from fieldagent.kit.signed_file import keys_in, release_of, signed_file, tell
-from fieldagent.kit.trial import Place, Trial
-from fieldagent.kit.update_order import UpdateOrder
-from fieldagent.kit.version_order import check_newer
+from fieldagent.extensions.fleet import debian_packages, system_trial, trial, trial_journal
+from fieldagent.extensions.fleet.debian_packages import NotAtHand
+from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway, is_served
+from fieldagent.extensions.fleet.settings_trial import SettingsPlace
+from fieldagent.extensions.fleet.signed_file import keys_in, release_of, signed_file, tell
+from fieldagent.extensions.fleet.trial import Place, Trial
+from fieldagent.extensions.fleet.update_order import UpdateOrder
+from fieldagent.extensions.fleet.version_order import check_newer
+from fieldagent.kit import kit_health, root_units
 from fieldagent.system.exit_codes import ERROR, OK, TAKEN
 from fieldagent.system.folder import put_file
 from fieldagent.system.lazy_named_tuple import NamedTuple

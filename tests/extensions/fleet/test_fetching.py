@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fieldagent.kit import fetching
-from fieldagent.kit.fetching import FetchedFile, NotTaken, ServerAway, fetched
+from fieldagent.extensions.fleet import fetching
+from fieldagent.extensions.fleet.fetching import FetchedFile, NotTaken, ServerAway, fetched
 from tests.machine import tool
 from tests.processes import free_port, until
 

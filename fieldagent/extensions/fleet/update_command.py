@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from fieldagent.kit import system_trial, system_update, trial, update_offer
-from fieldagent.kit import update as programs
-from fieldagent.kit.fetching import NotTaken
-from fieldagent.kit.system_slots import Slots
-from fieldagent.kit.trial import Place
-from fieldagent.kit.update_order import UpdateOrder
+from fieldagent.extensions.fleet import system_trial, system_update, trial, update_offer
+from fieldagent.extensions.fleet import update as programs
+from fieldagent.extensions.fleet.fetching import NotTaken
+from fieldagent.extensions.fleet.system_slots import Slots
+from fieldagent.extensions.fleet.trial import Place
+from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.system import system_image
 from fieldagent.system.exit_codes import IO_FAILED
 from fieldagent.system.log_lines import complain, refuse_settings

@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
-from fieldagent.kit import fetching, kit_health, system_trial, system_update, trial_journal
-from fieldagent.kit.fetching import FetchedFile, NotTaken
-from fieldagent.kit.system_slots import PARTITIONS, Slots
-from fieldagent.kit.trial import Place
-from fieldagent.kit.update_order import UpdateOrder
+from fieldagent.extensions.fleet import fetching, system_trial, system_update, trial_journal
+from fieldagent.extensions.fleet.fetching import FetchedFile, NotTaken
+from fieldagent.extensions.fleet.system_slots import PARTITIONS, Slots
+from fieldagent.extensions.fleet.trial import Place
+from fieldagent.extensions.fleet.update_order import UpdateOrder
+from fieldagent.kit import kit_health
 from fieldagent.system.system_image import PIECE, pieces_folder, read_image
 from tests.file_server import file_server
 from tests.machine import tool

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from fieldagent.agent.outcomes import PROGRAM_DELTA, PROGRAM_OFFER
-from fieldagent.kit import kit_health, trial, update, update_offer
-from fieldagent.kit.fetching import NotTaken, ServerAway
-from fieldagent.kit.update_order import UpdateOrder
+from fieldagent.extensions.fleet import trial, update, update_offer
+from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway
+from fieldagent.extensions.fleet.update_order import UpdateOrder
+from fieldagent.kit import kit_health
 from fieldagent.wire.kit_note import ProgramOffer
 from fieldagent.wire.minisign_text import SignatureParts
 from fieldagent.wire.signed_delta import SignedDelta

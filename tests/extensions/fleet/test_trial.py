@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from fieldagent.kit import debian_packages, kit_health, root_units, trial, trial_journal, update
-from fieldagent.kit.debian_packages import NotInstalled
-from fieldagent.kit.trial import Place, Trial
+from fieldagent.extensions.fleet import debian_packages, trial, trial_journal, update
+from fieldagent.extensions.fleet.debian_packages import NotInstalled
+from fieldagent.extensions.fleet.trial import Place, Trial
+from fieldagent.kit import kit_health, root_units
 from fieldagent.system.folder import sync_folder
 from tests.cut import PowerCut, cut_at, cut_everywhere
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.kit import update
-from fieldagent.kit.fetching import NotTaken
-from fieldagent.kit.trial import Place
+from fieldagent.extensions.fleet import update
+from fieldagent.extensions.fleet.fetching import NotTaken
+from fieldagent.extensions.fleet.trial import Place
 from fieldagent.system.program_delta import contents, delta_name, make_delta, packed
 from tests.machine import tool
 from tests.signer import Signer

@@ -10,9 +10,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from fieldagent.kit.fetching import NotTaken
-from fieldagent.kit.pi_boot import PiBoot
-from fieldagent.kit.systemd_boot import SystemdBoot
+from fieldagent.extensions.fleet.fetching import NotTaken
+from fieldagent.extensions.fleet.pi_boot import PiBoot
+from fieldagent.extensions.fleet.systemd_boot import SystemdBoot
 from fieldagent.system.folder import put_file
 from fieldagent.system.system_image import SystemName, UnreadableImage, read_name
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fieldagent.kit import debian_packages, update
-from fieldagent.kit.debian_packages import NotAtHand, NotInstalled
+from fieldagent.extensions.fleet import debian_packages, update
+from fieldagent.extensions.fleet.debian_packages import NotAtHand, NotInstalled
 from tests.machine import tool
 
 OURS = "fieldagent-common 2 installed\\nfieldagent 2 {}\\n"

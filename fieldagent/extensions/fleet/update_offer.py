@@ -15,12 +15,12 @@ from pathlib import Path
 from fieldagent.agent import outcomes
 from fieldagent.agent.outcomes import PROGRAM_DELTA, PROGRAM_OFFER
 from fieldagent.agent.settings import load
-from fieldagent.kit import update
-from fieldagent.kit.fetching import NotTaken, ServerAway
+from fieldagent.extensions.fleet import update
+from fieldagent.extensions.fleet.fetching import NotTaken, ServerAway
+from fieldagent.extensions.fleet.settings_trial import SettingsPlace
+from fieldagent.extensions.fleet.trial import Place
+from fieldagent.extensions.fleet.update_order import UpdateOrder
 from fieldagent.kit.root_units import alone, read_left, remove_left
-from fieldagent.kit.settings_trial import SettingsPlace
-from fieldagent.kit.trial import Place
-from fieldagent.kit.update_order import UpdateOrder
 from fieldagent.system.exit_codes import IO_FAILED, OK, REFUSED
 from fieldagent.system.log_lines import complain, refuse_settings
 from fieldagent.system.properties import InvalidSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fieldagent.kit.fetching import NotTaken
+from fieldagent.extensions.fleet.fetching import NotTaken
 
 
 def check_newer(now: str, next_: str, *, older_too: bool) -> None:

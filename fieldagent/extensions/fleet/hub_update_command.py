@@ -16,14 +16,14 @@ from contextlib import suppress
 from itertools import islice
 
 from fieldagent.cli.hub.opened_store import once, show, show_list, with_store
+from fieldagent.extensions.fleet.fetching import NotTaken, fetched
+from fieldagent.extensions.fleet.version_order import order
 from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused, Row
 from fieldagent.hub.field import update_offers
 from fieldagent.hub.field.update_offers import Candidate, Planned
 from fieldagent.hub.settings import HubSettings
 from fieldagent.hub.store.contract import Db, Store
-from fieldagent.kit.fetching import NotTaken, fetched
-from fieldagent.kit.version_order import order
 from fieldagent.system.minisign import NotSigned, read_signature
 from fieldagent.system.signed_release import program_of
 from fieldagent.wire.kit_note import is_address
