@@ -15,10 +15,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from fieldagent.package.distress import Call
 from tests import disk
 from tests.browser import SCREENS, SIGN_OF_LIFE, WITH_WORKER, close, faults, keep, page
 from tests.disk import Fault
 from tests.extensions.lab.simulator.test_simulate_node import kit, nodes
+from tests.package import test_distress as distress_cases
 from tests.page.test_map_file import write_map
 from tests.processes import MODULE, Agent, Running, administer, agent, frozen, hub, sky, until
 
@@ -83,6 +85,7 @@ def test_every_control(chromium: Any, world: World, screen: str) -> None:
         send_each_kind(shown, screen)
         what_is_wrong_stands_beside_its_field(shown)
         a_priority_that_is_an_sos_is_asked_about(shown)
+        a_text_that_reads_like_an_sos_is_asked_about(shown, screen)
         what_comes_in_shows_by_itself(shown, world, f"hello {screen} <b>\u202e")
         choices_and_story(shown)
         the_signal_is_plotted(shown, world)
@@ -150,6 +153,24 @@ def a_priority_that_is_an_sos_is_asked_about(shown: Any) -> None:
     for name in ("priority", "content"):
         shown.locator(f"#field-{name}").fill("")
     shown.locator("summary", has_text="Sending options").click()
+
+
+def a_text_that_reads_like_an_sos_is_asked_about(shown: Any, screen: str) -> None:
+    for call, texts in distress_cases.CASES.items():
+        for text in texts:
+            asks = "text => import('/page/send.js').then(all => all.isCall(text))"
+            assert shown.evaluate(asks, text) is (call is Call.SOS), text
+    said = f"SOS {screen}, a song"
+    fill(shown, "message", content=said)
+    for leave in ("urgent-back", "urgent-message"):
+        shown.locator("#submit").click()
+        shown.locator("#urgent-words", has_text="reads like a call for help").wait_for()
+        assert not shown.locator("#urgent-priority").is_visible()
+        shown.locator(f"#{leave}").click()
+        shown.locator("#urgent[open]").wait_for(state="detached")
+    sent = shown.locator("#conversation li.sent").filter(has_text=said)
+    sent.filter(has_text="Delivered").wait_for()
+    assert shown.locator("#alarms .own").count() == 0, "it is a message"
 
 
 def with_text_of_twice_the_size_nothing_is_scrolled_sideways(shown: Any) -> None:
@@ -295,7 +316,7 @@ def raise_and_call_off(shown: Any, screen: str) -> None:
     shown.locator("#sos-latitude").fill("99")
     shown.locator("#sos-longitude").fill("8.5")
     shown.locator("#sos-send").click()
-    shown.locator("#sos-fault", has_text="is raised; its position is invalid").wait_for()
+    shown.locator("#sos-fault", has_text="is raised, but its position is invalid").wait_for()
     shown.locator("#sos-latitude").fill("47° 6,5'")
     shown.locator("#sos-send").click()
     shown.locator("#confirm").wait_for(state="hidden")

@@ -178,6 +178,22 @@ def test_a_channel_is_named_in_any_case_here_and_exactly_in_the_api(tmp_path: Pa
         assert (canceled.returncode, canceled.stdout) == (0, "Package 1: Canceled\n")
 
 
+def test_a_message_that_reads_like_an_sos_names_the_command(tmp_path: Path) -> None:
+    settings = {
+        "satellite-port": None,
+        "radio-port": str(tmp_path / "none"),
+        "radio-station": "1",
+    }
+    with agent(tmp_path, settings) as running:
+        port = ["--no-wait", "--port", str(running.port)]
+        hint = "If it is an emergency, run `fieldagent sos TEXT`"
+        for text, hints in (("S.O.S. leg broken", True), ("СОС", True), ("we come", False)):
+            sent = fieldagent("send", "message", text, *port)
+            assert (sent.returncode, hint in sent.stderr) == (0, hints)
+        urgent = fieldagent("send", "message", "SOS", "--priority", "100", *port)
+        assert (urgent.returncode, hint in urgent.stderr) == (0, False)
+
+
 RUN_FOR_EVER = {"run", "hub run"}
 """These print only the lines of their log and the hook's output."""
 TEXTS = {"help", "completion", "manual"}

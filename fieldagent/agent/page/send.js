@@ -317,14 +317,28 @@ function showFaults(faults, rest = "") {
   return controls.find(control => control.hasAttribute("aria-invalid"));
 }
 
-/** Asks if a person who typed that priority wants to send an SOS. */
-async function meantAsSos() {
+/** A call for help, in letters of three alphabets, or in Morse. */
+const S = "[sсσς]", O = "[o0оο]";
+const CALL = new RegExp(`^[^\\p{L}\\p{N}]*(${S}+${O}+${S}+(${O}+${S}+)*|${S}([. *_-]{1,2})${O}\\3${S}|mayday|ме[ий]дей|мэйдэй)(?!\\p{L})`
+  + "|^\\s*\\.{3}\\s*(---|—-|-—|—)\\s*\\.{3}", "iu");
+
+/** Returns true if a text reads like a call for help, as `package.distress` reads a direct one. */
+export function isCall(text) {
+  const plain = text.replace(/\p{Cf}|\ufe0f/gu, "").normalize("NFKC").replaceAll("🆘", " SOS ");
+  return CALL.test(plain) && !/^[\W_]*sos[\W_]+cancel[\W_]*$/i.test(plain);
+}
+
+/** Asks what a person means who typed that priority, or with `words` such a text: "send" as an SOS,
+ * "message", or "" for neither. */
+async function meantAsSos(words) {
   const dialog = by("urgent");
+  by("urgent-priority").hidden = words;
+  by("urgent-words").hidden = by("urgent-message").hidden = !words;
   dialog.returnValue = "";
   dialog.showModal();
   by("urgent-back").focus();
   await new Promise(resolve => dialog.addEventListener("close", resolve, { once: true }));
-  return dialog.returnValue === "send";
+  return dialog.returnValue;
 }
 
 async function submit(sent) {
@@ -333,7 +347,13 @@ async function submit(sent) {
     return;
   }
   const body = written();
-  if (body.priority >= SOS_PRIORITY && !await meantAsSos()) return;
+  if (body.priority >= SOS_PRIORITY) {
+    if (!await meantAsSos(false)) return;
+  } else if (isCall(body.message?.content ?? "")) {
+    const meant = await meantAsSos(true);
+    if (!meant) return;
+    if (meant === "send") body.priority = SOS_PRIORITY;
+  }
   const mine = key;
   try {
     const accepted = await post(body, mine);

@@ -60,9 +60,23 @@ def _send(
         }
         if arguments.dry_run:
             return _estimate(arguments, body)
-        return finish(arguments, _post(arguments, body))
+        queued = _post(arguments, body)
+        _hint_at_sos(body)
+        return finish(arguments, queued)
     except CallFailed as failed:
         return report(failed)
+
+
+def _hint_at_sos(body: dict[str, Any]) -> None:
+    """Show how to raise an SOS if a message reads like one."""
+    from fieldagent.package import distress
+    from fieldagent.package.package import SOS_PRIORITY
+
+    text = body.get("message", {}).get("content", "")
+    is_sos = (body["priority"] or 0) >= SOS_PRIORITY
+    if not is_sos and distress.read(text).call is distress.Call.SOS:
+        hint = "this was sent as a message. If it is an emergency, run `fieldagent sos TEXT`"
+        print(f"fieldagent: {hint}", file=sys.stderr)
 
 
 def _whom(named: str | None) -> str | int | None:
