@@ -19,6 +19,7 @@ from urllib.request import urlopen
 import pytest
 
 import fieldagent
+from fieldagent.extensions import NAMES
 from fieldagent.hub.console.passkeys import BROUGHT_BY
 from tests.machine import unavailable
 from tests.processes import PATIENCE, agent, hub, sky
@@ -83,6 +84,21 @@ def test_a_kit_s_own_is_smaller_and_delivers(tmp_path: Path) -> None:
     for words in (["hub", "run"], ["demo"], ["simulate", "satellite"], ["hub", "user", "list"]):
         done = isolated(sys.executable, kit, *words, status=2)
         assert "this program does not have that command; fieldagent.pyz has it" in done.stderr
+
+
+@pytest.mark.full
+def test_a_program_without_extensions_delivers_and_names_what_it_lacks(tmp_path: Path) -> None:
+    without = [word for name in NAMES for word in ("--without", name)]
+    kit = build(tmp_path / "kit.pyz", "--kit", *without)
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    (size,) = re.findall(r"without all of them, a kit's program has ([\d.]+) MB", page)
+    assert kit.stat().st_size / 1e6 == pytest.approx(float(size), rel=0.05)
+    with sky(tmp_path), agent(tmp_path, command=[sys.executable, "-I", "-S", str(kit)]) as running:
+        assert running.post("Camp reached").body["status"] == "Delivered"
+    settings = tmp_path / "more.properties"
+    settings.write_text("mqtt-address=mqtt://127.0.0.1\n")
+    done = isolated(sys.executable, kit, "check", "--config", settings, status=78)
+    assert "mqtt-address belongs to the extension mqtt" in done.stderr
 
 
 def code(source: str) -> list[tuple[str, object]]:
