@@ -61,9 +61,23 @@ def test_the_button_shows_that_it_is_not_ready_until_a_press_counts(
     button, how = shown.locator("#raise"), shown.locator("#raise-how")
     assert button.is_disabled() and how.inner_text().startswith("Loading.")
     held.release()
-    shown.locator("#raise:enabled").wait_for()
+    shown.locator("#raise:not([aria-disabled])").wait_for()
     assert how.inner_text().startswith("Hold for 1.5 seconds")
     hold(shown)
+    browser.close(context, shown)
+
+
+def test_a_finger_that_came_before_the_script_counts(chromium: Any, kit: Agent) -> None:
+    context = chromium.new_context(**browser.SCREENS["390-light"])
+    shown = context.new_page()
+    held = Held(shown, "**/page/start.js")
+    shown.goto(f"http://127.0.0.1:{kit.port}/", wait_until="commit")
+    held.wait()
+    shown.locator("#raise").hover()
+    shown.mouse.down()
+    held.release()
+    shown.locator("#confirm[open]").wait_for()
+    shown.mouse.up()
     browser.close(context, shown)
 
 

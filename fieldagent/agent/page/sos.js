@@ -127,8 +127,8 @@ export function setUpSos(sent) {
     // The focus is on "Back", so that an accidental key press sends nothing.
     by("sos-back").focus();
   });
-  // Until here the button is disabled, so that a press that cannot count is visibly refused.
-  by("raise").disabled = false;
+  // Until here the button is gray, so that a press that does not count yet is visible.
+  by("raise").removeAttribute("aria-disabled");
   showHow(false);
   spoken.then(() => showHow(false));
   goOn(outlives("sos", () => by("confirm").open ? { key, text: by("sos-text").value, ...placed ? {} : placeTyped() } : null));
@@ -296,25 +296,33 @@ function once(dialog, button, fault, act, sent) {
 /** Calls `held` after a long press, or after any press of a keyboard or screen reader: the dialog
  * asks for a confirmation. */
 function holdable(button, held) {
-  let timer = 0, from = [0, 0];
+  let timer = 0, from = null;
   const letGo = () => {
     clearTimeout(timer);
     button.classList.remove("held");
   };
-  button.addEventListener("pointerdown", event => {
-    if (event.button) return;
+  const begin = () => {
     button.classList.add("held");
     timer = setTimeout(() => { letGo(); held(); }, HOLD);
-    from = [event.clientX, event.clientY];
+    from = null;
+  };
+  button.addEventListener("pointerdown", event => {
+    if (event.button) return;
+    begin();
     // Late content can move the button away from a pointer that does not move.
     button.setPointerCapture(event.pointerId);
   });
   for (const name of ["pointerup", "pointercancel"]) button.addEventListener(name, letGo);
   button.addEventListener("pointermove", event => {
-    const [x, y] = from;
+    const [x, y] = from ??= [event.clientX, event.clientY];
     if (event.pointerType === "mouse" && Math.hypot(event.clientX - x, event.clientY - y) > LEAVES) letGo();
   });
   button.addEventListener("contextmenu", event => event.preventDefault());
   button.addEventListener("keydown", event => { if (event.repeat) event.preventDefault(); });
   button.addEventListener("click", event => { if (event.detail === 0) held(); });
+  // A finger that came before this script counts from now on.
+  if (button.matches(":active")) {
+    begin();
+    for (const name of ["pointerup", "pointerleave"]) button.addEventListener(name, letGo, { once: true });
+  }
 }
