@@ -323,6 +323,7 @@ function holdable(button, held) {
   // A finger that came before this script counts from now on.
   if (button.matches(":active")) {
     begin();
-    for (const name of ["pointerup", "pointerleave"]) button.addEventListener(name, letGo, { once: true });
+    // Late content can move the button away: the finger may be lifted elsewhere.
+    addEventListener("pointerup", letGo, { once: true });
   }
 }
