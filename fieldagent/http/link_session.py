@@ -22,12 +22,14 @@ from fieldagent.wire.link import (
     NOTES,
     Acknowledged,
     Arrived,
+    Body,
     Close,
     IpLink,
     LinkHello,
     LinkOpened,
     NoCommonVersion,
     Noted,
+    size_of,
 )
 
 log = logging.getLogger(__name__)
@@ -46,8 +48,8 @@ LOOK_EVERY = 60.0
 
 class Sendable(Protocol):
     @property
-    def body(self) -> bytes:
-        """Return the bytes of the message, as the peer's `take_in` gets them."""
+    def body(self) -> Body:
+        """Return the content of the message. The peer's `take_in` gets each body."""
 
 
 Outgoing = TypeVar("Outgoing", bound=Sendable)
@@ -73,8 +75,9 @@ class Post(Protocol[Outgoing]):
         """
 
     async def take_in(self, body: bytes) -> None:
-        """Store a message from the peer, which is on disk when this returns. All methods that store
-        may raise NotNow.
+        """Store a body from the peer, which is on disk when this returns. Several bodies of one
+        message come at the same time, so that they can share a commit. All methods that store may
+        raise NotNow.
         """
 
     async def next_note(self) -> bytes:
@@ -223,9 +226,13 @@ class LinkSession(Generic[Outgoing]):
             await self._say(self._link.note(await self._post.next_note()))
 
     async def _take_in(self, arrived: Arrived) -> None:
-        if arrived.body:
-            with trio.CancelScope(shield=True):  # as quick as the disk, and never interrupted
-                await self._post.take_in(arrived.body)
+        with trio.CancelScope(shield=True):  # as quick as the disk, and never interrupted
+            if len(arrived.bodies) == 1:
+                await self._post.take_in(arrived.bodies[0])
+            elif arrived.bodies:
+                async with trio.open_nursery() as nursery:
+                    for body in arrived.bodies:
+                        nursery.start_soon(self._post.take_in, body)
         await self._say(self._link.acknowledge(arrived.number))
 
     async def _settle(self, numbers: tuple[int, ...]) -> None:
@@ -274,7 +281,7 @@ class LinkSession(Generic[Outgoing]):
         self._keepalive.said(trio.current_time())
 
     def _bytes(self) -> int:
-        return sum(len(f.item.body) for f in self._in_flight.values() if f.item is not None)
+        return sum(size_of(f.item.body) for f in self._in_flight.values() if f.item is not None)
 
     async def _judge(self) -> NoReturn:
         while True:

@@ -15,6 +15,7 @@ from typing import Protocol
 import trio
 
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.wire.link import Body
 
 NUMBER_MAX = 2**32 - 1
 """Largest id of a user or workspace. A user's id is also an origin on air."""
@@ -68,8 +69,8 @@ class OutgoingMessage:
 
     number: int
     """Id between a channel and the mailbox, used only within the hub."""
-    body: bytes
-    """An envelope of `wire.envelope`."""
+    body: Body
+    """An envelope of `wire.envelope`, or several."""
 
 
 class Mailbox(Protocol):

@@ -6,8 +6,8 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,7 @@ from fieldagent.hub.field import kit_watch, mobile_terminated, operator_calls
 from fieldagent.hub.field.ip_link import Links
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.field.rebuilding import Keeping
 from fieldagent.hub.fleet.fleet_api import FleetApi
 from fieldagent.hub.not_now import patient
@@ -57,8 +58,8 @@ from fieldagent.hub.records import (
     audit,
     claims,
     commands,
+    forgetting,
     lease,
-    ledger,
     ring_alerts,
     slices,
     usage,
@@ -119,6 +120,7 @@ class Hub:
         self.store = store
         self.kinds = operators(settings.operators)
         self.leases = lease.Leases(store, uuid.uuid4().hex[:12], clock=time.time)
+        self.feeds = PositionFeeds(store, clock=time.time)
         self.stopping = trio.Event()
         """Set when the hub accepts no new work: probes report it, and new links are refused."""
         self.closing = trio.Event()
@@ -183,7 +185,7 @@ class Hub:
         links = Links(
             self._authenticate,
             self._mailbox,
-            self.leases.held,
+            self.connected,
             self.stopping,
             authentication.wrong_link_token,
             self.access.note_link,
@@ -277,7 +279,14 @@ class Hub:
             clock=time.time,
             version=version,
             keeping=self.keeping,
+            feeds=self.feeds,
         )
+
+    @asynccontextmanager
+    async def connected(self, device: Device) -> AsyncIterator[lease.Lease]:
+        """Hold the lease of a device for a link, and keep the positions for it."""
+        async with self.leases.held(device) as lease, self.feeds.joined(device.workspace):
+            yield lease
 
     def callers(self) -> dict[str, Operator]:
         """Return the senders of MT messages, for the operators that are configured."""
@@ -591,9 +600,9 @@ async def _expire(hub: Hub) -> None:
         written = hub.store.heard(ANYTHING)
         soonest = 0.0
         with told_once():
-            soonest = await hub.store.read(ledger.next_expiry)
+            soonest = await hub.store.read(forgetting.next_expiry)
         if soonest <= time.time():
-            await _in_slices(hub, lambda db: ledger.expire(db, time.time()))
+            await _in_slices(hub, lambda db: forgetting.expire(db, time.time()))
         await idle.until_due(written, soonest - time.time())
 
 
@@ -620,8 +629,8 @@ async def _forget(hub: Hub) -> None:
         now - days * 86_400 for days in (hub.settings.keep_days, hub.settings.keep_audit_days)
     )
     for some in (
-        partial(ledger.forget, before=items, now=now),
-        partial(ledger.forget_remembered, before=items),
+        partial(forgetting.forget, before=items, now=now),
+        partial(forgetting.forget_remembered, before=items),
         partial(answers.forget, before=items),
         partial(audit.forget, before=lines),
         partial(commands.forget, before=lines),
@@ -644,6 +653,10 @@ async def _show_life(hub: Hub) -> None:
         await waits.sleep(interval / 3)
 
 
+async def _keep_positions(hub: Hub) -> None:
+    await hub.feeds.run()
+
+
 async def _keep_leases(hub: Hub) -> None:
     await hub.leases.run()
 
@@ -654,6 +667,7 @@ async def _free_claims(hub: Hub) -> None:
 
 PARTS = {
     "the leases of links": _keep_leases,
+    "positions for linked kits": _keep_positions,
     "the claims of hubs that died": _free_claims,
     "housekeeping": _keep_house,
     "the expiry of items": _expire,

@@ -23,10 +23,15 @@ CHECK_PATH = "/link?check"
 """Path of a WebSocket that the hub closes at once. It is not a link, and does not end
 another link."""
 VERSION = 1
+BODIES = 200
+"""Maximum number of bodies in a message."""
+HEAD = 5
+"""Longest head in bytes of one of several bodies."""
 BODY_BYTES = 102_400
 """Minimum body size in bytes that every end accepts."""
 OVERHEAD = 16
-"""Maximum bytes that a message adds to its body: array, kind, number and the body's own head."""
+"""Maximum bytes that a message adds to its body: array, kind, number and the body's own head. Each
+of several bodies counts with its head."""
 WINDOW = 4
 """Maximum number of unacknowledged messages that an end accepts, including pings."""
 NOTES = 1
@@ -94,12 +99,12 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message. Acknowledge it when it is on disk, together with all earlier ones. b"" is
+    """A message. Acknowledge it when it is on disk, together with all earlier ones. No body is
     a ping.
     """
 
     number: int
-    body: bytes
+    bodies: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,15 @@ class Noted:
     """A note. It is not acknowledged, and is repeated on each link while it is valid."""
 
     body: bytes
+
+
+Body = bytes | tuple[bytes, ...]
+"""Content of a message: one body or several."""
+
+
+def size_of(body: Body) -> int:
+    """Return the bytes of a message's content."""
+    return len(body) if isinstance(body, bytes) else sum(map(len, body)) + HEAD * len(body)
 
 
 LinkEvent = LinkOpened | Arrived | Acknowledged | Noted
@@ -142,14 +156,16 @@ class IpLink:
         """Return the number of messages that can be sent before an acknowledgement is needed."""
         return 0 if self._peer is None else self._peer.window - len(self._unacknowledged)
 
-    def send(self, body: bytes) -> tuple[int, bytes]:
+    def send(self, body: Body) -> tuple[int, bytes]:
         """Return the next message: its number, which the acknowledgement will contain, and its
         bytes.
         """
         if self._peer is None or self.free < 1:
             raise LocalProtocolError("the window is full, or the peer has not said hello")
-        if len(body) > self._peer.size:
-            raise LocalProtocolError(f"{len(body)} bytes, where the peer takes {self._peer.size}")
+        if (size := size_of(body)) > self._peer.size:
+            raise LocalProtocolError(f"{size} bytes, where the peer takes {self._peer.size}")
+        if len(body) > BODIES and not isinstance(body, bytes):
+            raise LocalProtocolError(f"{len(body)} bodies, where a message has {BODIES} at most")
         self._sent += 1
         self._unacknowledged.append(self._sent)
         message = [LinkKind.MESSAGE, self._sent, body] if body else [LinkKind.MESSAGE, self._sent]
@@ -222,11 +238,18 @@ class IpLink:
             raise RemoteProtocolError(f"message {number} where {self._arrived + 1} should follow")
         if number - self._answered > self._hello.window:
             raise RemoteProtocolError("more unacknowledged messages than were asked for")
-        body = members[0] if members else b""
-        if not isinstance(body, bytes) or len(body) > self._hello.size:
-            raise RemoteProtocolError(f"message {number} has no body of {self._hello.size} bytes")
         self._arrived = number
-        return Arrived(number, body)
+        return Arrived(number, self._bodies(number, members[0]) if members else ())
+
+    def _bodies(self, number: int, content: Any) -> tuple[bytes, ...]:
+        bodies = content if isinstance(content, list) else [content]
+        are_bytes = all(isinstance(body, bytes) for body in bodies)
+        body = content if isinstance(content, bytes) else tuple(bodies)
+        if not are_bytes or size_of(body) > self._hello.size:
+            raise RemoteProtocolError(f"message {number} has no body of {self._hello.size} bytes")
+        if len(bodies) > BODIES:
+            raise RemoteProtocolError(f"message {number} has more than {BODIES} bodies")
+        return tuple(body for body in bodies if body)
 
     def _settle(self, number: int) -> Acknowledged:
         waiting = self._unacknowledged

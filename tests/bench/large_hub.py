@@ -31,7 +31,7 @@ from fieldagent.hub.contract import Bearer
 from fieldagent.hub.field import calling_in, check_in, mobile_terminated
 from fieldagent.hub.field.backlog import DEAD, DELIVERIES, WEBHOOKS, count_some
 from fieldagent.hub.field.envelope_packing import LOOK_AT, receipts_for, waiting
-from fieldagent.hub.records import audit, ledger, ring_alerts, sos
+from fieldagent.hub.records import audit, forgetting, ledger, ring_alerts, sos
 from fieldagent.hub.records.ledger import Posting, enter_all
 from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
@@ -201,10 +201,10 @@ def operations(items: int) -> dict[str, Callable[[Db], Any]]:
             db, Subject("user", 9, "kit 9"), items // 2
         ),
         "empty a device": lambda db: deletion.empty_device(db, 9),
-        "when the next expires": ledger.next_expiry,
-        "expire": lambda db: ledger.expire(db, newest),
-        "forget items": lambda db: ledger.forget(db, before=since, now=newest),
-        "forget what items are recognised by": lambda db: ledger.forget_remembered(
+        "when the next expires": forgetting.next_expiry,
+        "expire": lambda db: forgetting.expire(db, newest),
+        "forget items": lambda db: forgetting.forget(db, before=since, now=newest),
+        "forget what items are recognised by": lambda db: forgetting.forget_remembered(
             db, before=since
         ),
         "forget audit lines": lambda db: audit.forget(db, before=since),

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import trio
 
-from fieldagent.hub.records import ledger
+from fieldagent.hub.records import forgetting
 from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
@@ -138,9 +138,9 @@ def main(items: int = ITEMS) -> None:
             run(connection, "VACUUM ANALYZE")
             before = DATE - (items - MONTH) * SECONDS
             cost = partial(told_cost, connection, postgres)
-            forget = partial(ledger.forget, before=before, now=float(DATE))
+            forget = partial(forgetting.forget, before=before, now=float(DATE))
             cost(f"{MONTH} items forgotten", partial(all_of, database, forget))
-            remembered = partial(ledger.forget_remembered, before=before)
+            remembered = partial(forgetting.forget_remembered, before=before)
             cost("  what they are recognised by", partial(all_of, database, remembered))
             cost("  VACUUM", partial(run, connection, "VACUUM"))
             tell_statements(connection, "no partitions", "public.")

@@ -99,6 +99,7 @@ COMMANDS: Mapping[str, str] = {
     "hub user password": f"ada {HUB}",
     "hub user role": f"ada member {HUB}",
     "hub user radio": f"ada !a1b2c3d4 {HUB}",
+    "hub user positions": f"ada all {HUB}",
     "hub user tak": f"ada --revoke {HUB}",
     "hub group add": f"rescue ada {HUB}",
     "hub group join": f"rescue ada {HUB}",

@@ -12,6 +12,7 @@ from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.field import calling_in, mobile_terminated, operator_calls
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.operator.contract import NO_MODEM, FarModem, Verdict
 from fieldagent.hub.records import ring_alerts
 from fieldagent.hub.records.ledger import Posting, enter
@@ -85,6 +86,7 @@ class Field:
             self.mobile_originated(),
             clock=self.clock,
             log_rest=log_rest,
+            feeds=PositionFeeds(self.store, clock=self.clock, least_rest=0.0),
         )
 
     async def sends(
@@ -119,14 +121,16 @@ class Field:
 
 async def collect(mailbox: IpMailbox, capacity: int = 65_536) -> list[Envelope]:
     """Fetch and confirm all waiting mail, like a link."""
-    envelopes = []
+    envelopes: list[Envelope] = []
     while (outgoing := await mailbox.load(capacity)) is not None:
-        envelopes.append(read(outgoing))
+        bodies = outgoing.body if isinstance(outgoing.body, tuple) else (outgoing.body,)
+        envelopes += map(decode, bodies)
         await mailbox.stored(outgoing)
     return envelopes
 
 
 def read(outgoing: OutgoingMessage) -> Envelope:
+    assert isinstance(outgoing.body, bytes)
     return decode(outgoing.body)
 
 

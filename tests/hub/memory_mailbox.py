@@ -74,6 +74,7 @@ class MemoryMailbox:
     async def stored(self, outgoing: OutgoingMessage) -> None:
         await trio.lowlevel.checkpoint()
         self.loaded.remove(outgoing)
+        assert isinstance(outgoing.body, bytes)
         self.delivered.append(outgoing.body)
 
     async def returned(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.records.ledger import forget
+from fieldagent.hub.records.forgetting import forget
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import Data, Message
 from fieldagent.wire.envelope import (

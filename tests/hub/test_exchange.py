@@ -15,7 +15,7 @@ from fieldagent.hub.field import calling_in, mobile_terminated
 from fieldagent.hub.operator.contract import Verdict
 from fieldagent.hub.operator.directip import DIRECTIP
 from fieldagent.hub.operator.failures import FULL_PAUSE
-from fieldagent.hub.records.ledger import expire, forget
+from fieldagent.hub.records.forgetting import expire, forget
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import CheckIn, Data, Location, Message
 from fieldagent.package.payload import Identity

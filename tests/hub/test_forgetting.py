@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from fieldagent.hub.access import attempts
-from fieldagent.hub.records import audit, ledger
+from fieldagent.hub.records import audit, forgetting
 from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store, insert
 from fieldagent.hub.store.opening import open_store
@@ -47,7 +47,7 @@ def test_attempts_are_dropped_in_slices_once_they_count_no_more(store: Store) ->
 
 
 def test_items_and_what_they_are_recognised_by_are_dropped_in_slices(store: Store) -> None:
-    some = ledger.AT_ONCE
+    some = forgetting.AT_ONCE
     many = some + 11
 
     def fill(db: Db) -> None:
@@ -63,10 +63,11 @@ def test_items_and_what_they_are_recognised_by_are_dropped_in_slices(store: Stor
 
     store.once(fill)
     items = [
-        store.once(lambda db: ledger.forget(db, before=START + 1, now=START + 1)) for _ in range(3)
+        store.once(lambda db: forgetting.forget(db, before=START + 1, now=START + 1))
+        for _ in range(3)
     ]
     remembered = [
-        store.once(lambda db: ledger.forget_remembered(db, before=START + 1)) for _ in range(3)
+        store.once(lambda db: forgetting.forget_remembered(db, before=START + 1)) for _ in range(3)
     ]
     assert (items, remembered) == ([some, 11, 0], [some, 9, 0])
     kept = store.once(lambda db: db.execute("SELECT sequence FROM arrived ORDER BY sequence"))
@@ -114,7 +115,7 @@ Work = Callable[[Db], object]
         (
             _await_item,
             "UPDATE delivery SET state = 'stored'",
-            lambda db: ledger.expire(db, START),
+            lambda db: forgetting.expire(db, START),
             "SELECT count(*) FROM delivery WHERE state = 'stored'",
         ),
     ],

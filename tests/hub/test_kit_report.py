@@ -20,6 +20,7 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.contract import Device
 from fieldagent.hub.field.mailbox import IpMailbox
 from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.records import contact, kit_report
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
@@ -57,7 +58,8 @@ def mailbox(store: Store) -> IpMailbox:
         time_to_live=60,
         take_tracker=by_kit.take_in,
     )
-    return IpMailbox(store, Device(1, 1, 1, "kit"), taking, clock=lambda: 0.0)
+    feeds = PositionFeeds(store, clock=lambda: 0.0)
+    return IpMailbox(store, Device(1, 1, 1, "kit"), taking, clock=lambda: 0.0, feeds=feeds)
 
 
 @pytest.fixture

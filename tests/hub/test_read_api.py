@@ -24,7 +24,8 @@ from fieldagent.hub.api import reading
 from fieldagent.hub.api.read_api import ReadApi
 from fieldagent.hub.api.reading import END, ItemFilter
 from fieldagent.hub.contract import Bearer
-from fieldagent.hub.records.ledger import Posting, enter, forget
+from fieldagent.hub.records.forgetting import forget
+from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import Data, Location, Message, Waypoint
 from fieldagent.wire.envelope import Entry, Source

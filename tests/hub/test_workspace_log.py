@@ -17,7 +17,8 @@ from fieldagent.hub.api.standing import device_standings
 from fieldagent.hub.field.backlog import Backlog, with_awaited
 from fieldagent.hub.field.ip_link import _MailboxPost
 from fieldagent.hub.records import workspace_log
-from fieldagent.hub.records.ledger import Posting, enter, expire, forget
+from fieldagent.hub.records.forgetting import expire, forget
+from fieldagent.hub.records.ledger import Posting, enter
 from fieldagent.hub.records.numbering import leave_out
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package.package import SOS_PRIORITY, Location, Message

@@ -91,6 +91,7 @@ class Walk:
                 await box.returned(outgoing, reason="the link has ended")
                 return
             inbox = self._kit.inbox
+            assert isinstance(outgoing.body, bytes)
             await inbox.take_in(
                 outgoing.body, lambda db: None, channel=Channel.CELLULAR, owes=None, tagged=False
             )

@@ -72,6 +72,12 @@ def pair(ours: LinkHello = LinkHello(), theirs: LinkHello = LinkHello()) -> tupl
     return one, other
 
 
+def third_with(link: IpLink, bodies: tuple[bytes, ...]) -> bytes:
+    """Return the third message, with these bodies."""
+    numbered(link, 2)
+    return link.send(bodies)[1]
+
+
 def numbered(link: IpLink, count: int) -> bytes:
     """Return the last of `count` messages, when all others are acknowledged."""
     for number in range(1, count):
@@ -149,6 +155,7 @@ VECTORS = {
     "hello of a hub": lambda: IpLink(LinkHello(features=NOTES)).hello(),
     "message 1,": lambda: pair()[0].send(ENVELOPE)[1],
     "message 2,": lambda: numbered(pair()[0], 2),
+    "message 3,": lambda: third_with(pair()[0], (ENVELOPE, ENVELOPE)),
     "message 24,": lambda: numbered(pair()[0], 24),
     "acknowledgement of 2": lambda: acknowledged_after(*pair(), 2),
 }
@@ -175,8 +182,9 @@ def test_reads_the_vectors() -> None:
     link = IpLink(LinkHello())
     opened = link.receive(known["hello of an agent"])
     assert opened == LinkOpened(1, 0, BODY_BYTES, WINDOW, silence=300)
-    assert link.receive(known["message 1,"]) == Arrived(1, ENVELOPE)
-    assert link.receive(known["message 2,"]) == Arrived(2, b"")
+    assert link.receive(known["message 1,"]) == Arrived(1, (ENVELOPE,))
+    assert link.receive(known["message 2,"]) == Arrived(2, ())
+    assert link.receive(known["message 3,"]) == Arrived(3, (ENVELOPE, ENVELOPE))
     link.ping(), link.send(ENVELOPE)
     assert link.receive(known["acknowledgement of 2"]) == Acknowledged((1, 2))
 
@@ -241,6 +249,9 @@ DAMAGE: dict[str, tuple[list[Any], str]] = {
     "a number as text": ([HELLO, [1, "1"]], "no number"),
     "no number": ([HELLO, [1]], "no number"),
     "a body of text": ([HELLO, [1, 1, "body"]], "no body"),
+    "a text among bodies": ([HELLO, [1, 1, [b"x", "y"]]], "no body"),
+    "too large bodies": ([HELLO, [1, 1, [bytes(BODY_BYTES // 2)] * 2]], "no body of 102400 bytes"),
+    "too many bodies": ([HELLO, [1, 1, [b"x"] * 201]], "more than 200 bodies"),
     "too large a body": ([HELLO, [1, 1, bytes(BODY_BYTES + 1)]], "no body of 102400 bytes"),
     "more than the window": ([HELLO, *([1, n] for n in range(1, 6))], "more unacknowledged"),
     "an acknowledgement of nothing": ([HELLO, [2, 1]], "does not wait for that"),
@@ -278,7 +289,7 @@ def test_what_a_later_version_may_add_is_skipped() -> None:
     link = IpLink(LinkHello())
     assert isinstance(link.receive(cbor2.dumps([*HELLO, "more", [1]])), LinkOpened)
     assert link.receive(cbor2.dumps([99, 1])) is None
-    assert link.receive(cbor2.dumps([1, 1, b"x", "more"])) == Arrived(1, b"x")
+    assert link.receive(cbor2.dumps([1, 1, b"x", "more"])) == Arrived(1, (b"x",))
     link.ping()
     assert link.receive(cbor2.dumps([2, 1, "more"])) == Acknowledged((1,))
 
@@ -292,6 +303,10 @@ def test_the_window_is_the_peers() -> None:
         ours.ping()
     with pytest.raises(LocalProtocolError, match="takes 102400"):
         theirs.send(bytes(BODY_BYTES + 1))
+    with pytest.raises(LocalProtocolError, match="takes 102400"):
+        theirs.send((bytes(BODY_BYTES // 2), bytes(BODY_BYTES // 2)))
+    with pytest.raises(LocalProtocolError, match="200 at most"):
+        theirs.send((b"x",) * 201)
 
 
 def test_nothing_is_sent_before_the_peers_hello() -> None:
@@ -333,7 +348,7 @@ def test_everything_arrives_once_and_in_order(bodies: list[bytes], data: st.Data
             answer = ours.receive(back.pop(0))
             assert isinstance(answer, Acknowledged)
             settled += answer.numbers
-    assert [event.body for event in arrived] == bodies
+    assert [b"".join(event.bodies) for event in arrived] == bodies
     assert settled == list(range(1, len(bodies) + 1))
 
 

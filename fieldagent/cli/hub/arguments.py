@@ -165,6 +165,10 @@ def _add_user(actions: Subparsers) -> None:
     )
     join.add_argument("user", type=number)
     _add_over_satellite(join)
+    summary = "set whether a user's kits get every position of other kits, or only the newest"
+    rule = action(user, "positions", ("cli.hub.people", "user_positions"), summary)
+    rule.add_argument("user")
+    rule.add_argument("rule", choices=("all", "newest"))
     leave = action(
         user, "leave", ("cli.hub.directory", "user_leave"), "remove a user from a workspace"
     )

@@ -1,5 +1,5 @@
-"""`fieldagent hub group` and `hub user radio`: groups as addressees of a kit's Package, and the
-radios of users.
+"""`fieldagent hub group`, `hub user radio` and `hub user positions`: groups as addressees, and the
+radios and positions of users.
 """
 
 from __future__ import annotations
@@ -107,5 +107,17 @@ def user_radio(arguments: argparse.Namespace) -> int:
         member = member_of(db, workspace, arguments.user)
         people.set_radios(db, workspace, member, arguments.radios, now=now)
         return show(arguments, {"id": member, "radios": arguments.radios})
+
+    return once(arguments, change)
+
+
+def user_positions(arguments: argparse.Namespace) -> int:
+    """Set whether a user's kits get all positions of other kits, or the newest of each sender."""
+
+    def change(db: Db, now: float) -> int:
+        workspace = workspace_of(db, arguments.workspace)
+        member = member_of(db, workspace, arguments.user)
+        people.set_positions(db, workspace, member, every=arguments.rule == "all", now=now)
+        return show(arguments, {"id": member, "positions": arguments.rule})
 
     return once(arguments, change)

@@ -333,7 +333,7 @@ def add_device(
         credits_per_day=new.credits_per_day,
         sos_reserve=new.sos_reserve,
         relay=int(new.relay),
-        place=workspace_log.end_of(db, workspace),
+        **workspace_log.ends_of(db, workspace),
         created=now,
     )
     note(db, workspace, by, "device add", f"{id_} {new.name}", now)
@@ -404,7 +404,9 @@ def new_link_token(db: Db, device: int, *, now: float, by: str = ADMINISTRATION)
     token = secret.new_secret("link")
     db.execute(
         "UPDATE device SET link_token = ?, place = CASE WHEN link_token IS NULL THEN"
-        " (SELECT posted FROM workspace WHERE workspace.id = device.workspace) ELSE place END"
+        " (SELECT posted FROM workspace WHERE workspace.id = device.workspace) ELSE place END,"
+        " tracked = CASE WHEN link_token IS NULL THEN"
+        " (SELECT tracked FROM workspace WHERE workspace.id = device.workspace) ELSE tracked END"
         " WHERE id = ?",
         *(secret.lookup(token), device),
     )

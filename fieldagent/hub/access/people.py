@@ -375,6 +375,20 @@ def set_radios(
     kit_report.touch_directory(db, workspace)
 
 
+def set_positions(
+    db: Db, workspace: int, member: int, *, every: bool, now: float, by: str = ADMINISTRATION
+) -> None:
+    """Set whether a user's kits get every position of other kits, or only the newest of each
+    sender.
+    """
+    db.execute(
+        "UPDATE membership SET all_positions = ? WHERE workspace = ? AND member = ?",
+        *(int(every), workspace, member),
+    )
+    wanted = "all" if every else "newest"
+    note_of_member(db, member, by, "user positions", f"{member} {wanted}", now)
+
+
 # The directory for kits.
 
 

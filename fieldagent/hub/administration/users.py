@@ -52,6 +52,7 @@ NEW = {
 CHANGE = {
     "role": Field(choice(ROLES), "role"),
     "overSatellite": Field(read_flag, "over_satellite"),
+    "allPositions": Field(read_flag, "all_positions"),
     "disabled": Field(read_flag, "disabled"),
     "radios": Field(_radios, "radios"),
 }
@@ -108,6 +109,9 @@ class UsersApi:
             if "over_satellite" in body:
                 wanted = body["over_satellite"]
                 directory.join(db, caller.workspace, member, over_satellite=wanted, now=now, by=by)
+            if "all_positions" in body:
+                workspace, every = caller.workspace, body["all_positions"]
+                people.set_positions(db, workspace, member, every=every, now=now, by=by)
             if "radios" in body:
                 workspace, radios = caller.workspace, body["radios"]
                 people.set_radios(db, workspace, member, radios, now=now, by=by)

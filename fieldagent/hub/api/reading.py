@@ -523,7 +523,8 @@ def users(
 ) -> tuple[list[dict[str, Any]], int | None]:
     """Return the members of the workspace, each with the number of their devices in use."""
     rows = db.execute(
-        "SELECT member.id, name, type, role, email, over_satellite, disabled, (SELECT count(*)"
+        "SELECT member.id, name, type, role, email, over_satellite, all_positions, disabled,"
+        " (SELECT count(*)"
         " FROM device WHERE device.member = member.id AND device.workspace = membership.workspace"
         " AND device.disabled IS NULL) FROM member JOIN membership ON membership.member = member.id"
         " WHERE workspace = ? AND member.id < ? ORDER BY member.id DESC LIMIT ?",
@@ -539,10 +540,11 @@ def users(
             "role": role,
             "email": email if caller.role == ADMINISTRATOR else None,
             "overSatellite": bool(over_satellite),
+            "allPositions": bool(every),
             "disabled": disabled is not None,
             "devices": devices,
         }
-        for id_, name, type_, role, email, over_satellite, disabled, devices in rows[:limit]
+        for id_, name, type_, role, email, over_satellite, every, disabled, devices in rows[:limit]
     ]
     return entries, rows[limit - 1][0] if len(rows) > limit else None
 

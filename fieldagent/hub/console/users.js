@@ -19,9 +19,9 @@ function change(user) {
   const path = `/api/users/${user.id}`;
   const patch = (body, done) => act(async () => { await call("PATCH", path, body); return done; }, loadUsers);
   const saved = () => {
-    const { role, overSatellite } = filled(id, ["role", "overSatellite"]);
+    const { role, ...rules } = filled(id, ["role", "overSatellite", "allPositions"]);
     // Administrators cannot change their own role, and a program has no role.
-    return patch(role && role !== user.role ? { role, overSatellite } : { overSatellite }, say("{name} is changed.", { name }));
+    return patch(role && role !== user.role ? { role, ...rules } : rules, say("{name} is changed.", { name }));
   };
   const password = () => act(async () => {
     tellPassword(user.name, await call("POST", `${path}/password`));
@@ -36,7 +36,8 @@ function change(user) {
   return fold(id, [`${user.name} (${user.id})`, words, user.email, off && say("disabled")].filter(Boolean).join(", "),
     () => [form(say("Change {name}", { name }), saved, { id: `${id}-save`, text: say("Save") },
       choice(`${id}-role`, say("Role"), user.type === "User" ? ROLES : ROLES.slice(0, 1), user.role),
-      flag(`${id}-overSatellite`, say("Items of other kits reach them over satellite, too"), user.overSatellite)),
+      flag(`${id}-overSatellite`, say("Items of other kits reach them over satellite, too"), user.overSatellite),
+      flag(`${id}-allPositions`, say("Their kits get every position of other kits, not only the newest"), user.allPositions)),
     user.id === me.id ? "" : deeds(
       button(`${id}-off`, off ? say("Enable") : say("Disable"),
         () => patch({ disabled: !off }, off ? say("{name} is enabled, with their devices.", { name }) : say("{name} is disabled, with their devices.", { name }))),

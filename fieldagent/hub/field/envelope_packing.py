@@ -14,7 +14,7 @@ from fieldagent.hub.contract import Device
 from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
-from fieldagent.hub.store.contract import ROWS, Db, one_of
+from fieldagent.hub.store.contract import ROWS, Db, insert, one_of
 from fieldagent.package.package import IncidentWord, Said
 from fieldagent.package.payload import Identity
 from fieldagent.package.reach import Stage
@@ -278,6 +278,24 @@ def named(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
     return fingerprint(entry), entry
 
 
+def names_of(db: Db, members: Collection[int], workspace: int) -> list[tuple[bytes, Entry]]:
+    """Return the introductions of members, each with its digest."""
+    if not members:
+        return []
+    among, numbers = one_of(db, members)
+    rows = db.execute(f"SELECT id, type, name, email FROM member WHERE id {among}", *numbers)
+    return [
+        (fingerprint(entry), entry)
+        for id_, type_, name, email in rows
+        for entry in [
+            Entry(
+                id_,
+                Introduction(Identity(str(id_), name, type_, email or "", str(workspace))),
+            )
+        ]
+    ]
+
+
 def identity_of(db: Db, member: int, workspace: int) -> Identity:
     """Return a member as payloads name them. `account` is the workspace."""
     rows = db.execute("SELECT type, name, email FROM member WHERE id = ?", member)
@@ -303,20 +321,28 @@ def note_journal(db: Db, device: int, journal: int, *, anew: bool = False) -> No
     )
     if changed or anew:
         db.execute("DELETE FROM introduced WHERE device = ?", device)
+        db.announce(names_topic(device))
 
 
-def mark_introduced(db: Db, device: int, introduced: Iterable[tuple[int, bytes]]) -> None:
-    """Record the members that have been introduced to a device, each with the digest of its
-    introduction.
+def names_topic(device: int) -> str:
+    """Return the topic that is announced when a device has lost the names that it knew."""
+    return f"names of {device}"
+
+
+def mark_introduced(db: Db, introduced: Iterable[tuple[int, int, bytes]]) -> None:
+    """Record the members that have been introduced to devices: device, member, and the digest of
+    the introduction.
     """
-    for member, digest in introduced:
-        db.execute(
-            "INSERT INTO introduced (device, member, digest) VALUES (?, ?, ?)"
-            " ON CONFLICT (device, member) DO UPDATE SET digest = excluded.digest",
-            device,
-            member,
-            digest,
-        )
+    rows = {(device, member): digest for device, member, digest in introduced}
+    columns = ("device", "member", "digest")
+    replaces = "(device, member) DO UPDATE SET digest = excluded.digest"
+    insert(db, "introduced", columns, [(*k, v) for k, v in rows.items()], conflict=replaces)
+
+
+def introduced_to(db: Db, device: int) -> list[tuple[int, bytes]]:
+    """Return the members that a device knows, each with the digest of its introduction."""
+    rows = db.execute("SELECT member, digest FROM introduced WHERE device = ?", device)
+    return [(member, bytes(digest)) for member, digest in rows]
 
 
 def mark_receipts_sent(db: Db, receipts: Sequence[int], now: float) -> None:

@@ -23,7 +23,7 @@ from fieldagent.hub.records.lease import Lease
 from fieldagent.store.group import NOT_STORED, StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH, Close
+from fieldagent.wire.link import BODY_BYTES, OVERHEAD, PATH, Close, size_of
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ class _MailboxPost:
     async def stored(self, item: OutgoingMessage) -> None:
         with _or_later():
             await self.mailbox.stored(item)
-        self.note_bytes("sent", len(item.body))
+        self.note_bytes("sent", size_of(item.body))
 
     async def returned(self, items: list[OutgoingMessage], reason: str) -> None:
         for outgoing in items:

@@ -16,7 +16,6 @@ from fieldagent.hub.field.envelope_packing import (
     Load,
     Space,
     fill,
-    journal_of,
     mark_introduced,
     mark_receipts_sent,
     note_journal,
@@ -24,6 +23,8 @@ from fieldagent.hub.field.envelope_packing import (
     waiting,
 )
 from fieldagent.hub.field.mobile_originated import MobileOriginated
+from fieldagent.hub.field.own_positions import OwnPositions
+from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.field.rebuilding import KEEPING, Keeping, Rebuilding
 from fieldagent.hub.records import (
     commands,
@@ -31,6 +32,7 @@ from fieldagent.hub.records import (
     earshot,
     kit_condition,
     kit_report,
+    newest,
     workspace_log,
 )
 from fieldagent.hub.records.ledger import WAITS, confirm_all
@@ -73,6 +75,7 @@ class IpMailbox:
         version: str = "",
         log_rest: float = LOG_REST,
         keeping: Keeping = KEEPING,
+        feeds: PositionFeeds,
     ) -> None:
         self.device = device
         self._store = store
@@ -93,6 +96,12 @@ class IpMailbox:
         self._rebuilding = Rebuilding(store, device, keeping)
         self._brings_to: list[int] = []
         """Devices in the kit's radio range, as reported over this link."""
+        self._empty: list[trio.Event] | None = None
+        """Events before which nothing waits except positions; None if something may wait."""
+        self._empty_until = inf
+        self._skips_mail = False
+        """True if the next load reads only positions, because nothing else was announced."""
+        self._positions = OwnPositions(store, device, feeds)
 
     async def greeted(self, journal: int) -> None:
         self._journal = journal
@@ -108,6 +117,10 @@ class IpMailbox:
         await self._store.commit(meet)
 
     def news(self) -> list[trio.Event]:
+        self._skips_mail = not self._may_have_mail()
+        return [*self._mail_news(), self._positions.news()]
+
+    def _mail_news(self) -> list[trio.Event]:
         topics = [mail_topic(device) for device in (self.device.id, *self._brings_to)]
         self._hears_log = not self._rests()
         if self._hears_log:
@@ -124,6 +137,34 @@ class IpMailbox:
         return trio.current_time() < self._rests_until
 
     async def load(self, capacity: int) -> OutgoingMessage | None:
+        skips_mail, self._skips_mail = self._skips_mail, False
+        if not skips_mail:
+            news, self._empty = self._mail_news(), None
+            load = await self._load_mail(capacity)
+            if load.entries:
+                number = self._new_number()
+                self._loads[number] = load
+                return OutgoingMessage(number, load.encode())
+            self._empty = news
+            self._empty_until = trio.current_time() + self.look_again()
+        bodies = await self._positions.load(capacity)
+        if not bodies:
+            return None
+        self._positions.number = self._new_number()
+        return OutgoingMessage(self._positions.number, bodies)
+
+    def _may_have_mail(self) -> bool:
+        return (
+            self._empty is None
+            or any(each.is_set() for each in self._empty)
+            or trio.current_time() >= self._empty_until
+        )
+
+    def _new_number(self) -> int:
+        number, self._next_number = self._next_number, self._next_number + 1
+        return number
+
+    async def _load_mail(self, capacity: int) -> Load:
         is_behind = not self._rests()
         while True:
             is_behind = is_behind and await self._catch_up()
@@ -132,12 +173,7 @@ class IpMailbox:
             load = await self._store.read(lambda db: self._fill(db, capacity))
             # Urgent items come first among all, but an SOS does not wait for the log.
             if load.urgent or not is_behind:
-                break
-        if not load.entries:
-            return None
-        number, self._next_number = self._next_number, self._next_number + 1
-        self._loads[number] = load
-        return OutgoingMessage(number, load.encode())
+                return load
 
     async def _catch_up(self) -> bool:
         """Create some of the device's rows from its workspace's log. Return True if there are
@@ -192,15 +228,21 @@ class IpMailbox:
             load.carried.append((order.device, order.number))
 
     async def stored(self, outgoing: OutgoingMessage) -> None:
-        load = self._loads[outgoing.number]
-        stored = _Stored(self.device.id, self._journal, load, self._clock())
+        if outgoing.number == self._positions.number:
+            load, place = self._positions.sent()
+        else:
+            load, place = self._loads[outgoing.number], None
+        stored = _Stored(self.device.id, self._journal, load, place, self._clock())
         await self._store.commit_together(_settle, stored)
-        del self._loads[outgoing.number]
+        if place is None:
+            del self._loads[outgoing.number]
+        else:
+            self._positions.note_stored()
 
     async def returned(
         self, outgoing: OutgoingMessage, *, reason: str, retry_after: float = 0.0
     ) -> None:
-        del self._loads[outgoing.number]
+        self._loads.pop(outgoing.number, None)
 
     async def take_in(self, body: bytes) -> None:
         await self._mobile_originated.take_in(self.device, body, Bearer.IP)
@@ -277,6 +319,8 @@ class _Stored:
     device: int
     journal: int
     load: Load
+    place: int | None
+    """Last place of the positions in it; None without positions."""
     at: float
 
 
@@ -285,15 +329,32 @@ def _settle(db: Db, stored: Sequence[_Stored]) -> list[None]:
     now = max(each.at for each in stored)
     pairs = [(item, each.device) for each in stored for item in each.load.items]
     confirm_all(db, pairs, Bearer.IP, now)
+    newest.note_stored(db, {each.device: each.place for each in stored if each.place is not None})
+    _mark_introduced(db, stored)
     for each in stored:
         commands.note_stored(db, each.device, each.load.commands)
-        if each.load.introduced and journal_of(db, each.device) == each.journal:
-            # A newer link may have another journal, which does not know the names.
-            mark_introduced(db, each.device, each.load.introduced)
         earshot.note_given(db, each.device, each.journal, each.load.parcels, now)
         commands.note_carried(db, each.device, each.journal, each.load.carried, now)
     mark_receipts_sent(db, [id_ for each in stored for id_ in each.load.receipts], now)
     return [None] * len(stored)
+
+
+def _mark_introduced(db: Db, stored: Sequence[_Stored]) -> None:
+    names = [each for each in stored if each.load.introduced]
+    if not names:
+        return
+    among, devices = one_of(db, {each.device for each in names})
+    journals = dict(db.execute(f"SELECT id, journal FROM device WHERE id {among}", *devices))
+    mark_introduced(
+        db,
+        [
+            (each.device, *mark)
+            for each in names
+            # A newer link may have another journal, which does not know the names.
+            if journals.get(each.device) == each.journal
+            for mark in each.load.introduced
+        ],
+    )
 
 
 def _have_sos(db: Db, devices: Sequence[int]) -> list[bool]:

@@ -144,7 +144,7 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     body, pieces = load.encode(account.key), _pieces(load)
     _persist(db, device.id, body, pieces, load.urgent, now, receipts=load.receipts)
     _mark_packed(db, device.id, load.items)
-    mark_introduced(db, device.id, load.introduced)
+    mark_introduced(db, [(device.id, *mark) for mark in load.introduced])
     mark_receipts_sent(db, load.receipts, now)
     return 1
 
@@ -219,7 +219,7 @@ def _introduce(db: Db, account: Account, item: Waiting, now: float) -> None:
     for mark, entry in introduction(db, device, item.sender):
         body = encode([entry], origin=item.sender, key=account.key)
         _persist(db, device.id, body, [], item.entry.sos, now)
-        mark_introduced(db, device.id, [mark])
+        mark_introduced(db, [(device.id, *mark)])
 
 
 def _cut(large: Waiting, key: bytes | None, most: int) -> list[Fragment]:

@@ -96,9 +96,9 @@ def note_frame(db: Db, device: Device, frame: SmsFrame, kind: str, number: str, 
     if revocation.since(db, device.id) is not None:
         return
     new = db.execute(
-        "INSERT INTO kit_sms (device, number, kind, at, not_before) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (device) DO NOTHING RETURNING device",
-        *(device.id, number, kind, now, now),
+        "INSERT INTO kit_sms (device, workspace, number, kind, at, not_before)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (device) DO NOTHING RETURNING device",
+        *(device.id, device.workspace, number, kind, now, now),
     )
     if new:
         workspace_log.catch_up_wholly(db, device.id, now)
@@ -126,7 +126,7 @@ def _confirm(db: Db, device: Device, load: str, now: float) -> None:
     mark_receipts_sent(db, contents["receipts"], now)
     if contents["journal"] == journal_of(db, device.id):
         named = [(member, bytes.fromhex(digest)) for member, digest in contents["introduced"]]
-        mark_introduced(db, device.id, named)
+        mark_introduced(db, [(device.id, *mark) for mark in named])
     db.execute(
         "UPDATE kit_sms SET tag = '', load = '', text = '', copies = 0 WHERE device = ?", device.id
     )

@@ -1,7 +1,8 @@
 """Items of the hub and their deliveries, each entered once, in one transaction.
 
 An item gets one delivery for each addressed device and each webhook. A kit's item to everyone is
-in its workspace's log, and addressed when devices fetch it (`workspace_log`)."""
+in its workspace's log, and addressed when devices fetch it (`workspace_log`). A kit's position to
+everyone has no deliveries (`newest`)."""
 
 from __future__ import annotations
 
@@ -10,14 +11,23 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
+from enum import Enum, auto
 
 from fieldagent.hub.contract import Bearer, Estimate
-from fieldagent.hub.records import alarm, ring_alerts, sos, workspace_log
+from fieldagent.hub.records import alarm, newest, ring_alerts, sos, workspace_log
+from fieldagent.hub.records.newest import NewPosition, Track
 from fieldagent.hub.records.owed import RECEIPT, announce_answer, announce_mail, owe_receipt
-from fieldagent.hub.records.slices import DOUBTED
 from fieldagent.hub.records.stored_entry import stored_entry
-from fieldagent.hub.store.contract import ROWS, Db, earliest, few_rows, insert, one_of
-from fieldagent.package.package import IncidentWord, Item, Message, Person, Said, Waypoint
+from fieldagent.hub.store.contract import ROWS, Db, few_rows, insert, one_of
+from fieldagent.package.package import (
+    IncidentWord,
+    Item,
+    Location,
+    Message,
+    Person,
+    Said,
+    Waypoint,
+)
 from fieldagent.package.reach import Stage
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
@@ -157,11 +167,11 @@ def enter_all(db: Db, postings: Sequence[Posting], *, now: float, grace: float) 
         (posting, None if posting.source is None else posting.source.station)
         for posting in postings
     ]
-    entered = _store(db, rows, now)
+    entered, with_exceptions = _store_all(db, rows, now)
     pairs = list(zip(postings, entered, strict=True))
-    for of_log in (True, False):
-        some = [pair for pair in pairs if _is_of_log(pair[0]) is of_log]
-        _deliver_to_devices(db, some, now, grace, of_log=of_log)
+    for spread in Spread:
+        some = [pair for pair in pairs if _spread_of(pair[0]) is spread]
+        _deliver_to_devices(db, some, now, grace, spread, with_exceptions)
     _collapse(db, postings, entered, now)
     return entered
 
@@ -224,12 +234,13 @@ def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: b
     `is_closed`: the kit knows that its incident was closed.
     """
     source = posting.source
-    ((item, request_id),) = _store(db, [(posting, source.station if source else None)], at)
+    rows = [(posting, source.station if source else None)]
+    ((item, request_id),), with_exceptions = _store_all(db, rows, at)
     db.execute("UPDATE item SET restored = ? WHERE id = ?", now, item)
     if source is None:
         return item
     entered = [(posting, Entered(item, request_id))]
-    _deliver_to_devices(db, entered, now, 0.0, of_log=_is_of_log(posting))
+    _deliver_to_devices(db, entered, now, 0.0, _spread_of(posting), with_exceptions)
     keep_from_costing(db, item, CAME_BACK)
     if posting.sos:
         number = source.sequence - posting.back
@@ -283,13 +294,25 @@ _ITEM = (
 )
 
 
-def _is_of_log(posting: Posting) -> bool:
-    """Return True if the deliveries are created when devices fetch the item."""
+class Spread(Enum):
+    """Time at which the deliveries of an item are created."""
+
+    FETCHED = auto()
+    """When a device fetches it (`workspace_log`)."""
+    NEWEST = auto()
+    """Never: it is a position (`newest`)."""
+    NOW = auto()
+
+
+def _spread_of(posting: Posting) -> Spread:
     to_everybody = posting.target is None and posting.team is None and posting.device is None
     plain = not posting.sos and not isinstance(posting.item, IncidentWord)
     ends = posting.expires is not None and posting.collapse_key is None
     is_free = posting.source is not None and not posting.over_satellite
-    return to_everybody and plain and ends and is_free
+    if not (to_everybody and plain and ends and is_free):
+        return Spread.NOW
+    is_position = isinstance(posting.item, Location) and not posting.asks
+    return Spread.NEWEST if is_position else Spread.FETCHED
 
 
 def _entry_of(posting: Posting) -> Entry:
@@ -300,8 +323,17 @@ def _entry_of(posting: Posting) -> Entry:
 
 def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -> list[Entered]:
     """Store items, each with the device that sent it (or, without a `source`, is its subject)."""
-    of_log = [posting.workspace for posting, _ in postings if _is_of_log(posting)]
-    places = iter(workspace_log.next_places(db, of_log))
+    return _store_all(db, postings, now)[0]
+
+
+def _store_all(
+    db: Db, postings: Sequence[tuple[Posting, int | None]], now: float
+) -> tuple[list[Entered], set[int]]:
+    """Store items. Return also the workspaces in which some devices get rows of them at once."""
+    fetched = [each.workspace for each, _ in postings if _spread_of(each) is Spread.FETCHED]
+    tracks = _newest_of(postings, now)
+    positions = [posting.workspace for posting in tracks.values()]
+    places, places_in_track, with_exceptions = workspace_log.next_places(db, fetched, positions)
     rows = [
         (
             str(uuid.uuid4()),
@@ -324,14 +356,35 @@ def _store(db: Db, postings: Sequence[tuple[Posting, int | None]], now: float) -
             posting.addressee,
             posting.team,
             int(posting.asks),
-            next(places) if _is_of_log(posting) else None,
+            next(places) if _spread_of(posting) is Spread.FETCHED else None,
             posting.revoked,
         )
         for posting, device in postings
     ]
     numbers = {request: item for item, request in insert(db, "item", _ITEM, rows, "id, request_id")}
     db.announce(sos.EVENTS)
-    return [Entered(numbers[row[0]], row[0]) for row in rows]
+    entered = [Entered(numbers[row[0]], row[0]) for row in rows]
+    items = {id(posting): each.item for (posting, _), each in zip(postings, entered, strict=True)}
+    newest.note_all(
+        db,
+        {
+            track: NewPosition(own.workspace, place, items[id(own)], min(own.time, now))
+            for (track, own), place in zip(tracks.items(), places_in_track, strict=True)
+        },
+    )
+    return entered, with_exceptions
+
+
+def _newest_of(postings: Sequence[tuple[Posting, int | None]], now: float) -> dict[Track, Posting]:
+    """Return the newest position of each track."""
+    tracks: dict[Track, Posting] = {}
+    for posting, device in postings:
+        if device is not None and _spread_of(posting) is Spread.NEWEST:
+            track = Track(device, posting.sender)
+            before = tracks.get(track)
+            if before is None or min(before.time, now) <= min(posting.time, now):
+                tracks[track] = posting
+    return tracks
 
 
 _EVERYBODY, _NOBODY = 0, -1
@@ -350,10 +403,11 @@ def _deliver_to_devices(
     entered: Sequence[tuple[Posting, Entered]],
     now: float,
     grace: float,
-    *,
-    of_log: bool = False,
+    spread: Spread = Spread.NOW,
+    with_exceptions: Collection[int] = (),
 ) -> None:
-    """Deliver items to devices. With `of_log`, deliver only to devices that get log items at once.
+    """Deliver items to devices: all, or those that get items of this `spread` at once, in the
+    workspaces `with_exceptions`.
 
     The statement locks the devices, because it increases their next item numbers. It locks them in
     the order of their ids, so that several transactions cannot deadlock. It reads no growing table,
@@ -362,14 +416,19 @@ def _deliver_to_devices(
     counted, column, whose = _addressees([posting for posting, _ in entered])
     if not counted:
         return
+    if spread is not Spread.NOW:
+        of_positions = spread is Spread.NEWEST
+        some = set(whose) & set(with_exceptions)
+        column, whose = "id", workspace_log.at_once(db, some, positions=of_positions)
+        if not whose:
+            return
     table, counts = few_rows(db, "counted", ("workspace", "member", "device", "items"), counted)
     among, these = one_of(db, whose)
     numbered = db.execute(
         f"{table} UPDATE device SET next_sequence = next_sequence + {_COUNT} WHERE id IN"
         f" (SELECT id FROM device WHERE {column} {among} AND disabled IS NULL"
         " AND link_token IS NOT NULL"  # A tracker has no link token and cannot be reached.
-        + (f" AND {workspace_log.AT_ONCE_TO}" if of_log else "")
-        + f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER}) AND {_COUNT} > 0"
+        f" AND EXISTS (SELECT 1 FROM membership WHERE {_MEMBER}) AND {_COUNT} > 0"
         f" ORDER BY id{db.for_update()}) RETURNING id, workspace, member, next_sequence,"
         " CASE WHEN imei IS NULL OR operator IS NULL THEN 0 ELSE 1 END,"
         f" (SELECT over_satellite FROM membership WHERE {_MEMBER})",
@@ -396,7 +455,7 @@ def _deliver_to_devices(
 
 def _addressees(
     postings: Sequence[Posting],
-) -> tuple[list[tuple[int, int, int, int]], str, set[int]]:
+) -> tuple[list[tuple[int, int, int, int]], str, Collection[int]]:
     """Return the item counts, and the column and values of `device` that select the devices.
 
     Each count is for a member, for everyone except the sender, or for a single device.
@@ -629,72 +688,3 @@ def note_stage(db: Db, item: int, member: int, stage: Stage, text: str, now: flo
         digest = digest_of(replace(stored_entry(body), sequence=sequence))
         owe_receipt(db, device, sequence, digest, member, now, urgent=False, stage=stage, text=text)
     return True
-
-
-AT_ONCE = 100
-"""Rows that end or are deleted in one transaction, during which no one else can write."""
-
-
-def expire(db: Db, now: float) -> int:
-    """Expire some deliveries and return their number. Call it again while it is not 0."""
-    return len(
-        db.execute(
-            # Check the state again in the outer condition: another process may confirm the delivery
-            # meanwhile. PostgreSQL rechecks only the outer condition on a row that was changed
-            # (PostgreSQL manual, 13.2.1).
-            "UPDATE delivery SET state = 'expired', ended = ?, reason = 'expired'"
-            " WHERE state IN ('waiting', 'packed') AND (item, device) IN (SELECT item, device"
-            " FROM delivery WHERE state IN ('waiting', 'packed') AND expires <= ?"
-            " ORDER BY expires LIMIT ?) RETURNING item",
-            *(now, now, AT_ONCE),
-        )
-    )
-
-
-def next_expiry(db: Db) -> float:
-    """Return the Unix time when `expire` will find something."""
-    sql = "SELECT min(expires) FROM delivery WHERE state IN ('waiting', 'packed')"
-    return earliest(db, sql)
-
-
-def forget(db: Db, *, before: float, now: float) -> int:
-    """Delete some items older than `before` and return their number; call it again until it is 0.
-    An item stays while a delivery waits, or while its SOS is open or closed after `before`.
-    """
-    return len(
-        db.execute(
-            "DELETE FROM item WHERE id IN (SELECT id FROM item WHERE accepted < ?"
-            " AND NOT EXISTS (SELECT 1 FROM delivery WHERE"
-            f" delivery.item = item.id AND delivery.state IN {WAITS}) AND NOT EXISTS (SELECT 1 FROM"
-            " webhook_delivery WHERE webhook_delivery.item = item.id AND webhook_delivery.state"
-            " = 'waiting') AND (place IS NULL OR expires <= ? OR NOT EXISTS (SELECT 1 FROM device"
-            f" WHERE {workspace_log.AWAITS})) AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item"
-            " = item.id AND coalesce(closed, ?) >= ?) ORDER BY accepted LIMIT ?) RETURNING id",
-            *(before, now, before, before, AT_ONCE),
-        )
-    )
-
-
-_REMEMBERED = {
-    "receipt": "id",
-    "idempotency": "credential, member, key",
-    "slice": f"device, {DOUBTED}, sequence, count, position",
-    "arrived": f"device, {DOUBTED}, sequence, digest",
-}
-"""Tables that recognise and answer repeated items, with the columns of their keys."""
-
-
-def forget_remembered(db: Db, *, before: float) -> int:
-    """Delete some rows of `_REMEMBERED` and return their number."""
-    dropped = 0
-    for table, key in _REMEMBERED.items():
-        # Keep SOS, because an attacker can replay a recorded SOS years later.
-        which = " AND sos = 0" if table == "arrived" else ""
-        dropped += len(
-            db.execute(
-                f"DELETE FROM {table} WHERE at < ?{which} AND ({key}) IN (SELECT {key} FROM {table}"
-                f" WHERE at < ?{which} ORDER BY at LIMIT ?) RETURNING at",
-                *(before, before, AT_ONCE),
-            )
-        )
-    return dropped

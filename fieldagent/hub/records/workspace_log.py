@@ -7,14 +7,15 @@
 3. These rows are created together when the device's link asks for mail (`catch_up`). Until
    then, an item costs the same for five kits as for a thousand.
 4. A device gets its row at once if another bearer may deliver the item: over satellite, if its
-   member asks for that, or by SMS.
-5. Urgent items, items with a named addressee, and pushed items are not in the log.
+   member asks for that, or by SMS (`at_once`).
+5. Positions are not in the log (`newest`). Neither are urgent items, items with a named
+   addressee, and pushed items.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from fieldagent.hub.store.contract import ROWS, Db, few_rows, one_of
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -31,27 +32,73 @@ def topic(workspace: int) -> str:
     return f"log of workspace {workspace}"
 
 
-def next_places(db: Db, workspaces: Sequence[int]) -> list[int]:
-    """Return a place for an item of each of these workspaces, in their order."""
-    places: dict[int, int] = {}
-    for workspace, items in sorted(Counter(workspaces).items()):
-        sql = "UPDATE workspace SET posted = posted + ? WHERE id = ? RETURNING posted"
-        ((end,),) = db.execute(sql, items, workspace)
-        places[workspace] = end - items
-        db.announce(topic(workspace))
-    numbers = []
+class Places(NamedTuple):
+    """Places for items, in the order of their workspaces."""
+
+    of_items: Iterator[int]
+    of_positions: Iterator[int]
+    """Among the positions of the workspace (`newest`)."""
+    with_exceptions: set[int]
+    """Workspaces in which some devices may get rows at once (`at_once`)."""
+
+
+_HAS_EXCEPTIONS = (
+    "EXISTS (SELECT 1 FROM membership AS asks WHERE asks.workspace = workspace.id"
+    " AND over_satellite = 1) OR EXISTS (SELECT 1 FROM membership AS asks"
+    " WHERE asks.workspace = workspace.id AND all_positions = 1)"
+    " OR EXISTS (SELECT 1 FROM kit_sms AS asks WHERE asks.workspace = workspace.id)"
+)
+
+
+def next_places(db: Db, items: Sequence[int], positions: Sequence[int]) -> Places:
+    """Return a place for an item of each of these workspaces, and for a position of each of
+    those.
+    """
+    in_log, in_track = Counter(items), Counter(positions)
+    ends: dict[int, tuple[int, int]] = {}
+    with_exceptions: set[int] = set()
+    for workspace in sorted({*items, *positions}):
+        more = in_log[workspace], in_track[workspace]
+        ((posted, tracked, has_exceptions),) = db.execute(
+            "UPDATE workspace SET posted = posted + ?, tracked = tracked + ? WHERE id = ?"
+            f" RETURNING posted, tracked, {_HAS_EXCEPTIONS}",
+            *(*more, workspace),
+        )
+        if has_exceptions:
+            with_exceptions.add(workspace)
+        ends[workspace] = posted - more[0], tracked - more[1]
+        if more[0]:
+            db.announce(topic(workspace))
+    return Places(
+        _rising({workspace: end for workspace, (end, _) in ends.items()}, items),
+        _rising({workspace: end for workspace, (_, end) in ends.items()}, positions),
+        with_exceptions,
+    )
+
+
+def _rising(places: dict[int, int], workspaces: Sequence[int]) -> Iterator[int]:
     for workspace in workspaces:
         places[workspace] += 1
-        numbers.append(places[workspace])
-    return numbers
+        yield places[workspace]
 
 
-AT_ONCE_TO = (
-    "(imei IS NOT NULL AND operator IS NOT NULL AND EXISTS (SELECT 1 FROM membership"
-    " WHERE membership.member = device.member AND membership.workspace = device.workspace"
-    " AND over_satellite = 1) OR EXISTS (SELECT 1 FROM kit_sms WHERE kit_sms.device = device.id))"
-)
-"""SQL condition: the `device` gets a row of each item at once."""
+def at_once(db: Db, workspaces: Collection[int], *, positions: bool) -> list[int]:
+    """Return the devices in these workspaces that get a row of each item, or of each position, at
+    once. Most workspaces have none, so the query follows indexes that contain only such devices.
+    """
+    if not workspaces:
+        return []
+    among, numbers = one_of(db, workspaces)
+    owned = "SELECT device.id FROM membership JOIN device ON device.member = membership.member"
+    owned += f" AND device.workspace = membership.workspace WHERE membership.workspace {among}"
+    rules = [
+        f"{owned} AND over_satellite = 1 AND imei IS NOT NULL AND operator IS NOT NULL",
+        f"SELECT device FROM kit_sms WHERE workspace {among}",
+        *([f"{owned} AND all_positions = 1"] if positions else []),
+    ]
+    rows = db.execute(" UNION ".join(rules), *(list(numbers) * len(rules)))
+    return [device for (device,) in rows]
+
 
 _MAY_HAVE = (
     "device.disabled IS NULL AND device.link_token IS NOT NULL AND EXISTS (SELECT 1 FROM membership"
@@ -182,8 +229,13 @@ def catch_up_wholly(db: Db, device: int, now: float) -> None:
 
 def come_back(db: Db, device: int, now: float) -> None:
     """Bring a disabled device back. It gets the items from before, but not those that arrived
-    meanwhile.
+    meanwhile, and only later positions.
     """
+    db.execute(
+        "UPDATE device SET tracked = (SELECT tracked FROM workspace WHERE workspace.id ="
+        " device.workspace) WHERE id = ? AND disabled IS NOT NULL",
+        device,
+    )
     rows = db.execute(
         "SELECT device.id, device.member, device.workspace, place, posted, next_sequence, disabled"
         " FROM device JOIN workspace ON workspace.id = device.workspace WHERE device.id = ?"
@@ -196,17 +248,21 @@ def come_back(db: Db, device: int, now: float) -> None:
         _make(db, [coming], now, until=disabled)
 
 
-def end_of(db: Db, workspace: int) -> int:
-    """Return the log's last place. A device at this place gets only later items."""
-    rows = db.execute("SELECT posted FROM workspace WHERE id = ?", workspace)
-    return int(rows[0][0]) if rows else 0
+def ends_of(db: Db, workspace: int) -> dict[str, int]:
+    """Return the last places of the log and of the positions, by the columns of `device`. A device
+    at these places gets only later items.
+    """
+    rows = db.execute("SELECT posted, tracked FROM workspace WHERE id = ?", workspace)
+    return dict(zip(("place", "tracked"), rows[0] if rows else (0, 0), strict=True))
 
 
 def skip(db: Db, workspace: int, member: int) -> None:
-    """Move the devices of a new member to the end of the log, so that they get only later items."""
+    """Move the devices of a new member to the end of the log and of the positions, so that they
+    get only later items.
+    """
     db.execute(
-        "UPDATE device SET place = ? WHERE workspace = ? AND member = ?",
-        *(end_of(db, workspace), workspace, member),
+        "UPDATE device SET place = ?, tracked = ? WHERE workspace = ? AND member = ?",
+        *(*ends_of(db, workspace).values(), workspace, member),
     )
 
 

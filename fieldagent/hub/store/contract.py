@@ -122,7 +122,7 @@ def insert(
         text = _as_json(columns, rows)
         if _NUL in text:
             text = _as_json(columns, [[_without_nul(value) for value in row] for row in rows])
-        if returning or conflict:
+        if returning:
             return db.execute(sql, text)
         db.write(sql, text)
         return []

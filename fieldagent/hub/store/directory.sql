@@ -6,7 +6,8 @@ CREATE TABLE workspace (
     created {real} NOT NULL,
     directory {int} NOT NULL DEFAULT 1, -- version of the directory for kits
     posted {int} NOT NULL DEFAULT 0, -- last place in the workspace's log
-    quiet TEXT NOT NULL DEFAULT '' -- quiet hours; empty: no quiet hours
+    quiet TEXT NOT NULL DEFAULT '', -- quiet hours; empty: no quiet hours
+    tracked {int} NOT NULL DEFAULT 0 -- last place of a position (`newest`)
 );
 
 CREATE TABLE member ( -- its id is the userId of the push API and the origin number on air
@@ -27,8 +28,11 @@ CREATE TABLE membership (
     over_satellite {int} NOT NULL DEFAULT 0, -- items for it may use satellite
     may_push {int} NOT NULL DEFAULT 1,
     role TEXT NOT NULL DEFAULT 'member', -- or dispatcher
+    all_positions {int} NOT NULL DEFAULT 0, -- 1: its kits get each position of others
     PRIMARY KEY (workspace, member)
 );
+CREATE INDEX membership_over_satellite ON membership (workspace, member) WHERE over_satellite = 1;
+CREATE INDEX membership_all_positions ON membership (workspace, member) WHERE all_positions = 1;
 
 CREATE TABLE device (
     id {id},
@@ -52,6 +56,7 @@ CREATE TABLE device (
     place {int} NOT NULL DEFAULT 0, -- last place of the log that it was given
     revoked {real}, -- time; null: not revoked
     revoked_why TEXT NOT NULL DEFAULT '',
+    tracked {int} NOT NULL DEFAULT 0, -- last place of the positions that it has (`newest`)
     UNIQUE (workspace, name)
 );
 CREATE INDEX device_of_member ON device (member, workspace);

@@ -41,6 +41,17 @@ CREATE INDEX item_place_expires ON item (workspace, expires) WHERE place IS NOT 
 CREATE INDEX item_restored ON item (id) WHERE restored IS NOT NULL;
 CREATE INDEX item_of_target ON item (target, sender) WHERE target IS NOT NULL;
 
+CREATE TABLE newest ( -- newest position of a sender at a kit
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    sender {int} NOT NULL,
+    workspace {int} NOT NULL,
+    place {int} NOT NULL, -- among the workspace's positions
+    item {int} NOT NULL, -- no reference: the item may be deleted earlier
+    at {real} NOT NULL, -- time of the position
+    PRIMARY KEY (device, sender)
+);
+CREATE INDEX newest_place ON newest (workspace, place);
+
 CREATE TABLE idempotency ( -- requests of a member with a key
     credential {int} NOT NULL REFERENCES credential ON DELETE CASCADE,
     member {int} NOT NULL REFERENCES member ON DELETE CASCADE,

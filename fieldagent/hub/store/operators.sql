@@ -81,8 +81,10 @@ CREATE TABLE kit_sms ( -- a kit that sends by SMS
     today {int} NOT NULL DEFAULT 0, -- SMS to it on that day
     not_before {real} NOT NULL,
     claimed_until {real} NOT NULL DEFAULT 0,
-    claimed_by {int} NOT NULL DEFAULT 0
+    claimed_by {int} NOT NULL DEFAULT 0,
+    workspace {int} NOT NULL DEFAULT 0 -- of the device
 );
+CREATE INDEX kit_sms_of_workspace ON kit_sms (workspace);
 
 CREATE TABLE spent (
     day TEXT NOT NULL,

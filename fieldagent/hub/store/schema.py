@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fieldagent.store.schema import Schema
 from fieldagent.system.data_files import read_data
 
-VERSION = 40
+VERSION = 41
 TABLES = ("directory", "exchange", "operators", "kits", "desk", "webhooks", "bridges")
 """Files in the order of creation: each refers only to earlier ones."""
 STEPS: Mapping[int, str] = {
@@ -32,6 +32,26 @@ CREATE INDEX sending_at ON sending (at);
 ALTER TABLE contact ADD COLUMN altitude {real};
 ALTER TABLE contact ADD COLUMN speed {real};
 ALTER TABLE contact ADD COLUMN course {real};
+""",
+    40: """
+ALTER TABLE workspace ADD COLUMN tracked {int} NOT NULL DEFAULT 0;
+ALTER TABLE membership ADD COLUMN all_positions {int} NOT NULL DEFAULT 0;
+CREATE INDEX membership_over_satellite ON membership (workspace, member) WHERE over_satellite = 1;
+CREATE INDEX membership_all_positions ON membership (workspace, member) WHERE all_positions = 1;
+ALTER TABLE device ADD COLUMN tracked {int} NOT NULL DEFAULT 0;
+CREATE TABLE newest (
+    device {int} NOT NULL REFERENCES device ON DELETE CASCADE,
+    sender {int} NOT NULL,
+    workspace {int} NOT NULL,
+    place {int} NOT NULL,
+    item {int} NOT NULL,
+    at {real} NOT NULL,
+    PRIMARY KEY (device, sender)
+);
+CREATE INDEX newest_place ON newest (workspace, place);
+ALTER TABLE kit_sms ADD COLUMN workspace {int} NOT NULL DEFAULT 0;
+UPDATE kit_sms SET workspace = (SELECT workspace FROM device WHERE device.id = kit_sms.device);
+CREATE INDEX kit_sms_of_workspace ON kit_sms (workspace);
 """,
 }
 """SQL from each version to the next; a test keeps 38. Put the additions of a step into the files,

@@ -49,6 +49,7 @@ from fieldagent.system.signals import run_breakable
 
 HUB_PARTS = (
     "the leases of links",
+    "positions for linked kits",
     "housekeeping",
     "the expiry of items",
     "check-ins and updates",
@@ -185,10 +186,15 @@ class World:
 
         def mailbox(device: Device, version: str) -> IpMailbox:
             return IpMailbox(
-                hub.store, device, hub.mobile_originated, clock=self.time, version=version
+                hub.store,
+                device,
+                hub.mobile_originated,
+                clock=self.time,
+                version=version,
+                feeds=hub.feeds,
             )
 
-        links = Links(device_of, mailbox, hub.leases.held)
+        links = Links(device_of, mailbox, hub.connected)
         device = await device_of(kit.token)
         await links.serve(device, kit.token, "", wire.ends[1])  # type: ignore[arg-type]
 

@@ -1,0 +1,111 @@
+"""Positions of others for one linked kit, out of its workspace's feed."""
+
+from __future__ import annotations
+
+import trio
+
+from fieldagent.hub.contract import Device
+from fieldagent.hub.field.envelope_packing import Load, introduced_to, names_topic
+from fieldagent.hub.field.position_feed import Position, PositionFeed, PositionFeeds
+from fieldagent.hub.records import newest
+from fieldagent.hub.store.contract import Store
+from fieldagent.wire.link import BODIES, HEAD
+
+
+class OwnPositions:
+    """View of one link. One message with positions is in flight at a time."""
+
+    def __init__(self, store: Store, device: Device, feeds: PositionFeeds) -> None:
+        self.number = 0
+        """Number of the message in flight; 0 if there is none."""
+        self._store = store
+        self._device = device
+        self._feeds = feeds
+        self._place: int | None = None
+        """Last place that the kit has; None before it is read."""
+        self._life = 0
+        """Of the feed, when the place was read."""
+        self._names = 0
+        """Marks of the names that the kit has (`position_feed.Name`)."""
+        self._names_lost: trio.Event | None = None
+        """Set when the kit has lost the names; None before they are read."""
+        self._upto = 0
+        """Last place in the message in flight."""
+        self._load = Load()
+        """Names in the message in flight."""
+        self._marks = 0
+
+    @property
+    def _feed(self) -> PositionFeed:
+        return self._feeds.of(self._device.workspace)
+
+    def news(self) -> trio.Event:
+        """Return an event that is set when there are later positions."""
+        return self._feed.news
+
+    async def load(self, capacity: int) -> tuple[bytes, ...]:
+        """Return the bodies of a message with the positions that the kit does not have; empty if
+        there are none.
+        """
+        feed = self._feed
+        await feed.refresh()
+        if self.number:
+            return ()
+        if self._place is None or self._life != feed.life:
+            self._life = feed.life
+            self._place = await self._store.read_together(newest.held, self._device.id)
+        if self._place is None or self._place >= feed.upto:
+            return ()
+        upto, positions = feed.upto, feed.after(self._place, self._device.id, self._device.member)
+        positions = await self._without_row(positions)
+        if not positions:
+            self._place = upto
+            return ()
+        await self._read_names(feed)
+        return self._pack(feed, positions, upto, capacity)
+
+    async def _without_row(self, positions: list[Position]) -> list[Position]:
+        """Leave out the positions of which this device has a row."""
+        feed, device = self._feed, self._device.id
+        if device not in feed.at_once or not positions:
+            return positions
+        items = [each.item for each in positions]
+        left = await self._store.read(lambda db: newest.without_row(db, device, items))
+        return [each for each in positions if each.item in left]
+
+    async def _read_names(self, feed: PositionFeed) -> None:
+        if self._names_lost is not None and not self._names_lost.is_set():
+            return
+        device = self._device.id
+        self._names_lost = self._store.heard(names_topic(device))
+        self._names = feed.known(await self._store.read(lambda db: introduced_to(db, device)))
+
+    def _pack(
+        self, feed: PositionFeed, positions: list[Position], upto: int, capacity: int
+    ) -> tuple[bytes, ...]:
+        """Return as many as fit, the earliest first, with the names that the kit is missing."""
+        bodies: list[bytes] = []
+        size, self._marks, self._load, self._upto = 0, self._names, Load(), upto
+        for each in positions:
+            name, body = feed.names[each.sender], each.body
+            introduces = not name.bit & self._marks
+            if introduces:
+                body = each.introduced_by(name)
+            size += len(body) + HEAD
+            if bodies and (size > capacity or len(bodies) == BODIES):
+                return tuple(bodies)
+            if introduces:
+                self._marks |= name.bit
+                self._load.introduced.append((each.sender, name.digest))
+            bodies.append(body)
+            self._upto = each.place
+        self._upto = upto
+        return tuple(bodies)
+
+    def sent(self) -> tuple[Load, int]:
+        """Return the names in the message in flight, and its last place."""
+        return self._load, self._upto
+
+    def note_stored(self) -> None:
+        """Record that the kit has the message in flight."""
+        self.number, self._place, self._names = 0, self._upto, self._marks

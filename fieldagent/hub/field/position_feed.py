@@ -1,0 +1,250 @@
+"""Newest positions of a workspace, read once for all of its kits that are linked to this process.
+
+Each kit gets the positions since its last ones in one message, at most once in `rest` seconds. The
+rest grows with the linked kits, so that a workspace has at most `MESSAGES_PER_S` such messages a
+second, and the cost of a position does not grow with its kits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import field, replace
+from math import inf
+
+import trio
+
+from fieldagent.hub.field.envelope_packing import names_of
+from fieldagent.hub.records import newest, workspace_log
+from fieldagent.hub.records.newest import StoredPosition
+from fieldagent.hub.records.stored_entry import stored_entry
+from fieldagent.hub.store.contract import Db, Store
+from fieldagent.hub.store.persist import told_once
+from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire.envelope import Entry, Source, encode
+
+REST = 1.0
+"""Shortest time in seconds between two messages with positions to a kit."""
+MESSAGES_PER_S = 50.0
+"""Messages with positions to the kits of one workspace, per second."""
+AGAIN, PAUSE = 1.0, 0.05
+"""Seconds until the next attempt after the database was unavailable, and at least."""
+
+
+@dataclass(slots=True)
+class Position:
+    place: int
+    device: int
+    sender: int
+    item: int
+    expires: float
+    entries: list[Entry]
+    """The item and its `Source`, which tells the kits if they have it already. The item has number
+    0, so that no kit needs a number of its own for it."""
+    body: bytes
+    """Envelope, the same for every kit."""
+    with_name: tuple[Name, bytes] | None = None
+    """Envelope with the sender's name, once a kit has needed it."""
+
+    def introduced_by(self, name: Name) -> bytes:
+        """Return an envelope with the sender's name."""
+        if self.with_name is None or self.with_name[0] is not name:
+            body = encode([name.entry, *self.entries], origin=self.sender)
+            self.with_name = name, body
+        return self.with_name[1]
+
+
+class Name(NamedTuple):
+    """Introduction of a sender."""
+
+    digest: bytes
+    entry: Entry
+    bit: int
+    """A power of two: its mark in the set of names that a link's kit has."""
+
+
+@dataclass(slots=True, eq=False)
+class PositionFeed:
+    """Newest positions of one workspace, by device and sender, in the order of their places."""
+
+    store: Store
+    workspace: int
+    clock: Callable[[], float]
+    least_rest: float
+    news: trio.Event = field(default_factory=trio.Event)
+    """Set when there are later positions, and then replaced."""
+    upto: int = 0
+    """Last place that was read."""
+    life: int = 0
+    """Number of times that people have changed, or the database went back to an earlier state."""
+    at_once: frozenset[int] = frozenset()
+    """Devices that get a row of each position at once."""
+    links: int = 0
+    unused: trio.Event = field(default_factory=trio.Event)
+    """Set when the last link has ended."""
+    names: dict[int, Name] = field(default_factory=dict)
+    _positions: dict[newest.Track, Position] = field(default_factory=dict)
+    _heard: trio.Event | None = None
+    """Set if there may be positions that were not read; None before the first read."""
+    _not_before: float = -inf
+    """Time of the next read (trio's clock)."""
+    _turn: trio.Lock = field(default_factory=trio.Lock)
+    _directory: int = -1
+    """Version of the workspace's directory."""
+    _bits: int = 1
+    """Mark of the next name."""
+
+    async def refresh(self) -> None:
+        """Read the new positions, if there may be any and it is time, and wake the links. Raises
+        the errors of `Store.read`.
+        """
+        if not self._is_due():
+            return
+        async with self._turn:
+            if self._is_due():
+                await self._read()
+
+    def _is_due(self) -> bool:
+        is_behind = self._heard is None or self._heard.is_set()
+        return is_behind and trio.current_time() >= self._not_before
+
+    async def _read(self) -> None:
+        now, heard = trio.current_time(), self.store.heard(newest.topic(self.workspace))
+        workspace, upto = self.workspace, self.upto
+        self._not_before = now + AGAIN  # if the database is unavailable
+        found = await self.store.read(lambda db: _read(db, workspace, upto))
+        if found.directory != self._directory:
+            self._directory, self.life = found.directory, self.life + 1
+        if found.end < upto:
+            # The database was replaced by an earlier state of itself: read everything again.
+            self._positions.clear()
+            self.upto, self.life, self._not_before = 0, self.life + 1, now
+            return
+        self._heard = heard
+        self._not_before = now + max(self.least_rest, self.links / MESSAGES_PER_S)
+        self.at_once = found.at_once
+        for digest, entry in found.names:
+            known = self.names.get(entry.sequence)
+            if known is None or known.digest != digest:
+                self.names[entry.sequence] = Name(digest, entry, self._bits)
+                self._bits *= 2
+        for each in found.positions:
+            if each.sender in self.names:  # else the sender has just been deleted
+                track = newest.Track(each.device, each.sender)
+                self._positions.pop(track, None)  # the later one comes last
+                self._positions[track] = _position(each)
+        self.upto = found.end
+        if found.positions:
+            self.news.set()
+            self.news = trio.Event()
+
+    async def run(self) -> None:
+        """Read new positions when it is time, until cancelled."""
+        while True:
+            with told_once():
+                await self.refresh()
+            heard = self._heard
+            if heard is None:
+                await trio.sleep(AGAIN)
+            elif heard.is_set():
+                await trio.sleep_until(max(self._not_before, trio.current_time() + PAUSE))
+            else:
+                await heard.wait()
+
+    def after(self, place: int, device: int, member: int) -> list[Position]:
+        """Return the positions of others after a place that have not expired."""
+        now, later = self.clock(), []
+        for each in reversed(self._positions.values()):
+            if each.place <= place:
+                break
+            if each.sender != member and each.device != device and each.expires > now:
+                later.append(each)
+        later.reverse()
+        return later
+
+    def known(self, introduced: Iterable[tuple[int, bytes]]) -> int:
+        """Return the marks of these names, each a member and the digest of the introduction."""
+        marks = 0
+        for member, digest in introduced:
+            name = self.names.get(member)
+            if name is not None and name.digest == digest:
+                marks |= name.bit
+        return marks
+
+
+class _Found(NamedTuple):
+    end: int
+    directory: int
+    at_once: frozenset[int]
+    positions: list[StoredPosition]
+    names: list[tuple[bytes, Entry]]
+
+
+def _read(db: Db, workspace: int, upto: int) -> _Found:
+    # Read the end first: a position that is stored between the two reads is then read again.
+    sql = "SELECT tracked, directory FROM workspace WHERE id = ?"
+    end, directory = (db.execute(sql, workspace) or [(0, 0)])[0]
+    positions = [each for each in newest.after(db, workspace, upto) if each.place <= end]
+    names = names_of(db, {each.sender for each in positions}, workspace)
+    at_once = frozenset(workspace_log.at_once(db, [workspace], positions=True))
+    return _Found(end, directory, at_once, positions, names)
+
+
+def _position(stored: StoredPosition) -> Position:
+    entry = replace(stored_entry(bytes(stored.body)), sequence=0)
+    entries = [entry, Entry(0, Source(stored.device, stored.sequence))]
+    body = encode(entries, origin=stored.sender)
+    place, device, sender, item = stored[:4]
+    return Position(place, device, sender, item, stored.expires, entries, body)
+
+
+class PositionFeeds:
+    """Feeds of the workspaces that have links to this process."""
+
+    def __init__(
+        self, store: Store, *, clock: Callable[[], float], least_rest: float = REST
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._least_rest = least_rest
+        self._feeds: dict[int, PositionFeed] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def of(self, workspace: int) -> PositionFeed:
+        """Return the feed of a workspace."""
+        if workspace not in self._feeds:
+            feed = PositionFeed(self._store, workspace, self._clock, self._least_rest)
+            self._feeds[workspace] = feed
+        return self._feeds[workspace]
+
+    async def run(self) -> None:
+        """Keep the feeds of all links, until cancelled."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                for feed in self._feeds.values():
+                    self._nursery.start_soon(self._keep, feed)
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
+
+    async def _keep(self, feed: PositionFeed) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(feed.run)
+            await feed.unused.wait()
+            nursery.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def joined(self, workspace: int) -> AsyncIterator[None]:
+        """Keep the feed of a workspace for a link."""
+        feed = self.of(workspace)
+        feed.links += 1
+        if feed.links == 1 and self._nursery is not None:
+            self._nursery.start_soon(self._keep, feed)
+        try:
+            yield
+        finally:
+            feed.links -= 1
+            if feed.links == 0:
+                del self._feeds[workspace]
+                feed.unused.set()

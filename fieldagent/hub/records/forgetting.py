@@ -1,0 +1,76 @@
+"""Items and deliveries that end, or are deleted, because of their age."""
+
+from __future__ import annotations
+
+from fieldagent.hub.records import workspace_log
+from fieldagent.hub.records.ledger import WAITS
+from fieldagent.hub.records.slices import DOUBTED
+from fieldagent.hub.store.contract import Db, earliest
+
+AT_ONCE = 100
+"""Rows that end or are deleted in one transaction, during which no one else can write."""
+
+
+def expire(db: Db, now: float) -> int:
+    """Expire some deliveries and return their number. Call it again while it is not 0."""
+    return len(
+        db.execute(
+            # Check the state again in the outer condition: another process may confirm the delivery
+            # meanwhile. PostgreSQL rechecks only the outer condition on a row that was changed
+            # (PostgreSQL manual, 13.2.1).
+            "UPDATE delivery SET state = 'expired', ended = ?, reason = 'expired'"
+            " WHERE state IN ('waiting', 'packed') AND (item, device) IN (SELECT item, device"
+            " FROM delivery WHERE state IN ('waiting', 'packed') AND expires <= ?"
+            " ORDER BY expires LIMIT ?) RETURNING item",
+            *(now, now, AT_ONCE),
+        )
+    )
+
+
+def next_expiry(db: Db) -> float:
+    """Return the Unix time when `expire` will find something."""
+    sql = "SELECT min(expires) FROM delivery WHERE state IN ('waiting', 'packed')"
+    return earliest(db, sql)
+
+
+def forget(db: Db, *, before: float, now: float) -> int:
+    """Delete some items older than `before` and return their number; call it again until it is 0.
+    An item stays while a delivery waits, or while its SOS is open or closed after `before`.
+    """
+    return len(
+        db.execute(
+            "DELETE FROM item WHERE id IN (SELECT id FROM item WHERE accepted < ?"
+            " AND NOT EXISTS (SELECT 1 FROM delivery WHERE"
+            f" delivery.item = item.id AND delivery.state IN {WAITS}) AND NOT EXISTS (SELECT 1 FROM"
+            " webhook_delivery WHERE webhook_delivery.item = item.id AND webhook_delivery.state"
+            " = 'waiting') AND (place IS NULL OR expires <= ? OR NOT EXISTS (SELECT 1 FROM device"
+            f" WHERE {workspace_log.AWAITS})) AND NOT EXISTS (SELECT 1 FROM sos WHERE sos.item"
+            " = item.id AND coalesce(closed, ?) >= ?) ORDER BY accepted LIMIT ?) RETURNING id",
+            *(before, now, before, before, AT_ONCE),
+        )
+    )
+
+
+_REMEMBERED = {
+    "receipt": "id",
+    "idempotency": "credential, member, key",
+    "slice": f"device, {DOUBTED}, sequence, count, position",
+    "arrived": f"device, {DOUBTED}, sequence, digest",
+}
+"""Tables that recognise and answer repeated items, with the columns of their keys."""
+
+
+def forget_remembered(db: Db, *, before: float) -> int:
+    """Delete some rows of `_REMEMBERED` and return their number."""
+    dropped = 0
+    for table, key in _REMEMBERED.items():
+        # Keep SOS, because an attacker can replay a recorded SOS years later.
+        which = " AND sos = 0" if table == "arrived" else ""
+        dropped += len(
+            db.execute(
+                f"DELETE FROM {table} WHERE at < ?{which} AND ({key}) IN (SELECT {key} FROM {table}"
+                f" WHERE at < ?{which} ORDER BY at LIMIT ?) RETURNING at",
+                *(before, before, AT_ONCE),
+            )
+        )
+    return dropped

@@ -1,0 +1,107 @@
+"""Newest position of each sender in a workspace, for the linked kits of the others.
+
+1. A kit's position to everyone gets the next place among its workspace's positions and replaces
+   the sender's earlier one in `newest`. No device has a row of it in `delivery`, and its sender
+   gets no receipts: a position costs the same for five kits as for a thousand.
+2. A device has the newest positions up to `device.tracked`. A link sends the later ones, and
+   moves that place once the kit has stored them. After a crash they are sent again, and the kit
+   recognises them.
+3. A device gets a row of each position at once, as of any item, if another bearer may deliver it,
+   or if its member wants all positions (`workspace_log.at_once`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from fieldagent.hub.store.contract import Db, few_rows, insert, one_of
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+
+def topic(workspace: int) -> str:
+    """Return the topic that is announced when a workspace has a new position."""
+    return f"positions of workspace {workspace}"
+
+
+class Track(NamedTuple):
+    """Sender of positions: a person at a kit, usually its user."""
+
+    device: int
+    sender: int
+
+
+class NewPosition(NamedTuple):
+    workspace: int
+    place: int
+    item: int
+    at: float
+    """Unix time of the position."""
+
+
+_COLUMNS = ("device", "sender", "workspace", "place", "item", "at")
+
+
+def note_all(db: Db, positions: Mapping[Track, NewPosition]) -> None:
+    """Record new positions. An earlier one that arrives late does not replace a newer one."""
+    rows = [(*track, *position) for track, position in sorted(positions.items())]
+    replaced = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[2:])
+    replaces = f"(device, sender) DO UPDATE SET {replaced} WHERE newest.at <= excluded.at"
+    insert(db, "newest", _COLUMNS, rows, conflict=replaces)
+    for workspace in {position.workspace for position in positions.values()}:
+        db.announce(topic(workspace))
+
+
+class StoredPosition(NamedTuple):
+    place: int
+    device: int
+    sender: int
+    item: int
+    body: bytes
+    """Envelope with one entry."""
+    sequence: int
+    """The kit's own number of the item."""
+    expires: float
+
+
+def after(db: Db, workspace: int, place: int) -> list[StoredPosition]:
+    """Return the newest positions after a place, in the order of their places."""
+    rows = db.execute(
+        "SELECT newest.place, newest.device, newest.sender, item.id, item.body,"
+        " item.source_sequence, item.expires FROM newest JOIN item ON item.id = newest.item"
+        " WHERE newest.workspace = ? AND newest.place > ? ORDER BY newest.place",
+        *(workspace, place),
+    )
+    return [StoredPosition._make(row) for row in rows]
+
+
+def held(db: Db, devices: Sequence[int]) -> list[int | None]:
+    """Return for each device the last place that it has, or None if it may not get items."""
+    among, numbers = one_of(db, set(devices))
+    rows = db.execute(
+        f"SELECT id, tracked FROM device WHERE id {among} AND disabled IS NULL"
+        " AND EXISTS (SELECT 1 FROM membership WHERE membership.member = device.member"
+        " AND membership.workspace = device.workspace)",
+        *numbers,
+    )
+    places = dict(rows)
+    return [places.get(device) for device in devices]
+
+
+def without_row(db: Db, device: int, items: Collection[int]) -> set[int]:
+    """Return the items that have no row for the device."""
+    among, numbers = one_of(db, items)
+    sql = f"SELECT item FROM delivery WHERE device = ? AND item {among}"
+    return set(items) - {item for (item,) in db.execute(sql, device, *numbers)}
+
+
+def note_stored(db: Db, places: Mapping[int, int]) -> None:
+    """Record for each device that it has the positions up to a place on disk."""
+    if not places:
+        return
+    table, values = few_rows(db, "stored", ("device", "place"), sorted(places.items()))
+    db.execute(
+        f"{table} UPDATE device SET tracked = (SELECT place FROM stored WHERE stored.device ="
+        " device.id) WHERE id IN (SELECT id FROM device WHERE id IN (SELECT device FROM stored)"
+        f" ORDER BY id{db.for_update()})",
+        *values,
+    )

@@ -1,0 +1,216 @@
+"""Positions for the other kits: the newest of each sender, without a row for each kit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fieldagent.hub.access import directory, people
+from fieldagent.hub.contract import OutgoingMessage
+from fieldagent.hub.field import own_positions
+from fieldagent.hub.field.envelope_packing import note_journal
+from fieldagent.hub.store.contract import Store
+from fieldagent.package.package import SOS_PRIORITY, Location, Message
+from fieldagent.wire.envelope import Entry, Envelope, Introduction, Source, decode
+from tests.hub.field import Field, collect, field_of
+from tests.hub.test_workspace_log import ADA, BEN, CLEO, TIME, field, texts
+
+
+def fix(number: int, latitude: float = 46.5, at: int = 0, **how: Any) -> Entry:
+    return Entry(number, Location(latitude, 7.25), TIME + at, **how)
+
+
+def where(envelopes: list[Envelope]) -> list[tuple[int, float]]:
+    """Return sender and latitude of each position in order."""
+    return [
+        (envelope.origin, entry.content.latitude)
+        for envelope in envelopes
+        for entry in envelope.entries
+        if isinstance(entry.content, Location)
+    ]
+
+
+def names(envelopes: list[Envelope]) -> list[str]:
+    contents = [entry.content for envelope in envelopes for entry in envelope.entries]
+    return [each.identity.name for each in contents if isinstance(each, Introduction)]
+
+
+async def positions(alps: Field, number: int) -> list[tuple[int, float]]:
+    return where(await collect(alps.mailbox(number)))
+
+
+async def test_a_kit_gets_the_newest_of_each_sender_and_nobody_has_a_row(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.sends(ADA, fix(1, 46.1), fix(2, 46.2, at=1))
+        await alps.sends(BEN, fix(1, 47.1))
+        await alps.sends(ADA, fix(3, 46.3, at=2))
+        assert await positions(alps, CLEO) == [(BEN, 47.1), (ADA, 46.3)]
+        assert await positions(alps, CLEO) == []
+        assert await positions(alps, ADA) == [(BEN, 47.1)]
+        await alps.sends(ADA, fix(4, 46.4, at=3))
+        assert await positions(alps, CLEO) == [(ADA, 46.4)]
+        for table in ("delivery", "receipt"):
+            assert await alps.rows(f"SELECT count(*) FROM {table}") == [(0,)]
+
+
+async def test_an_earlier_position_that_comes_late_does_not_replace_a_later_one(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        await alps.sends(ADA, fix(2, 46.2))
+        await alps.sends(ADA, fix(1, 46.1, at=-60))
+        assert await positions(alps, BEN) == [(ADA, 46.2)]
+
+
+async def test_a_position_that_the_kit_did_not_confirm_comes_again(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.sends(ADA, fix(1, 46.1))
+        mailbox = alps.mailbox(BEN)
+        sent = await mailbox.load(65_536)
+        assert sent is not None
+        assert await mailbox.load(65_536) is None
+        await mailbox.returned(sent, reason="the link ended")
+        again = await alps.mailbox(BEN).load(65_536)
+        assert again is not None
+        assert bodies(again) == bodies(sent)
+
+
+def bodies(outgoing: OutgoingMessage) -> tuple[bytes, ...]:
+    assert isinstance(outgoing.body, tuple)
+    return outgoing.body
+
+
+async def test_many_positions_go_in_one_message_and_the_rest_in_the_next(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with field(store) as alps:
+        await alps.sends(ADA, fix(1, 46.1))
+        await alps.sends(CLEO, fix(1, 48.1))
+        first = await alps.mailbox(BEN).load(65_536)
+        assert first is not None
+        assert where([decode(each) for each in bodies(first)]) == [(ADA, 46.1), (CLEO, 48.1)]
+        monkeypatch.setattr(own_positions, "BODIES", 1)
+        mailbox = alps.mailbox(BEN)
+        for expected in ([(ADA, 46.1)], [(CLEO, 48.1)]):
+            outgoing = await mailbox.load(65_536)
+            assert outgoing is not None
+            assert where([decode(each) for each in bodies(outgoing)]) == expected
+            await mailbox.stored(outgoing)
+        assert await mailbox.load(65_536) is None
+
+
+async def test_a_name_comes_once_and_again_when_the_kit_has_lost_it_or_it_changes(
+    store: Store,
+) -> None:
+    async with field(store) as alps:
+        mailbox = alps.mailbox(BEN)
+
+        async def named(number: int) -> list[str]:
+            await alps.sends(ADA, fix(number, at=number))
+            return names(await collect(mailbox))
+
+        assert [await named(1), await named(2)] == [["Ada"], []]
+        mailbox = alps.mailbox(BEN)
+        assert await named(3) == []
+        await store.commit(lambda db: db.execute("UPDATE member SET name = 'Eve' WHERE id = 1"))
+        assert [await named(4), await named(5)] == [["Eve"], []]
+        await store.commit(lambda db: note_journal(db, BEN, 7, anew=True))
+        mailbox = alps.mailbox(BEN)
+        assert await named(6) == ["Eve"]
+
+
+async def test_a_user_may_want_all_of_them(store: Store) -> None:
+    async with field(store) as alps:
+        wants = people.set_positions
+        await store.commit(lambda db: wants(db, 1, BEN, every=True, now=0.0))
+        await alps.sends(ADA, fix(1, 46.1))
+        await alps.sends(ADA, fix(2, 46.2, at=1))
+        assert await positions(alps, BEN) == [(ADA, 46.1), (ADA, 46.2)]
+        assert await positions(alps, CLEO) == [(ADA, 46.2)]
+        rows = await alps.rows("SELECT device, state FROM delivery")
+        assert rows == [(BEN, "stored")] * 2
+        await store.commit(lambda db: wants(db, 1, BEN, every=False, now=0.0))
+        await alps.sends(ADA, fix(3, 46.3, at=2))
+        assert await positions(alps, BEN) == [(ADA, 46.3)]
+
+
+async def test_a_kit_that_gets_it_over_satellite_gets_it_once_over_ip(store: Store) -> None:
+    async with field_of(store) as alps:
+        await alps.sends(ADA, fix(1, 46.1))
+        assert await positions(alps, CLEO) == [(ADA, 46.1)]
+        rows = await alps.rows("SELECT device, state FROM delivery")
+        assert rows == [(CLEO, "stored")]
+
+
+async def test_a_position_with_a_request_for_receipts_has_rows(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.sends(ADA, fix(1, 46.1, asks=True))
+        await alps.sends(ADA, fix(2, 46.2, at=1))
+        assert await positions(alps, BEN) == [(ADA, 46.1), (ADA, 46.2)]
+        assert await alps.rows("SELECT device, state FROM delivery") == [(BEN, "stored")]
+        assert await alps.rows("SELECT device, sequence FROM receipt") == [(ADA, 1)]
+
+
+async def test_messages_and_an_sos_go_before_positions(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.sends(ADA, fix(1, 46.1))
+        await alps.sends(ADA, Entry(2, Message("hello"), TIME))
+        await alps.push(Message("help"), sender=CLEO, priority=SOS_PRIORITY, sos=True)
+        got = await collect(alps.mailbox(BEN))
+        contents = [
+            type(entry.content)
+            for envelope in got
+            for entry in envelope.entries
+            if not isinstance(entry.content, Source | Introduction)
+        ]
+        assert contents == [Message, Message, Location]
+        assert [entry.sos for entry in got[0].entries if isinstance(entry.content, Message)] == [
+            True
+        ]
+
+
+async def test_an_expired_position_stays_away(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.sends(ADA, fix(1, 46.1))
+        alps.now += 86_401
+        assert await positions(alps, BEN) == []
+
+
+async def test_a_new_member_and_a_kit_that_was_disabled_get_only_later_ones(store: Store) -> None:
+    async with field(store) as alps:
+        await alps.sends(ADA, fix(1, 46.1))
+        await store.commit(lambda db: directory.set_disabled(db, "device", BEN, 1.0, now=1.0))
+        assert await positions(alps, BEN) == []
+        await store.commit(lambda db: directory.set_disabled(db, "device", BEN, None, now=2.0))
+        assert await positions(alps, BEN) == []
+        await store.commit(lambda db: directory.leave(db, 1, CLEO, now=3.0))
+        assert await positions(alps, CLEO) == []
+        await store.commit(lambda db: directory.join(db, 1, CLEO, over_satellite=False, now=4.0))
+        assert await positions(alps, CLEO) == []
+        await alps.sends(ADA, fix(2, 46.2, at=1))
+        assert await positions(alps, BEN) == [(ADA, 46.2)]
+        assert await positions(alps, CLEO) == [(ADA, 46.2)]
+
+
+async def test_a_member_who_leaves_gets_no_more_over_an_open_link(store: Store) -> None:
+    async with field(store) as alps:
+        mailbox = alps.mailbox(BEN)
+        await alps.sends(ADA, fix(1, 46.1))
+        assert where(await collect(mailbox)) == [(ADA, 46.1)]
+        await store.commit(lambda db: directory.leave(db, 1, BEN, now=3.0))
+        await alps.sends(ADA, fix(2, 46.2, at=1))
+        assert await collect(mailbox) == []
+
+
+async def test_a_repeat_is_no_new_position(store: Store) -> None:
+    async with field(store) as alps:
+        entry = fix(1, 46.1)
+        await alps.sends(ADA, entry)
+        assert await positions(alps, BEN) == [(ADA, 46.1)]
+        await alps.sends(ADA, entry)
+        assert await positions(alps, BEN) == []
+        await alps.sends(ADA, replace(entry, sequence=2))
+        assert await positions(alps, BEN) == [(ADA, 46.1)]
+        assert await texts(alps, BEN) == []
