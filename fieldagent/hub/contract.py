@@ -81,9 +81,9 @@ class Mailbox(Protocol):
     async def greeted(self, journal: int) -> None:
         """Record the number of the agent's journal; 0 if the agent does not report it."""
 
-    def news(self) -> list[trio.Event]:
-        """Return events, one of which is set at the next change that may bring `load` something.
-        Get them before you call `load`.
+    def news(self) -> trio.Event:
+        """Return an event that is set at the next change that may bring `load` something. Get it
+        before you call `load`.
         """
 
     def look_again(self) -> float:

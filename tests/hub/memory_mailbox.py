@@ -58,8 +58,8 @@ class MemoryMailbox:
         await trio.lowlevel.checkpoint()
         self.journals.append(journal)
 
-    def news(self) -> list[trio.Event]:
-        return [self._news]
+    def news(self) -> trio.Event:
+        return self._news
 
     def look_again(self) -> float:
         return inf

@@ -6,8 +6,9 @@ An envelope contains items of one sender. It can contain any receipts and introd
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from typing import Any
 
 from fieldagent.hub.access.directory import proof_keys_of
 from fieldagent.hub.contract import Device
@@ -19,6 +20,7 @@ from fieldagent.package.package import IncidentWord, Said
 from fieldagent.package.payload import Identity
 from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.credit import paid_with
 from fieldagent.wire.envelope import (
     Contact,
@@ -133,9 +135,7 @@ def waiting(
     """
     # Look up only the selected items, however many wait.
     rows = db.execute(
-        "SELECT item.id, first.sequence, item.sender, item.body, item.source_device,"
-        " item.source_sequence, item.unauthenticated, item.contact,"
-        " CASE WHEN item.sos = 1 THEN item.estimate END FROM (SELECT item, sequence, rank"
+        f"SELECT {_ITEM} FROM (SELECT item, sequence, rank"
         f" FROM delivery WHERE delivery.device = ? AND delivery.state IN {WAITS}"
         f" AND (delivery.expires IS NULL OR delivery.expires > ?) AND {due}"
         " ORDER BY rank, sequence LIMIT ?) AS first JOIN item ON item.id = first.item"
@@ -145,40 +145,92 @@ def waiting(
         *parameters,
         limit,
     )
-    return [
-        Waiting(
-            item,
-            sender,
-            replace(stored_entry(body), sequence=sequence),
-            None if station is None else Source(station, number),
-            bool(unauthenticated),
-            stored_beside(contact, Contact),
-            stored_beside(seen, SeenAt),
-        )
-        for item, sequence, sender, body, station, number, unauthenticated, contact, seen in rows
-    ]
+    return [_waiting(row, stored_entry(row[3])) for row in rows]
+
+
+_ITEM = (
+    "item.id, first.sequence, item.sender, item.body, item.source_device, item.source_sequence,"
+    " item.unauthenticated, item.contact, CASE WHEN item.sos = 1 THEN item.estimate END"
+)
+
+
+def _waiting(row: Sequence[Any], entry: Entry) -> Waiting:
+    item, sequence, sender, _, station, number, unauthenticated, contact, seen = row
+    return Waiting(
+        item,
+        sender,
+        replace(entry, sequence=sequence),
+        None if station is None else Source(station, number),
+        bool(unauthenticated),
+        stored_beside(contact, Contact),
+        stored_beside(seen, SeenAt),
+    )
+
+
+def waiting_at_each(
+    db: Db, devices: Sequence[int], now: float, *, limit: int
+) -> dict[int, list[Waiting]]:
+    """Return the unexpired waiting items of each device, as `waiting` does for one."""
+    if not db.takes_lists or len(devices) == 1:
+        return {each: waiting(db, each, now, due="1 = 1", limit=limit) for each in devices}
+    rows = db.execute(
+        f"SELECT first.device, {_ITEM} FROM (SELECT asked.device, own.* FROM"
+        " unnest(?::bigint[]) AS asked (device) CROSS JOIN LATERAL (SELECT item, sequence, rank"
+        f" FROM delivery WHERE delivery.device = asked.device AND delivery.state IN {WAITS}"
+        " AND (delivery.expires IS NULL OR delivery.expires > ?) ORDER BY rank, sequence LIMIT ?)"
+        " AS own) AS first JOIN item ON item.id = first.item"
+        " ORDER BY first.device, first.rank, first.sequence",
+        *([*devices], now, limit),
+    )
+    entries: dict[int, Entry] = {}
+    items: dict[int, list[Waiting]] = {device: [] for device in devices}
+    for device, *row in rows:
+        if row[0] not in entries:
+            entries[row[0]] = stored_entry(row[3])
+        items[device].append(_waiting(row, entries[row[0]]))
+    return items
+
+
+_RECEIPT = "id, sequence, member, at, digest, urgent, says, by_name, text, rung, about"
 
 
 def receipts_for(db: Db, device: int, *, limit: int) -> list[WaitingReceipt]:
     """Return the receipts owed to a device, urgent ones first."""
     rows = db.execute(
-        "SELECT id, sequence, member, at, digest, urgent, says, by_name, text, rung, about"
-        " FROM receipt WHERE device = ? AND state = 'waiting'"
+        f"SELECT {_RECEIPT} FROM receipt WHERE device = ? AND state = 'waiting'"
         " ORDER BY urgent DESC, id LIMIT ?",
         device,
         limit,
     )
-    receipts = []
-    for id_, sequence, member, at, digest, urgent, says, by, text, stage, about in rows:
-        if says:
-            said_of = IncidentWord(sequence, Said(says), about, by, text)
-            word = _proved(db, about or device, said_of)
-            receipts.append(WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent)))
-        else:
-            said = Receipt(member, bytes(digest or b""), Stage(stage), text)
-            receipt = Entry(sequence, said, int(at))
-            receipts.append(WaitingReceipt(id_, receipt, bool(urgent), member))
+    return [_waiting_receipt(db, device, row) for row in rows]
+
+
+def receipts_for_each(
+    db: Db, devices: Sequence[int], *, limit: int
+) -> dict[int, list[WaitingReceipt]]:
+    """Return the receipts owed to each device, as `receipts_for` does for one."""
+    if not db.takes_lists or len(devices) == 1:
+        return {each: receipts_for(db, each, limit=limit) for each in devices}
+    rows = db.execute(
+        "SELECT asked.device, own.* FROM unnest(?::bigint[]) AS asked (device)"
+        f" CROSS JOIN LATERAL (SELECT {_RECEIPT} FROM receipt"
+        " WHERE receipt.device = asked.device AND state = 'waiting'"
+        " ORDER BY urgent DESC, id LIMIT ?) AS own ORDER BY asked.device, own.urgent DESC, own.id",
+        *([*devices], limit),
+    )
+    receipts: dict[int, list[WaitingReceipt]] = {device: [] for device in devices}
+    for device, *row in rows:
+        receipts[device].append(_waiting_receipt(db, device, row))
     return receipts
+
+
+def _waiting_receipt(db: Db, device: int, row: Sequence[Any]) -> WaitingReceipt:
+    id_, sequence, member, at, digest, urgent, says, by, text, stage, about = row
+    if says:
+        word = _proved(db, about or device, IncidentWord(sequence, Said(says), about, by, text))
+        return WaitingReceipt(id_, Entry(0, word, int(at)), bool(urgent))
+    said = Receipt(member, bytes(digest or b""), Stage(stage), text)
+    return WaitingReceipt(id_, Entry(sequence, said, int(at)), bool(urgent), member)
 
 
 def _proved(db: Db, device: int, word: IncidentWord) -> IncidentWord:
@@ -186,9 +238,72 @@ def _proved(db: Db, device: int, word: IncidentWord) -> IncidentWord:
     return prove(word, keys[0]) if keys else word
 
 
-def fill(
+class Names(NamedTuple):
+    """Names for one device."""
+
+    unknown: Mapping[int, tuple[bytes, Entry]]
+    """Introductions of members that the device does not know, each with its digest."""
+    deleted: Sequence[int]
+    """Deleted members whose names the device still has. They are in `unknown`, without a name."""
+
+
+class Wanted(NamedTuple):
+    """Members whose names a device's next message needs."""
+
+    device: int
+    workspace: int
+    members: Collection[int]
+
+
+DELETED_AT_ONCE = 4
+"""Number of deleted names that one message removes."""
+
+
+def names_for(db: Db, wanted: Sequence[Wanted]) -> list[Names]:
+    """Return the names that each device is missing."""
+    among, devices = one_of(db, {each.device for each in wanted})
+    members = {member for each in wanted for member in each.members}
+    some, numbers = one_of(db, members or {THE_HUB})
+    rows = db.execute(
+        "SELECT device, member, digest FROM introduced"
+        f" WHERE device {among} AND (member {some} OR digest = ?)",
+        *(*devices, *numbers, UNNAMED),
+    )
+    known: dict[int, dict[int, bytes]] = {each.device: {} for each in wanted}
+    for device, member, digest in rows:
+        known[device][member] = bytes(digest)
+    people = _identities(db, members)
+    return [_names_for(each, known[each.device], people) for each in wanted]
+
+
+def _names_for(wanted: Wanted, known: Mapping[int, bytes], people: _People) -> Names:
+    deleted = [each for each, digest in known.items() if digest == UNNAMED][:DELETED_AT_ONCE]
+    unknown = {}
+    for member in {*wanted.members, *deleted} - {THE_HUB}:
+        digest, entry = _introduction(people.get(member), member, wanted.workspace)
+        if known.get(member) != digest:
+            unknown[member] = digest, entry
+    return Names(unknown, deleted)
+
+
+def fill_for(
     db: Db,
     device: Device,
+    items: Iterable[Waiting],
+    receipts: Iterable[WaitingReceipt],
+    space: Space,
+    *,
+    packed: bool = False,
+) -> Load:
+    """Fill an envelope for one device; see `fill`."""
+    items, receipts = list(items), list(receipts)
+    members = {each.sender for each in items} | {each.member for each in receipts}
+    (names,) = names_for(db, [Wanted(device.id, device.workspace, members)])
+    return fill(names, items, receipts, space, packed=packed)
+
+
+def fill(
+    names: Names,
     items: Iterable[Waiting],
     receipts: Iterable[WaitingReceipt],
     space: Space,
@@ -204,21 +319,21 @@ def fill(
         load.origin = load.origin or each.sender
         mine = each.sender == load.origin
         capacity = space.capacity if each.entry.sos else space.beside(load)
-        if mine and not _add(db, device, load, each.sender, each.entries, capacity):
+        if mine and not _add(names, load, each.sender, each.entries, capacity):
             break
         if mine:
             load.items.append(each.item)
     for receipt in receipts:
         capacity = space.capacity if receipt.urgent else space.beside(load)
-        if _add(db, device, load, receipt.member, [receipt.entry], capacity):
+        if _add(names, load, receipt.member, [receipt.entry], capacity):
             load.receipts.append(receipt.id)
     for command in commands:
-        if not _add(db, device, load, THE_HUB, [command], space.beside(load)):
+        if not _add(names, load, THE_HUB, [command], space.beside(load)):
             break
         load.commands.append(command.sequence)
     if load.entries:
-        for member in _unnamed(db, device):
-            _add(db, device, load, member, [], space.beside(load))
+        for member in names.deleted:
+            _add(names, load, member, [], space.beside(load))
     return load
 
 
@@ -233,20 +348,14 @@ def forget_name(db: Db, member: int) -> None:
     db.execute("UPDATE introduced SET digest = ? WHERE member = ?", UNNAMED, member)
 
 
-def _unnamed(db: Db, device: Device) -> list[int]:
-    rows = db.execute(
-        "SELECT member FROM introduced WHERE device = ? AND digest = ? LIMIT 4", device.id, UNNAMED
-    )
-    return [member for (member,) in rows]
-
-
-def _add(
-    db: Db, device: Device, load: Load, member: int, added: list[Entry], capacity: int
-) -> bool:
+def _add(names: Names, load: Load, member: int, added: list[Entry], capacity: int) -> bool:
     """Add entries, with the introduction of `member` if the device does not know the name. Return
     False if they do not fit.
     """
-    new = introduction(db, device, member, {known for known, _ in load.introduced})
+    new: list[tuple[tuple[int, bytes], Entry]] = []
+    if member in names.unknown and all(known != member for known, _ in load.introduced):
+        digest, entry = names.unknown[member]
+        new = [((member, digest), entry)]
     entries = [*load.entries, *(e for _, e in new), *added]
     if len(encode(entries, origin=load.origin, packed=load.packed)) > capacity:
         return False
@@ -255,52 +364,56 @@ def _add(
     return True
 
 
-def introduction(
-    db: Db, device: Device, member: int, already: Collection[int] = ()
-) -> list[tuple[tuple[int, bytes], Entry]]:
+def introduction(db: Db, device: Device, member: int) -> list[tuple[tuple[int, bytes], Entry]]:
     """Return the introduction of a member, as a mark for `mark_introduced` and an entry. Empty if
     the device knows the member.
     """
-    if member == THE_HUB or member in already:
-        return []
-    digest, entry = named(db, member, device.workspace)
-    known = db.execute(
-        "SELECT digest FROM introduced WHERE device = ? AND member = ?", device.id, member
-    )
-    return [] if known and bytes(known[0][0]) == digest else [((member, digest), entry)]
+    (names,) = names_for(db, [Wanted(device.id, device.workspace, [member])])
+    new = names.unknown.get(member)
+    return [] if new is None else [((member, new[0]), new[1])]
 
 
-def named(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
-    """Return the entry that introduces `member` to a device, and its digest, which shows if a
-    device has it.
+_People = Mapping[int, tuple[str, str, str]]
+"""Type, name and email of members."""
+
+
+def _identities(db: Db, members: Collection[int]) -> _People:
+    if not members:
+        return {}
+    among, numbers = one_of(db, members)
+    rows = db.execute(f"SELECT id, type, name, email FROM member WHERE id {among}", *numbers)
+    return {member: (type_, name, email or "") for member, type_, name, email in rows}
+
+
+def _introduction(
+    person: tuple[str, str, str] | None, member: int, workspace: int
+) -> tuple[bytes, Entry]:
+    """Return the entry that introduces a member to a device, without a name if the member is
+    deleted, and its digest, which shows if a device has it.
     """
-    entry = Entry(member, Introduction(identity_of(db, member, workspace)))
+    entry = Entry(member, Introduction(_identity(person, member, workspace)))
     return fingerprint(entry), entry
 
 
-def names_of(db: Db, members: Collection[int], workspace: int) -> list[tuple[bytes, Entry]]:
-    """Return the introductions of members, each with its digest."""
-    if not members:
-        return []
-    among, numbers = one_of(db, members)
-    rows = db.execute(f"SELECT id, type, name, email FROM member WHERE id {among}", *numbers)
-    return [
-        (fingerprint(entry), entry)
-        for id_, type_, name, email in rows
-        for entry in [
-            Entry(
-                id_,
-                Introduction(Identity(str(id_), name, type_, email or "", str(workspace))),
-            )
-        ]
-    ]
+def _identity(person: tuple[str, str, str] | None, member: int, workspace: int) -> Identity:
+    type_, name, email = person or ("User", "", "")
+    return Identity(str(member), name, type_, email, str(workspace))
+
+
+def named(db: Db, member: int, workspace: int) -> tuple[bytes, Entry]:
+    """Return the introduction of a member, with its digest."""
+    return _introduction(_identities(db, [member]).get(member), member, workspace)
 
 
 def identity_of(db: Db, member: int, workspace: int) -> Identity:
     """Return a member as payloads name them. `account` is the workspace."""
-    rows = db.execute("SELECT type, name, email FROM member WHERE id = ?", member)
-    type_, name, email = rows[0] if rows else ("User", "", "")
-    return Identity(str(member), name, type_, email or "", str(workspace))
+    return _identity(_identities(db, [member]).get(member), member, workspace)
+
+
+def names_of(db: Db, members: Collection[int], workspace: int) -> list[tuple[bytes, Entry]]:
+    """Return the introductions of members, each with its digest."""
+    people = _identities(db, members)
+    return [_introduction(person, member, workspace) for member, person in people.items()]
 
 
 def journal_of(db: Db, device: int) -> int:

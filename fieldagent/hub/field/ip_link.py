@@ -166,21 +166,6 @@ def _unauthorized(detail: str) -> Problem:
     return Problem(401, detail, headers=(("WWW-Authenticate", "Bearer"),))
 
 
-async def _first_of(events: list[trio.Event], longest: float) -> None:
-    """Wait for the first of the events, at most `longest` seconds."""
-
-    async def wait_for(event: trio.Event) -> None:
-        await event.wait()
-        nursery.cancel_scope.cancel()
-
-    own, *others = events
-    with waits.move_on_after(longest):
-        async with trio.open_nursery() as nursery:
-            for each in others:
-                nursery.start_soon(wait_for, each)
-            await wait_for(own)
-
-
 @contextmanager
 def _or_later() -> Iterator[None]:
     """End the link if something cannot be stored now. The agent sends it again."""
@@ -210,7 +195,8 @@ class _MailboxPost:
                 outgoing = await self.mailbox.load(BODY_BYTES)
             if outgoing is not None:
                 return outgoing
-            await _first_of(news, self.mailbox.look_again())
+            with waits.move_on_after(self.mailbox.look_again()):
+                await news.wait()
 
     async def stored(self, item: OutgoingMessage) -> None:
         with _or_later():

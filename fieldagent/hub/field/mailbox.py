@@ -12,20 +12,16 @@ from fieldagent.hub.access import people
 from fieldagent.hub.contract import Bearer, Device, OutgoingMessage
 from fieldagent.hub.field import calling_in, parcels, update_offers
 from fieldagent.hub.field.envelope_packing import (
-    LOOK_AT,
     Load,
-    Space,
-    fill,
     mark_introduced,
     mark_receipts_sent,
     note_journal,
-    receipts_for,
-    waiting,
 )
 from fieldagent.hub.field.mobile_originated import MobileOriginated
 from fieldagent.hub.field.own_positions import OwnPositions
 from fieldagent.hub.field.position_feed import PositionFeeds
 from fieldagent.hub.field.rebuilding import KEEPING, Keeping, Rebuilding
+from fieldagent.hub.field.waiting_mail import Mail, MailAsked, UnderWay, read_mail
 from fieldagent.hub.records import (
     commands,
     contact,
@@ -35,10 +31,9 @@ from fieldagent.hub.records import (
     newest,
     workspace_log,
 )
-from fieldagent.hub.records.ledger import WAITS, confirm_all
+from fieldagent.hub.records.ledger import confirm_all
 from fieldagent.hub.records.owed import announce_mail, mail_topic
 from fieldagent.hub.store.contract import Db, Store, one_of
-from fieldagent.package.package import SOS_PRIORITY
 from fieldagent.store.group import StoreFull
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.backup_note import BackupNote
@@ -54,8 +49,6 @@ alone."""
 LOG_REST = 1.0
 """Seconds between two reads of the workspace's log after something arrived, so that later items go
 together."""
-RECEIPTS = 32
-"""Largest number of receipts in one envelope."""
 
 
 class IpMailbox:
@@ -96,8 +89,10 @@ class IpMailbox:
         self._rebuilding = Rebuilding(store, device, keeping)
         self._brings_to: list[int] = []
         """Devices in the kit's radio range, as reported over this link."""
-        self._empty: list[trio.Event] | None = None
-        """Events before which nothing waits except positions; None if something may wait."""
+        self._news = trio.Event()
+        """Set at the next change, and then replaced."""
+        self._empty: trio.Event | None = None
+        """Event before which nothing waits except positions; None if something may wait."""
         self._empty_until = inf
         self._skips_mail = False
         """True if the next load reads only positions, because nothing else was announced."""
@@ -116,16 +111,21 @@ class IpMailbox:
 
         await self._store.commit(meet)
 
-    def news(self) -> list[trio.Event]:
+    def news(self) -> trio.Event:
         self._skips_mail = not self._may_have_mail()
-        return [*self._mail_news(), self._positions.news()]
+        if self._news.is_set() or not self._skips_mail:
+            self._news = trio.Event()
+            self._listen(self._news)
+            self._positions.wake(self._news)
+        return self._news
 
-    def _mail_news(self) -> list[trio.Event]:
+    def _listen(self, event: trio.Event) -> None:
+        """Set the event when something other than positions may wait."""
         topics = [mail_topic(device) for device in (self.device.id, *self._brings_to)]
         self._hears_log = not self._rests()
         if self._hears_log:
             topics.append(workspace_log.topic(self.device.workspace))
-        return [self._store.heard(topic) for topic in topics]
+        self._store.wake(event, topics)
 
     def look_again(self) -> float:
         for_others = LOOK_AGAIN if self._brings_to else inf
@@ -139,48 +139,63 @@ class IpMailbox:
     async def load(self, capacity: int) -> OutgoingMessage | None:
         skips_mail, self._skips_mail = self._skips_mail, False
         if not skips_mail:
-            news, self._empty = self._mail_news(), None
-            load = await self._load_mail(capacity)
+            news, self._empty = trio.Event(), None
+            self._listen(news)
+            load, is_all = await self._load_mail(capacity)
             if load.entries:
                 number = self._new_number()
                 self._loads[number] = load
+                if is_all:
+                    self._note_empty(news)
                 return OutgoingMessage(number, load.encode())
-            self._empty = news
-            self._empty_until = trio.current_time() + self.look_again()
+            self._note_empty(news)
         bodies = await self._positions.load(capacity)
         if not bodies:
             return None
         self._positions.number = self._new_number()
         return OutgoingMessage(self._positions.number, bodies)
 
+    def _note_empty(self, news: trio.Event) -> None:
+        self._empty = news
+        self._empty_until = trio.current_time() + self.look_again()
+
     def _may_have_mail(self) -> bool:
         return (
-            self._empty is None
-            or any(each.is_set() for each in self._empty)
-            or trio.current_time() >= self._empty_until
+            self._empty is None or self._empty.is_set() or trio.current_time() >= self._empty_until
         )
 
     def _new_number(self) -> int:
         number, self._next_number = self._next_number, self._next_number + 1
         return number
 
-    async def _load_mail(self, capacity: int) -> Load:
-        is_behind = not self._rests()
-        while True:
-            is_behind = is_behind and await self._catch_up()
-            if is_behind and not await self._store.read_together(_have_sos, self.device.id):
-                continue
-            load = await self._store.read(lambda db: self._fill(db, capacity))
-            # Urgent items come first among all, but an SOS does not wait for the log.
-            if load.urgent or not is_behind:
-                return load
+    async def _load_mail(self, capacity: int) -> tuple[Load, bool]:
+        """Return the next load, and True if nothing waits besides."""
+        may_catch_up = not self._rests()
+        mail = await self._read_mail()
+        # Urgent items come first among all, but an SOS does not wait for the log.
+        while may_catch_up and mail.is_behind and not mail.has_sos:
+            may_catch_up = await self._catch_up()
+            mail = await self._read_mail()
+        load, is_all = mail.pack(capacity, self._loads.values())
+        if self._brings_to:
+            is_all = False
+            await self._store.read(lambda db: self._add_parcels(db, load, capacity))
+        return load, is_all and not (may_catch_up and mail.is_behind)
+
+    async def _read_mail(self) -> Mail:
+        loads = self._loads.values()
+        under_way = UnderWay(
+            sum(len(load.items) for load in loads),
+            sum(len(load.receipts) for load in loads),
+            sum(len(load.commands) for load in loads),
+        )
+        asked = MailAsked(self.device, self._clock(), under_way)
+        return await self._store.read_together(read_mail, asked)
 
     async def _catch_up(self) -> bool:
         """Create some of the device's rows from its workspace's log. Return True if there are
         more.
         """
-        if not await self._store.read_together(workspace_log.are_behind, self.device.id):
-            return False
         began, here = trio.current_time(), (self.device.id, self._clock())
         try:
             has_more = await self._store.commit_together(workspace_log.catch_up, here)
@@ -188,28 +203,6 @@ class IpMailbox:
             has_more = False  # items from before are still sent, SOS first
         self._rests_until = -inf if has_more else began + self._log_rest
         return has_more
-
-    def _fill(self, db: Db, capacity: int) -> Load:
-        loaded = {item for load in self._loads.values() for item in load.items}
-        text = {receipt for load in self._loads.values() for receipt in load.receipts}
-        limit = LOOK_AT + len(loaded)
-        items = waiting(db, self.device.id, self._clock(), due="1 = 1", limit=limit)
-        receipts = receipts_for(db, self.device.id, limit=RECEIPTS + len(text))
-        under_way = {number for load in self._loads.values() for number in load.commands}
-        orders = commands.waiting(
-            db, self.device.id, self._clock(), limit=RECEIPTS + len(under_way)
-        )
-        load = fill(
-            db,
-            self.device,
-            (each for each in items if each.item not in loaded),
-            (each for each in receipts if each.id not in text),
-            Space(capacity),
-            commands=(each for each in orders if each.sequence not in under_way),
-        )
-        if self._brings_to:
-            self._add_parcels(db, load, capacity)
-        return load
 
     def _add_parcels(self, db: Db, load: Load, capacity: int) -> None:
         under_way = {each for load in self._loads.values() for each in load.parcels}
@@ -355,18 +348,6 @@ def _mark_introduced(db: Db, stored: Sequence[_Stored]) -> None:
             for mark in each.load.introduced
         ],
     )
-
-
-def _have_sos(db: Db, devices: Sequence[int]) -> list[bool]:
-    """Return for each device True if an SOS waits for it."""
-    among, numbers = one_of(db, set(devices))
-    rows = db.execute(
-        f"SELECT DISTINCT device FROM delivery WHERE device {among} AND state IN {WAITS}"
-        " AND rank <= ?",
-        *(*numbers, -SOS_PRIORITY),
-    )
-    addressees = {device for (device,) in rows}
-    return [device in addressees for device in devices]
 
 
 def _offers(db: Db, devices: Sequence[int]) -> list[list[Offer]]:

@@ -15,7 +15,7 @@ from fieldagent.hub.field.envelope_packing import (
     Load,
     Space,
     Waiting,
-    fill,
+    fill_for,
     introduction,
     mark_introduced,
     mark_receipts_sent,
@@ -131,12 +131,12 @@ def _pack_for(db: Db, account: Account, now: float) -> int:
     answers = any(each.urgent for each in receipts)
     urgent = answers or (bool(items) and items[0].entry.sos)
     space = _space(db, account, now, urgent=urgent)
-    load = fill(db, device, items, receipts, space, packed=True)
+    load = fill_for(db, device, items, receipts, space, packed=True)
     if items and not load.items and _alone(items[0]) <= space.first(items[0]):
         # The item fits, but not together with its sender's name. Send the name first.
         _introduce(db, account, items[0], now)
         space = _space(db, account, now, urgent=urgent)
-        load = fill(db, device, items, receipts, space, packed=True)
+        load = fill_for(db, device, items, receipts, space, packed=True)
     if items and not load.items:
         _wait_for_credits(db, device.id, items, now)
     if not load.entries or not (load.items or answers):

@@ -39,9 +39,9 @@ class OwnPositions:
     def _feed(self) -> PositionFeed:
         return self._feeds.of(self._device.workspace)
 
-    def news(self) -> trio.Event:
-        """Return an event that is set when there are later positions."""
-        return self._feed.news
+    def wake(self, event: trio.Event) -> None:
+        """Set an event when there are later positions, if it still exists then."""
+        self._feed.waiting.add(event)
 
     async def load(self, capacity: int) -> tuple[bytes, ...]:
         """Return the bodies of a message with the positions that the kit does not have; empty if

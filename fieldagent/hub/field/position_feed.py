@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from math import inf
+from weakref import WeakSet
 
 import trio
 
@@ -72,8 +73,8 @@ class PositionFeed:
     workspace: int
     clock: Callable[[], float]
     least_rest: float
-    news: trio.Event = field(default_factory=trio.Event)
-    """Set when there are later positions, and then replaced."""
+    waiting: WeakSet[trio.Event] = field(default_factory=WeakSet)
+    """Events to set when there are later positions."""
     upto: int = 0
     """Last place that was read."""
     life: int = 0
@@ -136,8 +137,9 @@ class PositionFeed:
                 self._positions[track] = _position(each)
         self.upto = found.end
         if found.positions:
-            self.news.set()
-            self.news = trio.Event()
+            for event in self.waiting:
+                event.set()
+            self.waiting.clear()
 
     async def run(self) -> None:
         """Read new positions when it is time, until cancelled."""

@@ -27,7 +27,7 @@ from fieldagent.hub.field.envelope_packing import (
     Load,
     Space,
     Waiting,
-    fill,
+    fill_for,
     journal_of,
     mark_introduced,
     mark_receipts_sent,
@@ -266,8 +266,8 @@ def _load(db: Db, device: Device, left: int, now: float) -> Load:
     for each in waiting(db, device.id, now, due="delivery.unpaid = 0", limit=LOOK_AT):
         (short if _alone(db, device, each, few).items else long).append(each)
     receipts = receipts_for(db, device.id, limit=RECEIPTS)
-    load = fill(db, device, short, receipts, few)
-    load = load if load.entries else fill(db, device, [], receipts[:1], most)
+    load = fill_for(db, device, short, receipts, few)
+    load = load if load.entries else fill_for(db, device, [], receipts[:1], most)
     for each in long:
         alone = _alone(db, device, each, most)
         _note_why(db, device, each, "" if alone.items else SPENT)
@@ -277,7 +277,7 @@ def _load(db: Db, device: Device, left: int, now: float) -> Load:
 
 def _alone(db: Db, device: Device, item: Waiting, space: Space) -> Load:
     """Return an item by itself as a load; empty if it does not fit."""
-    load = fill(db, device, [item], [], space)
+    load = fill_for(db, device, [item], [], space)
     return load if load.items else Load()
 
 

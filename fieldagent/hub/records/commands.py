@@ -12,7 +12,7 @@ sent any more, so that it does not block other commands.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -22,7 +22,7 @@ from fieldagent.hub.records.earshot import AGAIN_AFTER, NEXT_AFTER
 from fieldagent.hub.records.lease import IS_LINKED
 from fieldagent.hub.records.owed import announce_mail
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW
-from fieldagent.hub.store.contract import Db, marks
+from fieldagent.hub.store.contract import Db, marks, one_of
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
@@ -91,14 +91,21 @@ IS_DUE = (
 deliver it. Parameters: the time, three times."""
 
 
-def waiting(db: Db, device: int, now: float, *, limit: int) -> list[Entry]:
-    """Return the commands that a device's link may deliver, oldest first."""
+def waiting_at_each(
+    db: Db, devices: Sequence[int], now: float, *, limit: int
+) -> dict[int, list[Entry]]:
+    """Return the commands that the link of each device may deliver, oldest first."""
+    among, numbers = one_of(db, devices)
     rows = db.execute(
-        "SELECT number, body FROM command WHERE device = ? AND state IN ('waiting', 'packed')"
-        " AND bearer <> 'satellite' AND expires > ? ORDER BY number LIMIT ?",
-        *(device, now, limit),
+        f"SELECT device, number, body FROM command WHERE device {among}"
+        " AND state IN ('waiting', 'packed') AND bearer <> 'satellite' AND expires > ?"
+        " ORDER BY device, number",
+        *(*numbers, now),
     )
-    return _whole(_entry(device, number, body) for number, body in rows)
+    orders: dict[int, list[Entry | None]] = {device: [] for device in devices}
+    for device, number, body in rows:
+        orders[device].append(_entry(device, number, body))
+    return {device: _whole(entries)[:limit] for device, entries in orders.items()}
 
 
 def due(db: Db, device: int, now: float, *, linked: bool) -> list[Entry]:

@@ -26,12 +26,21 @@ def stored_entry(body: bytes) -> Entry:
     """Return the one entry of an item's envelope, without a number. A damaged body becomes a
     message about the damage, so that it does not block a list of items.
     """
+    entry = _read_entry(bytes(body))
+    if entry is None:
+        _note_damaged(bytes(body))
+        return Entry(0, Message(DAMAGED))
+    return entry
+
+
+@lru_cache(maxsize=100)
+def _read_entry(body: bytes) -> Entry | None:
+    """Return the entry, or None if it is damaged. An item is read for many kits in a row."""
     with suppress(RemoteProtocolError, ValueError):
-        (stored,) = decode(bytes(body)).entries
+        (stored,) = decode(body).entries
         if isinstance(stored.content, Item):
             return stored
-    _note_damaged(bytes(body))
-    return Entry(0, Message(DAMAGED))
+    return None
 
 
 def stored_beside(text: str | None, make: Callable[..., T]) -> T | None:

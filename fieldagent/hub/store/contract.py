@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 import trio
 
@@ -244,6 +245,11 @@ class Store(Protocol):
         read the data that can change.
         """
 
+    def wake(self, event: trio.Event, topics: Collection[str]) -> None:
+        """Set an event at the next announcement of one of the topics, if it still exists then. A
+        task so waits for many topics at the cost of one.
+        """
+
     async def run(self) -> StoreFailed | None:
         """Run the store, a task of the hub that commits everything. Return the failure if the disk
         failed.
@@ -277,15 +283,25 @@ class Topics:
 
     def __init__(self) -> None:
         self._events: dict[str, trio.Event] = {}
+        self._waiting: dict[str, WeakSet[trio.Event]] = {}
+        """Events of `wake`, by each of their topics."""
 
     def heard(self, topic: str) -> trio.Event:
         return self._events.setdefault(topic, trio.Event())
+
+    def wake(self, event: trio.Event, topics: Collection[str]) -> None:
+        for topic in topics:
+            if topic not in self._waiting:
+                self._waiting[topic] = WeakSet()
+            self._waiting[topic].add(event)
 
     def announce(self, topics: set[str]) -> None:
         for topic in (*topics, ANYTHING):
             if (event := self._events.pop(topic, None)) is not None:
                 event.set()
+            for event in self._waiting.pop(topic, ()):
+                event.set()
 
     def announce_all(self) -> None:
         """Wake all waiting tasks, because announcements may have been missed."""
-        self.announce(set(self._events))
+        self.announce({*self._events, *self._waiting})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -60,6 +60,9 @@ OVERDUE = 5.0
 """Seconds after which the store gives up a transaction that writes or waits for a lock."""
 PAYLOAD_MAX = 7_900
 """Bytes. PostgreSQL's notifications carry less than 8000."""
+PAYLOADS_MAX = 8
+"""Notifications of one commit: enough for items to 5,000 kits."""
+NOTIFY = "SELECT pg_notify(?, payload) FROM unnest(?::text[]) AS payload"
 EVERYTHING = "*"
 CHANNEL = "fieldagent"
 WORKERS = 0x776F726B
@@ -115,13 +118,13 @@ class _PostgresDb:
             self._whole.flush()
         self._whole._writes[sql] = parameters
 
-    def flush(self, notification: Sequence[str] = ()) -> None:
-        """Send the pending writes to the server, and a notification (channel and payload) if there
-        is one. PostgreSQL executes the statements of a WITH even if their result is not read
-        (PostgreSQL manual, 7.8.4).
+    def flush(self, payloads: Sequence[str] = ()) -> None:
+        """Send the pending writes to the server, and a notification for each payload. PostgreSQL
+        executes the statements of a WITH even if their result is not read (PostgreSQL manual,
+        7.8.4).
         """
         writes, self._writes = self._writes, {}
-        statements = [*writes, *(["SELECT pg_notify(?, ?)"] if notification else [])]
+        statements = [*writes, *([NOTIFY] if payloads else [])]
         if not statements:
             return
         *ahead, sql = statements
@@ -129,7 +132,8 @@ class _PostgresDb:
             parts = ", ".join(f"write_{place} AS ({one})" for place, one in enumerate(ahead))
             sql = f"WITH {parts} {sql}"
         parameters = [value for those in writes.values() for value in those]
-        self._cursor.execute(_marked(sql), [*parameters, *notification] or None)
+        notices = [CHANNEL, [*payloads]] if payloads else []
+        self._cursor.execute(_marked(sql), [*parameters, *notices] or None)
         self.wrote = self.wrote or bool(writes)
 
     def announce(self, topic: str) -> None:
@@ -140,6 +144,18 @@ class _PostgresDb:
         announcements.
         """
         return _PostgresDb(self._connection, self.worker, self._whole)
+
+
+def _payloads(topics: Sequence[str]) -> list[str]:
+    """Return the payloads of the notifications that carry these topics."""
+    payloads: list[str] = []
+    for topic in topics:
+        longer = f"{payloads[-1]}\n{topic}" if payloads else topic
+        if payloads and len(longer.encode()) <= PAYLOAD_MAX:
+            payloads[-1] = longer
+        else:
+            payloads.append(topic)
+    return payloads if len(payloads) <= PAYLOADS_MAX else [EVERYTHING]
 
 
 @lru_cache(maxsize=512)
@@ -215,10 +231,7 @@ class PostgresStore:
         db = _PostgresDb(self._writer, self._proof.worker)
         with self._connections.bounded(self._writer), self._writer.transaction():
             carry_out(orders, db)
-            payload = "\n".join(sorted(db.topics))
-            if len(payload.encode()) > PAYLOAD_MAX:
-                payload = EVERYTHING
-            db.flush((CHANNEL, payload) if payload else ())
+            db.flush(_payloads(sorted(db.topics)))
         if db.wrote:
             self._proof.note_write()
 
@@ -276,7 +289,7 @@ class PostgresStore:
             with self._connections.connect() as connection, connection.transaction():
                 db = _PostgresDb(connection, 0)
                 result = operation(db)
-                db.flush((CHANNEL, EVERYTHING))
+                db.flush([EVERYTHING])
                 return result
 
         with self._connections.told_in_words():
@@ -316,6 +329,9 @@ class PostgresStore:
 
     def heard(self, topic: str) -> trio.Event:
         return self._topics.heard(topic)
+
+    def wake(self, event: trio.Event, topics: Collection[str]) -> None:
+        self._topics.wake(event, topics)
 
     async def run(self) -> StoreFailed | None:
         async with trio.open_nursery() as nursery:

@@ -6,7 +6,7 @@ import logging
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from math import inf
@@ -206,6 +206,9 @@ class SqliteStore:
 
     def heard(self, topic: str) -> trio.Event:
         return self._topics.heard(topic)
+
+    def wake(self, event: trio.Event, topics: Collection[str]) -> None:
+        self._topics.wake(event, topics)
 
     async def run(self) -> StoreFailed | None:
         self._serves = True

@@ -1,0 +1,109 @@
+"""Mail that waits for linked kits, read at once for all kits that wake at the same moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fieldagent.hub.contract import Device
+from fieldagent.hub.field.envelope_packing import (
+    LOOK_AT,
+    Load,
+    Names,
+    Space,
+    Waiting,
+    WaitingReceipt,
+    Wanted,
+    fill,
+    names_for,
+    receipts_for_each,
+    waiting_at_each,
+)
+from fieldagent.hub.records import commands, workspace_log
+from fieldagent.hub.store.contract import Db
+from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.wire.envelope import Entry
+
+RECEIPTS = 32
+"""Largest number of receipts, and of commands, in one envelope."""
+
+
+class UnderWay(NamedTuple):
+    """Numbers of items, receipts and commands that are on their way and not confirmed."""
+
+    items: int
+    receipts: int
+    commands: int
+
+
+class MailAsked(NamedTuple):
+    device: Device
+    now: float
+    under_way: UnderWay
+
+
+class Mail(NamedTuple):
+    """Mail of one device, including what is on its way."""
+
+    items: list[Waiting]
+    receipts: list[WaitingReceipt]
+    commands: list[Entry]
+    names: Names
+    is_behind: bool
+    """True if its workspace's log has items of which the device has no rows."""
+    is_all: bool
+    """True if nothing else waits."""
+
+    @property
+    def has_sos(self) -> bool:
+        """Return True if an SOS waits."""
+        return any(each.entry.sos for each in self.items)
+
+    def pack(self, capacity: int, under_way: Iterable[Load]) -> tuple[Load, bool]:
+        """Return the next envelope with what is not under way, and True if nothing is left."""
+        loads = list(under_way)
+        sent = {item for load in loads for item in load.items}
+        told = {receipt for load in loads for receipt in load.receipts}
+        given = {number for load in loads for number in load.commands}
+        items = [each for each in self.items if each.item not in sent]
+        receipts = [each for each in self.receipts if each.id not in told]
+        orders = [each for each in self.commands if each.sequence not in given]
+        load = fill(self.names, items, receipts, Space(capacity), commands=orders)
+        packed = len(load.items) + len(load.receipts) + len(load.commands)
+        return load, self.is_all and packed == len(items) + len(receipts) + len(orders)
+
+
+def read_mail(db: Db, asked: Sequence[MailAsked]) -> list[Mail]:
+    """Return the mail of each device."""
+    devices = list(dict.fromkeys(each.device.id for each in asked))
+    now = max(each.now for each in asked)
+    most = UnderWay(*map(max, zip(*(each.under_way for each in asked), strict=True)))
+    look_at, told = LOOK_AT + most.items, RECEIPTS + most.receipts
+    ordered = RECEIPTS + most.commands
+    behind = dict(zip(devices, workspace_log.are_behind(db, devices), strict=True))
+    items = waiting_at_each(db, devices, now, limit=look_at)
+    receipts = receipts_for_each(db, devices, limit=told)
+    orders = commands.waiting_at_each(db, devices, now, limit=ordered)
+    wanted = {
+        each.device.id: Wanted(
+            each.device.id,
+            each.device.workspace,
+            {item.sender for item in items[each.device.id]}
+            | {receipt.member for receipt in receipts[each.device.id]},
+        )
+        for each in asked
+    }
+    with_mail = [each for each in wanted.values() if each.members or orders[each.device]]
+    names = dict(zip((w.device for w in with_mail), names_for(db, with_mail), strict=True))
+    return [
+        Mail(
+            items[device],
+            receipts[device],
+            orders[device],
+            names.get(device, Names({}, ())),
+            behind[device],
+            len(items[device]) < look_at
+            and len(receipts[device]) < told
+            and len(orders[device]) < ordered,
+        )
+        for device in (each.device.id for each in asked)
+    ]
