@@ -43,9 +43,10 @@ TABLES = {
     "delivery": "sequence, rank, expires, state, satellite_from",
     "arrived": "origin, sequence, digest, at, sos",
     "contact": "at, way, latitude, longitude, position_at",
-    "webhook_delivery": "sender, state, not_before",
+    "webhook_delivery": "sender - (SELECT min(id) FROM device), state, not_before",
+    "newest": "sender, at, (SELECT body FROM item WHERE item.id = newest.item)",
     "check_in": "due, warned",
-    "device": "name, next_sequence, place",
+    "device": "name, next_sequence, place, tracked",
 }
 
 

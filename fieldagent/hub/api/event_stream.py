@@ -37,7 +37,8 @@ V = TypeVar("V")
 
 TOPICS = ("item", "sos")
 REST = 1.0
-"""Seconds between two reads, so that many listeners do not slow down a busy hub."""
+"""Seconds until the next read after one that returned all there was, so that many listeners do not
+slow down a busy hub."""
 LASTS = 900.0
 """Seconds after which a stream ends, so that a returning listener authenticates again."""
 UNSETTLED = 30.0
@@ -55,12 +56,15 @@ class Follower:
     place: int
     """All rows up to here have been returned, so a listener may continue from here."""
     unsettled: float
+    has_more: bool = False
+    """True if there may be rows after the last read."""
     _told: set[int] = field(default_factory=set)
 
     def fresh(self, rows: Sequence[tuple[int, float]], now: float) -> dict[int, int]:
-        """Return the new rows among the next ones (ids with times), each mapped to a place. A
-        listener that has received a row and those before it may continue from that place.
+        """Return the new rows among the next `capacity` ones (ids with times), each mapped to a
+        place. A listener that has received a row and those before it may continue from that place.
         """
+        self.has_more = len(rows) >= self.capacity
         places: dict[int, int] = {}
         settled = True
         for number, at in rows:
@@ -141,7 +145,7 @@ class EventStreams:
                     yield events
             if any_sent:
                 deadline = trio.current_time() + asked.quiet
-                await trio.sleep(REST)
+                await trio.sleep(0.0 if items.has_more or happened.has_more else REST)
                 continue
             with trio.move_on_at(deadline) as quiet:
                 await news.wait()

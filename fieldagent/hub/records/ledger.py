@@ -271,11 +271,14 @@ def note_had(db: Db, item: int, device: int, sequence: int, at: float) -> None:
     )
 
 
+_LANE = "CASE WHEN item.sos > 0 THEN -item.id ELSE coalesce(item.source_device, item.sender) END"
+
+
 def post_again(db: Db, now: float) -> int:
     """Send restored items to webhooks, and return the number of posts."""
     posts = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, not_before)"
-        " SELECT webhook.id, item.id, CASE WHEN item.sos > 0 THEN -item.id ELSE item.sender END,"
+        f" SELECT webhook.id, item.id, {_LANE},"
         " 'waiting', ? FROM item JOIN webhook ON webhook.workspace = item.workspace"
         " WHERE item.restored IS NOT NULL AND item.source_device IS NOT NULL"
         " AND webhook.disabled IS NULL AND webhook.after = 0"
@@ -510,8 +513,8 @@ def _deliver_to_webhooks(
     """Create deliveries to webhooks. A webhook with `after` only gets an item that raises an SOS
     (`escalates`), that many minutes later, unless someone answers.
 
-    Deliveries with the same `sender` are posted in order. Each SOS has its own `sender`, so that a
-    failed post, repeated hours later, cannot delay it.
+    Deliveries with the same `sender`, a kit's number, are posted in order. Each SOS has its own
+    `sender`, so that a failed post, repeated hours later, cannot delay it.
     """
     among, workspaces = one_of(db, {posting.workspace for posting in postings})
     webhooks: dict[int, list[tuple[int, int]]] = {}
@@ -533,8 +536,12 @@ def _deliver_to_webhooks(
 
 
 def _lane_of(posting: Posting, item: int) -> int:
-    """Return the `sender` of a post: an SOS or an alarm waits for no other."""
-    return -item if posting.sos or posting.alarm else posting.sender
+    """Return the `sender` of a post: an SOS or an alarm waits for no other, and a kit for no other
+    kit, even of the same user.
+    """
+    if posting.sos or posting.alarm:
+        return -item
+    return posting.sender if posting.source is None else posting.source.station
 
 
 _WANTED = (
@@ -553,7 +560,7 @@ def _tell_webhooks_of_a_step(db: Db, items: Collection[int]) -> None:
     is_handed = "webhook_delivery.state = 'handed'"
     rows = db.execute(
         "INSERT INTO webhook_delivery (webhook, item, sender, state, steps, told)"
-        " SELECT webhook.id, item.id, CASE WHEN item.sos > 0 THEN -item.id ELSE item.sender END,"
+        f" SELECT webhook.id, item.id, {_LANE},"
         " 'waiting', 1, 0 FROM item JOIN webhook ON webhook.workspace = item.workspace"
         f" WHERE item.id {among} AND webhook.steps = 1 AND webhook.disabled IS NULL"
         " ON CONFLICT (webhook, item) DO UPDATE SET steps = webhook_delivery.steps + 1,"

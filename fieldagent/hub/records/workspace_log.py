@@ -204,8 +204,9 @@ def _make(db: Db, behind: Sequence[_Coming], now: float, until: float | None = N
         " AND item.place > coming.place AND item.place <= coming.upto"
         " WHERE item.sender <> coming.member AND item.source_device <> coming.device"
         + ("" if until is None else " AND item.accepted <= ?")
-        + " AND NOT EXISTS (SELECT 1 FROM delivery AS made WHERE made.item = item.id"
-        " AND made.device = coming.device) RETURNING device",
+        # PostgreSQL turns a NOT EXISTS into a join, for which it may scan all deliveries.
+        + " AND (SELECT count(*) FROM delivery AS made WHERE made.item = item.id"
+        " AND made.device = coming.device) = 0 RETURNING device",
         *(*numbers, now, now, now, *(() if until is None else (until,))),
     )
     counts = Counter(device for (device,) in made)

@@ -26,7 +26,7 @@ CREATE TABLE webhook_delivery (
     not_before {real} NOT NULL DEFAULT 0,
     claimed_until {real} NOT NULL DEFAULT 0,
     reason TEXT NOT NULL DEFAULT '',
-    sender {int} NOT NULL DEFAULT 0, -- of the item
+    sender {int} NOT NULL DEFAULT 0, -- the item's kit; without one, its sender
     claimed_by {int} NOT NULL DEFAULT 0, -- a worker
     batch {int} NOT NULL DEFAULT 0, -- its first item
     steps {int} NOT NULL DEFAULT 0, -- stages that the item has reached

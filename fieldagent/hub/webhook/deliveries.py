@@ -1,7 +1,7 @@
 """Deliveries to webhooks in the store: find the due ones, claim them for one process, and record
 the results.
 
-A claim takes the items of one sender for one webhook, oldest first (`flow.Lane`). So no other
+A claim takes the items of one kit for one webhook, oldest first (`flow.Lane`). So no other
 process posts any of them at the same time (`records.claims`).
 """
 
@@ -38,7 +38,7 @@ CLAIM = 3 * DEADLINE
 RUN_MOST = 100
 """Largest number of posts in a run."""
 BATCHES_MOST = 10
-"""Largest number of batches in a run. A claim waits for a commit, and each sender has only one run.
+"""Largest number of batches in a run. A claim waits for a commit, and each kit has only one run.
 """
 BATCH_BYTES = 1_000_000
 """Stored bytes of the items in one run."""
@@ -94,13 +94,13 @@ _FIRST = (
     " CROSS JOIN webhook_delivery d WHERE d.webhook = first.webhook AND d.item = first.item"
     " ORDER BY d.sender >= 0, d.item"
 )
-"""SQL: the oldest waiting item of each sender and webhook. Each SOS has a `sender` of its own and
+"""SQL: the oldest waiting item of each kit and webhook. Each SOS has a `sender` of its own and
 comes first. The query jumps along the index and skips the items behind the first, of which a
 webhook that was down for days has many."""
 
 
 def look(db: Db) -> list[Lane]:
-    """Return the oldest waiting delivery of each sender and webhook, SOS first."""
+    """Return the oldest waiting delivery of each kit and webhook, SOS first."""
     return [Lane(*row) for row in db.execute(_FIRST)]
 
 

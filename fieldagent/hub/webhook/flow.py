@@ -1,6 +1,6 @@
 """Number of simultaneous posts to a webhook. Pure functions.
 
-A *lane* contains the items of one sender for one webhook; each SOS is a lane of its own. A *run*
+A *lane* contains the items of one kit for one webhook; each SOS is a lane of its own. A *run*
 contains the posts that one process makes from a lane, one after another. Rules:
 
 1. Each accepted post widens a webhook by one run, up to WIDTH_MOST. Each failure halves it.
@@ -32,7 +32,7 @@ PROBE = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The oldest waiting delivery of a sender for a webhook."""
+    """The oldest waiting delivery of a kit for a webhook."""
 
     webhook: int
     item: int

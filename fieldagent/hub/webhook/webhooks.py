@@ -1,6 +1,6 @@
 """Posts of agents' items to a workspace's webhooks.
 
-Items of each sender are posted in order. A slow or broken webhook does not delay others. `flow`
+Items of each kit are posted in order. A slow or broken webhook does not delay others. `flow`
 decides how many posts run at once; `deliveries` reads and writes the store.
 """
 

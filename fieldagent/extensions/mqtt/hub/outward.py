@@ -20,7 +20,7 @@ from fieldagent.extensions.mqtt.hub import documents, records
 from fieldagent.extensions.mqtt.hub.documents import KitItem, OpenIncident
 from fieldagent.extensions.mqtt.hub.inward import CommandInbox
 from fieldagent.extensions.mqtt.session import MqttSession
-from fieldagent.hub.api.event_stream import AT_ONCE, UNSETTLED, Follower
+from fieldagent.hub.api.event_stream import UNSETTLED, Follower
 from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import BridgeHost
 from fieldagent.hub.bridge.repeating import Alarm
@@ -29,7 +29,8 @@ from fieldagent.hub.store.persist import persist, told_once
 from fieldagent.system import waits
 
 REST = 1.0
-"""Seconds between two rounds, so that a busy hub is not slowed down."""
+"""Seconds between two rounds, so that a busy hub is not slowed down. A round publishes new items
+for at most that time."""
 TURN_MAX = 30.0
 """Seconds after which a round runs in any case."""
 FORGET_EVERY = 600.0
@@ -76,11 +77,13 @@ class HubReporter:
             with told_once():
                 again = await self._tell_incidents(session)
                 await self._tell_kits(session)
-                more = await self._tell_items(session)
+                more = await self._tell_items(session, trio.current_time() + REST)
                 await self._tell_ways(session)
                 await self._forget()
+            if more:
+                continue
             await trio.sleep(REST)
-            with waits.move_on_after(0.0 if more else again - REST):
+            with waits.move_on_after(again - REST):
                 await waits.either(written, announced)
 
     # Incidents.
@@ -135,10 +138,13 @@ class HubReporter:
 
     # Items.
 
-    async def _tell_items(self, session: MqttSession) -> bool:
-        """Publish new items. Return True if there may be more."""
+    async def _tell_items(self, session: MqttSession, until: float) -> bool:
+        """Publish new items until a time. Return True if there may be more."""
         try:
-            return await self._tell_fresh(session)
+            while await self._tell_fresh(session):
+                if trio.current_time() >= until:
+                    return True
+            return False
         except BaseException:
             self._items = None
             raise
@@ -154,10 +160,11 @@ class HubReporter:
         )
         self._items = follower
         before, now = follower.place, self._host.clock()
-        fresh = follower.fresh([(item.id, item.accepted) for item, _ in rows], now)
+        fresh = follower.fresh([(item.id, item.accepted) for item in rows], now)
+        new = [each for each in rows if each.id in fresh]
         items: list[tuple[KitItem, str]] = []
-        for item, document in rows:
-            if item.id in fresh and documents.is_shared(item, self._inbox.rules.shares):
+        for item, document in await store.read(partial(records.with_documents, items=new)):
+            if documents.is_shared(item, self._inbox.rules.shares):
                 body = {"event_type": documents.event_type(item), **document}
                 await session.publish(self._topics.kit(item.kit, "item"), compact(body))
                 items.append((item, self._topics.reached(item.kit, item.request_id)))
@@ -165,7 +172,7 @@ class HubReporter:
         if items or follower.place > before:
             note = partial(records.note_told, items=items, up_to=follower.place, now=now)
             await persist(store, note)
-        return len(fresh) >= AT_ONCE
+        return follower.has_more and bool(fresh)
 
     def _follower(self, place: int) -> Follower:
         return Follower(place, UNSETTLED if self._host.store.shared else 0.0)

@@ -49,23 +49,25 @@ def keep_happened(db: Db, up_to: int) -> None:
     db.execute("UPDATE bridge SET happened = ? WHERE name = ? AND happened < ?", up_to, NAME, up_to)
 
 
-def fresh_items(
-    db: Db, workspace: int, after: int, limit: int
-) -> list[tuple[KitItem, dict[str, Any]]]:
-    """Return the next items of kits, each with its document from `GET /api/items`."""
+def fresh_items(db: Db, workspace: int, after: int, limit: int) -> list[KitItem]:
+    """Return the next items of kits."""
     rows = db.execute(
         "SELECT id, accepted, source_device, kind, sos, target IS NOT NULL OR team IS NOT NULL,"
         " request_id FROM item WHERE workspace = ? AND id > ? AND source_device IS NOT NULL"
         " AND restored IS NULL ORDER BY id LIMIT ?",
         *(workspace, after, limit),
     )
-    items = [
+    return [
         KitItem(
             *(id_, float(accepted), kit, kind, urgent == 1, bool(private), request_id),
             alarm=urgent == alarm.ITEM,
         )
         for id_, accepted, kit, kind, urgent, private, request_id in rows
     ]
+
+
+def with_documents(db: Db, items: Sequence[KitItem]) -> list[tuple[KitItem, dict[str, Any]]]:
+    """Return items, each with its document from `GET /api/items`."""
     bodies = {
         each.number: each.as_json() for each in reading.items(db, [each.id for each in items])
     }
