@@ -24,7 +24,7 @@ class ChannelLimits:
     confirms: bool = False
     """True if the link itself confirms stored items, so that no receipts are needed."""
     packs_text: bool = False
-    """True if the receiver reads packed text, and each byte costs."""
+    """True if the receiver reads packed text, and each byte costs credits or air time."""
     companions: int = 32
     """Most further Packages that are considered for filling one transmission."""
     shared: bool = False
@@ -34,7 +34,9 @@ class ChannelLimits:
 LIMITS = {
     Channel.SATELLITE: ChannelLimits(MO_BYTES, MO_BYTES, CREDITS, packs_text=True, companions=96),
     Channel.CELLULAR: ChannelLimits(*IP_CARRIAGE, authentic=True, confirms=True),
-    Channel.RADIO: ChannelLimits(AIR_BYTES, AIR_BYTES_MAX, FREE, confirms=True, shared=True),
+    Channel.RADIO: ChannelLimits(
+        AIR_BYTES, AIR_BYTES_MAX, FREE, confirms=True, packs_text=True, shared=True
+    ),
 }
 """Limits of each channel at first; a satellite modem with other limits reports them
 (`Outbox.fit`)."""

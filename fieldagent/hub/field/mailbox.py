@@ -173,9 +173,11 @@ class IpMailbox:
         may_catch_up = not self._rests()
         mail = await self._read_mail()
         # Urgent items come first among all, but an SOS does not wait for the log.
-        while may_catch_up and mail.is_behind and not mail.has_sos:
+        while may_catch_up and mail.is_behind:
             may_catch_up = await self._catch_up()
             mail = await self._read_mail()
+            if mail.has_sos:
+                break
         load, is_all = mail.pack(capacity, self._loads.values())
         if self._brings_to:
             is_all = False
