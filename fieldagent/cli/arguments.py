@@ -15,6 +15,7 @@ from typing import Any
 
 from fieldagent import __version__
 from fieldagent.cli.subcommand import (
+    Adder,
     CommandParser,
     Subparsers,
     add_called,
@@ -94,12 +95,19 @@ ELSEWHERE = {
 
 def _add_elsewhere(parser: CommandParser, name: str, words: Sequence[str]) -> None:
     # Import here: other commands do not need these modules.
-    from fieldagent.cli.hub.arguments import add_hub, add_push
+    if name == "push":
+        from fieldagent.cli.hub.push_arguments import add_push
 
-    if name == "hub":
-        add_hub(parser, words)
-    else:
         add_push(parser)
+        return
+    try:
+        from fieldagent.cli.hub.arguments import add_hub
+    except ModuleNotFoundError as missing:
+        if missing.name != "fieldagent.cli.hub.arguments":
+            raise
+        _add_absent(parser)
+    else:
+        add_hub(parser, words)
 
 
 def _add_config(parser: CommandParser) -> None:
@@ -474,6 +482,26 @@ def _add_help(commands: Subparsers) -> None:
     )
 
 
+def _verb_of_extension(name: str, place: str) -> Adder:
+    def add(commands: Subparsers) -> None:
+        try:
+            add_verb = imported(place)
+        except ModuleNotFoundError as missing:
+            if missing.name != place.partition(":")[0]:
+                raise
+            _add_absent(command(commands, name, None, "not in this program", is_listed=False))
+        else:
+            add_verb(commands)
+
+    return add
+
+
+def _add_absent(parser: CommandParser) -> None:
+    """Accept any words for a command that a kit's program does not have: `dispatch` says so."""
+    parser.add_argument("words", nargs=argparse.REMAINDER)
+    parser.set_defaults(carry_out=("cli.hub.run", "run"))
+
+
 COMMANDS = by_name(
     ("run", _add_run),
     ("send", _add_send),
@@ -489,7 +517,7 @@ COMMANDS = by_name(
     ("clock", _add_clock),
     ("radio", _add_radio),
     ("setup", _add_setup),
-    *((name, imported(place)) for name, place in places("verbs").items()),
+    *((name, _verb_of_extension(name, place)) for name, place in places("verbs").items()),
     ("help completion manual", _add_help),
 )
 """Commands of a kit, by name."""

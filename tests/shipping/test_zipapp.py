@@ -81,6 +81,10 @@ def test_a_kit_s_own_is_smaller_and_delivers(tmp_path: Path) -> None:
         assert running.post("Camp reached").body["status"] == "Delivered"
         assert running.call("GET", "/openapi.json").status == 200
         isolated(sys.executable, kit, "check", "--config", tmp_path / "agent.properties")
+    with zipfile.ZipFile(kit) as archive:
+        sources = {name.removesuffix(".py") for name in archive.namelist() if name.endswith(".py")}
+    there = [name for name in MODULES if {f := name.replace(".", "/"), f"{f}/__init__"} & sources]
+    isolated(sys.executable, "-c", IMPORT_ALL, kit, *there)
     for words in (["hub", "run"], ["demo"], ["simulate", "satellite"], ["hub", "user", "list"]):
         done = isolated(sys.executable, kit, *words, status=2)
         assert "this program does not have that command; fieldagent.pyz has it" in done.stderr

@@ -1,18 +1,23 @@
 """Reasons in the languages of the pages, for `reasons.js`.
 
 The key of each is its English template, with {1}, {2} for values. All languages are in one file,
-because a template is as long as its translation. A browser gets only its own language.
+because a template is as long as its translation. A browser gets only its own language. Reasons that
+only a hub gives are in a file of their own, which a kit's program does not have (`build/zipapp`).
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from fieldagent.system.data_files import read_data
 
 
 def in_language(language: str) -> bytes:
     """Return the translations of all templates into a language, as JSON."""
-    words: dict[str, dict[str, str]] = json.loads(read_data(__name__, "words.json"))
+    words: dict[str, dict[str, str]] = {}
+    for name in ("words.json", "hub_words.json"):
+        with suppress(OSError):
+            words |= json.loads(read_data(__name__, name))
     said = {form: each[language] for form, each in words.items()}
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
