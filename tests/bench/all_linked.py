@@ -5,7 +5,7 @@ Run it as `python -m tests.bench.all_linked [--kits 5,50,200] [--engine SQLite] 
 kits send one position per message, as fast as the hub takes them, or with `--rate` that many a
 second in all. The measurement ends when each kit has the last position of each other one. It shows
 for an item the processor time of hub and database, its positions at kits, and the rows that it
-left.
+left. The kits know each other's names before.
 """
 
 from __future__ import annotations
@@ -49,82 +49,90 @@ class Kit:
     once for all kits, so that the kits leave most of the processor to the hub.
     """
 
-    def __init__(self, items: int, others: int, pause: float) -> None:
-        self._items = items
+    def __init__(self, others: int, pause: float) -> None:
         self._pause = pause
-        self._missing = others
-        self._ended: set[int] = set()
+        self._others = others
+        self._sequence = 0
         self.positions = 0
-        self.over = trio.Event()
         self._may_send = trio.Event()
 
-    async def run(self, socket: WebSocket) -> None:
-        link = IpLink(LinkHello())
-        await socket.send(link.hello())
-        link.receive(await socket.receive())
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._send, socket, link)
-            while True:
-                event = link.receive(await socket.receive())
-                if isinstance(event, Arrived):
-                    await socket.send(link.acknowledge(event.number))
-                    self._note(event.bodies)
-                self._may_send.set()
+    async def link_up(self, socket: WebSocket) -> None:
+        self._socket, self._link = socket, IpLink(LinkHello())
+        await socket.send(self._link.hello())
+        self._link.receive(await socket.receive())
 
-    async def _send(self, socket: WebSocket, link: IpLink) -> None:
-        for sequence in range(1, self._items + 1):
+    async def listen(self) -> None:
+        while True:
+            event = self._link.receive(await self._socket.receive())
+            if isinstance(event, Arrived):
+                await self._socket.send(self._link.acknowledge(event.number))
+                self._note(event.bodies)
+            self._may_send.set()
+
+    def begin(self, last: int) -> None:
+        """Wait for positions of that time from all others."""
+        self._last, self._ended, self.over = last, set[int](), trio.Event()
+
+    async def send(self, items: int, wait: float) -> None:
+        await trio.sleep(wait)
+        for left in reversed(range(items)):
             await trio.sleep(self._pause)
-            while not link.free:
+            while not self._link.free:
                 self._may_send = trio.Event()
                 await self._may_send.wait()
-            place = Location(46.5 + sequence * 1e-4, 7.25)
-            entry = Entry(sequence, place, FIRST + (sequence == self._items))
-            await socket.send(link.send(encode([entry]))[1])
+            self._sequence += 1
+            place = Location(46.5 + self._sequence * 1e-4, 7.25)
+            entry = Entry(self._sequence, place, self._last - bool(left))
+            await self._socket.send(self._link.send(encode([entry]))[1])
 
     def _note(self, bodies: tuple[bytes, ...]) -> None:
         for body in bodies:
-            stations, are_last = stations_of(body)
+            stations, time_ = stations_of(body)
             self.positions += len(stations)
-            if are_last:
+            if time_ == self._last:
                 self._ended.update(stations)
-        if len(self._ended) == self._missing:
+        if len(self._ended) == self._others:
             self.over.set()
 
 
 @cache
-def stations_of(body: bytes) -> tuple[list[int], bool]:
-    """Return the stations whose positions are in the body, and True if these are their last."""
+def stations_of(body: bytes) -> tuple[list[int], int]:
+    """Return the stations whose positions are in the body, and the time of the last one."""
     entries = decode(body).entries
     stations = [each.content.station for each in entries if isinstance(each.content, Source)]
-    return stations, any(isinstance(e.content, Location) and e.time > FIRST for e in entries)
+    return stations, max((e.time for e in entries if isinstance(e.content, Location)), default=0)
 
 
 async def _talk(address: str, tokens: list[str], items: int, rate: float) -> None:
     pause = len(tokens) / rate if rate else 0.0
-    kits = [Kit(items, len(tokens) - 1, pause) for _ in tokens]
-    go, linked = trio.Event(), 0
+    kits = [Kit(len(tokens) - 1, pause) for _ in tokens]
     turns = trio.CapacityLimiter(50)
 
-    async def one(token: str, kit: Kit, wait: float) -> None:
-        nonlocal linked
+    async def link_up(token: str, kit: Kit) -> None:
         connection = HubAddress(address, token)
         async with turns:
             socket = await open_web_socket(connection, await open_stream(connection.server))
-        linked += 1
-        await go.wait()
-        await trio.sleep(wait)
-        await kit.run(socket)
+            await kit.link_up(socket)
 
     async with trio.open_nursery() as nursery:
-        for number, (token, kit) in enumerate(zip(tokens, kits, strict=True)):
-            nursery.start_soon(one, token, kit, pause * number / len(tokens))
-        while linked < len(tokens):
-            await trio.sleep(0.05)
-        print("linked", flush=True)
-        await trio.to_thread.run_sync(sys.stdin.readline)
-        go.set()
+        for token, kit in zip(tokens, kits, strict=True):
+            nursery.start_soon(link_up, token, kit)
+    async with trio.open_nursery() as nursery:
         for kit in kits:
-            await kit.over.wait()
+            kit.begin(0)
+            nursery.start_soon(kit.listen)
+        # First each kit gets the name of each other one, which happens once.
+        for last, each, said in ((FIRST, 1, "linked"), (FIRST + 10, items, "")):
+            for number, kit in enumerate(kits):
+                kit.begin(last)
+                kit.positions = 0
+                wait = pause * number / len(tokens) if not said else 0.0
+                nursery.start_soon(kit.send, each, wait)
+            for kit in kits:
+                await kit.over.wait()
+            if said:
+                print(said, flush=True)
+                await trio.to_thread.run_sync(sys.stdin.readline)
         print(sum(kit.positions for kit in kits), flush=True)
         nursery.cancel_scope.cancel()
 

@@ -79,14 +79,19 @@ class Field:
             take_tracker=by_kit.take_in,
         )
 
-    def mailbox(self, number: int, log_rest: float = 0.0) -> IpMailbox:
+    def feeds(self) -> PositionFeeds:
+        return PositionFeeds(self.store, clock=self.clock, least_rest=0.0)
+
+    def mailbox(
+        self, number: int, log_rest: float = 0.0, feeds: PositionFeeds | None = None
+    ) -> IpMailbox:
         return IpMailbox(
             self.store,
             self.device(number),
             self.mobile_originated(),
             clock=self.clock,
             log_rest=log_rest,
-            feeds=PositionFeeds(self.store, clock=self.clock, least_rest=0.0),
+            feeds=feeds or self.feeds(),
         )
 
     async def sends(

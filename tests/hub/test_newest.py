@@ -6,16 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from fieldagent.hub.access import directory, people
 from fieldagent.hub.contract import OutgoingMessage
 from fieldagent.hub.field import own_positions
 from fieldagent.hub.field.envelope_packing import note_journal
+from fieldagent.hub.field.ip_link import _MailboxPost
 from fieldagent.hub.store.contract import Store
 from fieldagent.package.package import SOS_PRIORITY, Location, Message
 from fieldagent.wire.envelope import Entry, Envelope, Introduction, Source, decode
 from tests.hub.field import Field, collect, field_of
 from tests.hub.test_workspace_log import ADA, BEN, CLEO, TIME, field, texts
+
+PATIENCE = 20.0
 
 
 def fix(number: int, latitude: float = 46.5, at: int = 0, **how: Any) -> Entry:
@@ -121,6 +126,26 @@ async def test_a_name_comes_once_and_again_when_the_kit_has_lost_it_or_it_change
         assert await named(6) == ["Eve"]
 
 
+async def test_few_new_names_go_in_one_message(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_positions, "NAMES_MOST", 1)
+    async with field(store) as alps:
+        await alps.sends(ADA, fix(1, 46.1))
+        await alps.sends(CLEO, fix(1, 48.1))
+        mailbox = alps.mailbox(BEN)
+        for expected in ([(ADA, 46.1)], [(CLEO, 48.1)]):
+            outgoing = await mailbox.load(65_536)
+            assert outgoing is not None
+            assert where([decode(each) for each in bodies(outgoing)]) == expected
+            await mailbox.stored(outgoing)
+        await alps.sends(ADA, fix(2, 46.2, at=1))
+        await alps.sends(CLEO, fix(2, 48.2, at=1))
+        together = await mailbox.load(65_536)
+        assert together is not None
+        assert len(bodies(together)) == 2
+
+
 async def test_a_user_may_want_all_of_them(store: Store) -> None:
     async with field(store) as alps:
         wants = people.set_positions
@@ -169,6 +194,33 @@ async def test_messages_and_an_sos_go_before_positions(store: Store) -> None:
         assert [entry.sos for entry in got[0].entries if isinstance(entry.content, Message)] == [
             True
         ]
+
+
+async def test_a_link_that_waits_is_woken_by_a_position(store: Store) -> None:
+    async with field(store) as alps, trio.open_nursery() as nursery:
+        feeds = alps.feeds()
+        nursery.start_soon(feeds.run)
+        async with feeds.joined(1):
+            post = _MailboxPost(alps.mailbox(BEN, feeds=feeds), lambda direction, size: None)
+            sent: list[OutgoingMessage] = []
+            came = trio.Event()
+
+            async def speak() -> None:
+                while True:
+                    sent.append(await post.next(urgent=False))
+                    came.set()
+                    await post.stored(sent[-1])
+
+            nursery.start_soon(speak)
+            await trio.testing.wait_all_tasks_blocked()
+            for latitude in (46.1, 46.2):
+                came = trio.Event()
+                number = len(sent) + 1
+                await alps.sends(ADA, fix(number, latitude, at=number))
+                with trio.fail_after(PATIENCE):
+                    await came.wait()
+                assert where([decode(each) for each in bodies(sent[-1])]) == [(ADA, latitude)]
+            nursery.cancel_scope.cancel()
 
 
 async def test_an_expired_position_stays_away(store: Store) -> None:

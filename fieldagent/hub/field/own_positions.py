@@ -11,6 +11,10 @@ from fieldagent.hub.records import newest
 from fieldagent.hub.store.contract import Store
 from fieldagent.wire.link import BODIES, HEAD
 
+NAMES_MOST = 10
+"""Largest number of names in one message. Each becomes a row, and a thousand kits that get a
+message at the same moment must not make more rows than one commit can hold."""
+
 
 class OwnPositions:
     """View of one link. One message with positions is in flight at a time."""
@@ -92,7 +96,8 @@ class OwnPositions:
             if introduces:
                 body = each.introduced_by(name)
             size += len(body) + HEAD
-            if bodies and (size > capacity or len(bodies) == BODIES):
+            named = len(self._load.introduced) + introduces
+            if bodies and (size > capacity or len(bodies) == BODIES or named > NAMES_MOST):
                 return tuple(bodies)
             if introduces:
                 self._marks |= name.bit
