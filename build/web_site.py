@@ -22,7 +22,7 @@ from pathlib import Path
 import api_page
 
 from fieldagent.extensions import api_packages
-from fieldagent.http.description import description
+from fieldagent.http.routes import description
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = ROOT / "dist/site"

@@ -21,7 +21,7 @@ import h11
 import trio
 
 from fieldagent.http import tls
-from fieldagent.http.parser_error import in_words
+from fieldagent.http.protocol import parser_error_text
 from fieldagent.http.secure import secured
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
@@ -338,7 +338,7 @@ def _told_in_words() -> Iterator[None]:
     except trio.BrokenResourceError as error:
         raise RequestFailed(tls.fault(error.__cause__) or _BROKEN_OFF) from error
     except h11.RemoteProtocolError as error:
-        why = in_words(error)
+        why = parser_error_text(error)
         raise RequestFailed(f"the answer is not HTTP or was cut short: {why}") from error
 
 

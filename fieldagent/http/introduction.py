@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import trio
 
 from fieldagent.http.address import Network, is_in
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 from fieldagent.wire import proxy_protocol
 from fieldagent.wire.errors import RemoteProtocolError
 

@@ -21,8 +21,8 @@ from fieldagent.http.address import Network, is_in, source_of
 from fieldagent.http.cookie import cookie_of
 from fieldagent.http.message import Request
 from fieldagent.http.problem import Problem
-from fieldagent.system.bill import charge_to, nobody, payer
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.price import charge_to, nobody, payer
 from fieldagent.system.rate import retry_after
 from fieldagent.system.sentence import sentence
 

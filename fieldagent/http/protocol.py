@@ -1,8 +1,8 @@
 """HTTP/1.1 from the server's side: bytes in, requests out; responses in, bytes out.
 
 h11 parses request heads, with one h11 connection for each. It gets only complete heads, which
-`guard` has checked as raw bytes, and never a body: this module and `chunked` find the end of a
-body. No I/O, no clock.
+`guard` has checked as raw bytes, and never a body: this module finds the end of a body. It parses
+the chunked transfer coding (RFC 9112 section 7.1) strictly. No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -15,12 +15,100 @@ from http import HTTPStatus
 import h11
 
 from fieldagent.http import guard as guards
-from fieldagent.http.chunked import ChunkedBody
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Admission, Guard, Request, Response
-from fieldagent.http.parser_error import in_words
-from fieldagent.http.problem import Problem
+from fieldagent.http.problem import Problem, too_large
 from fieldagent.http.target import origin_form, query_pairs
+
+_SHOWN = re.compile(r"bytearray\(b(['\"])(.*)\1\)", re.DOTALL)
+
+
+def parser_error_text(error: h11.RemoteProtocolError) -> str:
+    """Return h11's error with only the refused line, without Python's bytearray around it."""
+    return _SHOWN.sub(lambda shown: shown[2].replace("\\'", "'"), str(error))
+
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_QUOTED = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"'
+_EXTENSION = rb"[\t ]*;[\t ]*%b(?:[\t ]*=[\t ]*(?:%b|%b))?" % (_TOKEN, _TOKEN, _QUOTED)
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]+)(?:%b)*" % _EXTENSION)
+_SIZE_LINE_BYTES = 256
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+_TRAILER = rb"%b:[\t\x20-\x7e\x80-\xff]*" % _TOKEN
+_TRAILERS = re.compile(rb"(?:%b\r\n)*\r\n" % _TRAILER)
+_BEGUN_TRAILERS = re.compile(rb"(?:%b\r\n)*(?:%b\r?|%b|\r)?" % (_TRAILER, _TRAILER, _TOKEN))
+
+
+class ChunkedBody:
+    """Collects the content of a chunked body. A chunk that is too large is refused at its size
+    line.
+    """
+
+    def __init__(self, limits: Limits, most: int) -> None:
+        """`most` is the maximum content in bytes."""
+        self.content = bytearray()
+        self._limits = limits
+        self.most = most
+        self._framing = 0
+        self._last_seen = False
+
+    def take(self, data: bytearray) -> bool:
+        """Remove the complete parts from the front of `data`. Returns True if the body is
+        complete.
+        """
+        while not self._last_seen:
+            end = data.find(b"\r\n")
+            if end < 0:
+                _check_size_line_begins(data)
+                return False
+            size = _size(data, end)
+            if size == 0:
+                self._last_seen = True
+                del data[:end]
+            elif not self._take_chunk(data, end + 2, size):
+                return False
+        return self._take_trailers(data)
+
+    def _take_chunk(self, data: bytearray, start: int, size: int) -> bool:
+        if len(self.content) + size > self.most:
+            raise too_large(self.most)
+        end = start + size
+        if len(data) < end + 2:
+            return False
+        if data[end : end + 2] != b"\r\n":
+            raise Problem(400, "a chunk is longer than its size field (RFC 9112 7.1)")
+        self._framing += start + 2
+        if self._framing > self._limits.chunk_framing:
+            raise Problem(413, "the chunks are too small: send fewer, larger ones")
+        self.content += data[start:end]
+        del data[: end + 2]
+        return True
+
+    def _take_trailers(self, data: bytearray) -> bool:
+        """Check and drop the trailers, which are not used. Returns True if they are complete."""
+        end = data.find(b"\r\n\r\n")
+        if (len(data) if end < 0 else end) > self._limits.head:
+            raise Problem(431, f"the trailers are larger than {self._limits.head} bytes")
+        shape, until = (_BEGUN_TRAILERS, len(data)) if end < 0 else (_TRAILERS, end + 4)
+        if not shape.fullmatch(data, 2, until):
+            raise Problem(400, "a trailer is not a header line (RFC 9112 7.1.2)")
+        if end < 0:
+            return False
+        del data[: end + 4]
+        return True
+
+
+def _size(data: bytearray, end: int) -> int:
+    line = _SIZE_LINE.fullmatch(data, 0, end)
+    if line is None or end > _SIZE_LINE_BYTES:
+        raise Problem(400, "a chunk does not begin with its size (RFC 9112 7.1)")
+    return int(line[1], 16)
+
+
+def _check_size_line_begins(data: bytearray) -> None:
+    if len(data) > _SIZE_LINE_BYTES or _BARE_LF.search(data):
+        raise Problem(400, "a chunk's size line ends in LF alone or is far too long")
+
 
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 _BODYLESS = frozenset({101, 204, 304})
@@ -74,7 +162,7 @@ class ServerProtocol:
         try:
             return self._read_head()
         except h11.RemoteProtocolError as error:
-            raise Problem(error.error_status_hint, in_words(error)) from error
+            raise Problem(error.error_status_hint, parser_error_text(error)) from error
 
     def admit(self, admission: Admission) -> None:
         """Admit the request, so that its body can be read. Raises Problem if the body is not

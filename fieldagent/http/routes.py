@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -11,7 +13,59 @@ from fieldagent.http.guard import METHODS
 from fieldagent.http.message import Admission, Judge, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.target import segments
+from fieldagent.system.data_files import read_data
 from fieldagent.system.lazy_named_tuple import NamedTuple
+
+NAME = "openapi.json"
+
+
+def described_in(package: str, *more: str) -> Route:
+    """Return the route `GET /openapi.json` of the API in that package, with the routes of `more`
+    packages. The files are read at each request.
+    """
+
+    async def describe(request: Request) -> Response:
+        return Response(200, description(package, *more))
+
+    return Route("GET", "/openapi.json", describe)
+
+
+def description(package: str, *more: str) -> bytes:
+    """Return the `openapi.json` of a package as JSON. Objects of the same file of `more` packages
+    are merged into its objects, and lists are added to its lists.
+    """
+    whole = read_data(package, NAME)
+    if not more:
+        return whole
+    document = json.loads(whole)
+    for each in more:
+        document = _merged(document, json.loads(read_data(each, NAME)))
+    return json.dumps(document, ensure_ascii=False, indent=1).encode()
+
+
+def _merged(base: Any, other: Any) -> Any:
+    if isinstance(base, dict) and isinstance(other, dict):
+        both = {name: _merged(base[name], other[name]) for name in base.keys() & other.keys()}
+        return {**base, **other, **both}
+    if isinstance(base, list) and isinstance(other, list):
+        return [*base, *other]
+    return other
+
+
+_WAIT = re.compile(r'wait\s*=\s*(?:([0-9]{1,9})|"([0-9]{1,9})")\s*(?:;.*)?', re.IGNORECASE)
+_PREFERENCE = re.compile(r'(?:[^",]|"[^"]*(?:"|$))+')
+"""Text between commas outside of quotes."""
+
+
+def preferred_wait(headers: Mapping[str, str]) -> int | None:
+    """Return the seconds that the caller will wait for an answer (section 4.3), or None.
+
+    The first of several counts, and unreadable values are ignored (section 2).
+    """
+    for preference in _PREFERENCE.findall(headers.get("prefer", "")):
+        if match := _WAIT.fullmatch(preference.strip()):
+            return int(match[1] or match[2])
+    return None
 
 
 class Route(NamedTuple):

@@ -3,6 +3,10 @@
 Each connection is one task. All waiting for the peer happens in one cancel scope, whose deadline
 moves with the phase; handlers run outside of it. There are no other timers. Evicting a connection
 means that its deadline comes early.
+
+The bytes of bodies that a server holds at the same time have a budget, from a request's head to its
+answer. A share is reserved before a body is read, so that the server refuses many large bodies at
+once and does not store them.
 """
 
 from __future__ import annotations
@@ -15,13 +19,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import trio
-from trio.lowlevel import checkpoint, wait_readable
+from trio.lowlevel import checkpoint, wait_readable, wait_writable
 
 from fieldagent.http.address import is_in, source_of
-from fieldagent.http.body_budget import BodyBudget
 from fieldagent.http.date import write_date
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Guard, Judge, Request, Response
@@ -29,10 +32,91 @@ from fieldagent.http.pace import Visit
 from fieldagent.http.peer import Peer, Phase
 from fieldagent.http.problem import Problem
 from fieldagent.http.protocol import ServerProtocol, Wait
-from fieldagent.http.secure import SecureSocket
-from fieldagent.http.upgrade import UpgradedStream
+from fieldagent.http.secure import RECORD_MAX, SecureSocket
 from fieldagent.system import waits
 from fieldagent.system.supervisor import Note, log_fault
+
+
+class UpgradedStream(trio.abc.Stream):
+    """The server's socket as a trio Stream. The server closes it after its user returns."""
+
+    def __init__(self, peer: socket.socket | SecureSocket, already: bytes) -> None:
+        """`already` contains the bytes that arrived before the switch; they are received first."""
+        self._socket = peer
+        self._already = already
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Receive at most one TLS record. `max_bytes` is ignored: all received bytes are
+        returned.
+        """
+        already, self._already = self._already, b""
+        if already:
+            await checkpoint()
+            return already
+        while True:
+            await wait_readable(self._socket)
+            try:
+                return self._socket.recv(RECORD_MAX)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send all bytes. Raises trio.BrokenResourceError. If cancelled, a part may have
+        been sent.
+        """
+        rest = memoryview(data)
+        await checkpoint()
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except BlockingIOError:
+                await wait_writable(self._socket)
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Wait until the socket has space."""
+        await wait_writable(self._socket)
+
+    async def aclose(self) -> None:
+        """Do nothing: the server closes the connection after its user returns."""
+        await checkpoint()
+
+
+class Share:
+    """Reserved bytes for a body, until the end of the `with` block."""
+
+    def __init__(self, budget: BodyBudget, size: int) -> None:
+        self._budget = budget
+        self._size = 0
+        self.resize(size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.resize(0)
+
+    def resize(self, size: int) -> None:
+        """Change the reserved size, without a check of the budget."""
+        self._budget.held += size - self._size
+        self._size = size
+
+
+class BodyBudget:
+    def __init__(self, most: int) -> None:
+        self.held = 0
+        self._most = most
+
+    def share(self, size: int) -> Share:
+        """Reserve space for a body of `size` bytes. Raises Problem 503."""
+        if size and self.held + size > self._most:
+            again = (("Retry-After", "1"),)
+            raise Problem(503, "too many large bodies are under way; try again", headers=again)
+        return Share(self, size)
+
 
 __all__ = ["Limits", "serve"]
 

@@ -11,6 +11,13 @@ from enum import IntEnum, StrEnum
 
 from fieldagent.system.lazy_dataclass import dataclass
 
+
+def short_number(number: int) -> str:
+    """Return the last three digits of the number by which its kit names an SOS. With the kit's name
+    they show people which SOS is meant; programs use the whole number."""
+    return f"{abs(number) % 1000:03}"
+
+
 SOS_PRIORITY = 100
 
 

@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from fieldagent.system.bill import Pay, payer
 from fieldagent.system.lazy_dataclass import dataclass
+from fieldagent.system.price import Pay, payer
 
 C = TypeVar("C")
 """Argument of an operation: a connection with an open transaction."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
     CHECK_IN_MAX,
     CheckIn,
@@ -26,7 +27,6 @@ from fieldagent.package.package import (
     Waypoint,
 )
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import Stage
 from fieldagent.package.reading import WrongValue, read_person
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.bitmap import DIGEST_BYTES, read_bitmap, write_bitmap

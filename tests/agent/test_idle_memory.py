@@ -39,7 +39,7 @@ HEAVY = {
     "fieldagent.wire.sms_pdu": "for who has sms-port",
 }
 """Modules of about a hundred kilobytes each, with the setting that needs them."""
-OURS_MAX = 275
+OURS_MAX = 258
 """Maximum number of our modules that an agent with only a satellite modem loads. More modules cost
 memory in each kit and a longer start: load a module for a setting where the setting is read. If
 all kits need it, increase this number."""

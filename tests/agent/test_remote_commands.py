@@ -39,8 +39,7 @@ from fieldagent.package.writing import kind_of
 from fieldagent.system.lived_time import Reading
 from fieldagent.wire import answer_text
 from fieldagent.wire.command import BY_NAME, VERBS, RemoteCommand, Verb, read_words
-from fieldagent.wire.command_answer import text_of
-from fieldagent.wire.command_proof import command_key, prove
+from fieldagent.wire.command_proof import command_key, prove, text_of
 from fieldagent.wire.envelope import Entry, encode
 from fieldagent.wire.incident_proof import token_digest
 from fieldagent.wire.kit_note import ZIPAPP, ProgramOffer

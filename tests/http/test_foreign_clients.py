@@ -13,10 +13,10 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fieldagent.http.chunked import ChunkedBody
 from fieldagent.http.limits import Limits
 from fieldagent.http.message import Request, Response
 from fieldagent.http.problem import Problem
+from fieldagent.http.protocol import ChunkedBody
 from tests.http.serving import HOST, JSON, Requests, serving
 from tests.machine import tool
 

@@ -17,8 +17,8 @@ import pytest
 from fieldagent.agent.api import canned, track
 from fieldagent.agent.api.routes import LocalApi
 from fieldagent.extensions import api_packages
-from fieldagent.http.description import description as api_description
 from fieldagent.http.routes import Route
+from fieldagent.http.routes import description as api_description
 from fieldagent.hub.access import push
 from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from fieldagent.http.message import Request, Response, json_response
-from fieldagent.http.preference import preferred_wait
+from fieldagent.http.routes import preferred_wait
 from tests.http.loop_lag import FREEZE, LongestStep
 from tests.http.serving import HOST, serving
 

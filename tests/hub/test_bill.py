@@ -22,7 +22,7 @@ from fieldagent.hub.hub import Hub
 from fieldagent.hub.settings import parse
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
-from fieldagent.system.bill import charge_to
+from fieldagent.system.price import charge_to
 from tests.postgres import new_database
 from tests.processes import until_async
 from tests.running import running

@@ -14,8 +14,8 @@ from fieldagent.hub.access import credentials, directory
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.store.opening import open_store
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import CheckIn, CommandAnswer, CommandOutcome, IncidentWord
-from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Ack, Content, Entry, Receipt, Unreadable, Way, encode
 from tests.agent.test_extreme_values import ITEMS, TIMES, UINT
 from tests.hub.field import START, collect, field_of

@@ -15,7 +15,7 @@ from tests.hub.test_foreign_modems import PEER
 from tests.hub.test_journey import IMEI, behind_directip, folder, message_to
 from tests.processes import MODULE, Running, administer, agent, free_port, hub, until
 
-KIT = "fieldagent.agent.channels.satellite_mail"
+KIT = "fieldagent.agent.channels.satellite"
 
 
 def test_what_a_kit_cannot_read_comes_again(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from fieldagent.hub.escalation.contract import Notice
 from fieldagent.hub.escalation.known import contact_kinds
 from fieldagent.hub.records import outward
 from fieldagent.hub.store.contract import Store
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Stage
 from fieldagent.system.supervisor import log_fault
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry

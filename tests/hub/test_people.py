@@ -15,8 +15,8 @@ from fieldagent.hub.access.subject import Subject
 from fieldagent.hub.administration import deletion
 from fieldagent.hub.contract import Bearer
 from fieldagent.hub.store.contract import Store
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Data, Message, Person
-from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry, Introduction, Receipt, digest_of, encode
 from tests.hub.field import GRACE, START, Field, collect, field_of, read, said
 

@@ -26,8 +26,7 @@ from fieldagent.hub.service import health
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.hub.webhook import webhook_directory
 from fieldagent.hub.webhook.webhook import Webhook
-from fieldagent.package.package import IncidentWord, Location, Message, Said
-from fieldagent.package.short_number import short_number
+from fieldagent.package.package import IncidentWord, Location, Message, Said, short_number
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.wire.envelope import Entry, Receipt, decode, derive_key, digest_of
 from fieldagent.wire.incident_proof import is_proved, proof_key, prove

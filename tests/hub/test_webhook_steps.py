@@ -14,8 +14,8 @@ from fieldagent.hub.contract import Bearer
 from fieldagent.hub.records import ledger, workspace_log
 from fieldagent.hub.store.contract import Store
 from fieldagent.hub.webhook import webhook_directory
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Stage
 from fieldagent.system.properties import WrongProperty
 from fieldagent.webhook.delivery import HandoverOutcome, HandoverResult
 from fieldagent.webhook.schedule import LONGEST

@@ -318,7 +318,7 @@ NAMED = {
     "wire/kit_note.py": ("__str__",),
     "wire/meshcore_kiss.py": ("ERRORS",),
     "wire/rnode.py": ("BROKEN",),
-    "wire/sbd_status.py": ("MT_STATUS",),
+    "wire/sbd.py": ("MT_STATUS",),
     "webhook/post.py": ("answer", "REMEDY"),
     "http/client.py": ("_BROKEN_OFF",),
     "http/tls.py": ("text", "fault", "_distrust"),

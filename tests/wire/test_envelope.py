@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fieldagent.package import canned
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
     CHECK_IN_MAX,
     FIRST_DATE,
@@ -32,7 +33,6 @@ from fieldagent.package.package import (
     Waypoint,
 )
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import Stage
 from fieldagent.wire import envelope
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.command_proof import command_key

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from fieldagent.wire import sbd
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.sbd import (
+    BARRED_WAIT,
+    MO_STATUS,
     NEED_DATA,
     BufferStatus,
     Conversation,
@@ -22,13 +24,9 @@ from fieldagent.wire.sbd import (
     SbdEvent,
     Service,
     SessionResult,
+    SessionVerdict,
     Signal,
     WriteResult,
-)
-from fieldagent.wire.sbd_status import (
-    BARRED_WAIT,
-    MO_STATUS,
-    SessionVerdict,
     mo_status,
     retry_after,
 )

@@ -8,7 +8,7 @@ from fieldagent.agent.assembly import Parts
 from fieldagent.agent.journal import commands
 from fieldagent.agent.journal.commands import KnownCommand
 from fieldagent.wire.command import in_words
-from fieldagent.wire.command_answer import text_of
+from fieldagent.wire.command_proof import text_of
 
 LISTED = 50
 

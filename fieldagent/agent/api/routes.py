@@ -32,22 +32,20 @@ from fieldagent.agent.journal.dead_letters import DeadLetter
 from fieldagent.agent.journal.directory import require_known
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.listing import END
+from fieldagent.agent.journal.losses import report_unreadable
 from fieldagent.agent.journal.records import DamagedPackage
-from fieldagent.agent.journal.unreadable import report_unreadable
 from fieldagent.agent.outbound.cost import costs
 from fieldagent.agent.outbound.standing import Standing
 from fieldagent.agent.outbound.standing import standing as stands
 from fieldagent.agent.outbound.waiting import NO_CHANNEL, WaitReasons
 from fieldagent.agent.refusals import told_as_problems, unread_member
 from fieldagent.http import openmetrics, server_sent
-from fieldagent.http.description import described_in
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
-from fieldagent.http.preference import preferred_wait
 from fieldagent.http.problem import Problem
 from fieldagent.http.query import number, one_of, page, refuse_others
-from fieldagent.http.routes import Route
+from fieldagent.http.routes import Route, described_in, preferred_wait
 from fieldagent.package.delivery import legs_json
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.reading import INT32, KINDS, Fault, parse_package

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import trio
 
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import trio
 from fieldagent.agent.channels.air_pace import AirTurn
 from fieldagent.agent.channels.contract import Outbox, Transmission
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 
 log = logging.getLogger(__name__)
 

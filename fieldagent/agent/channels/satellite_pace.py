@@ -12,8 +12,7 @@ from math import inf
 
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
-from fieldagent.wire.sbd import SessionResult
-from fieldagent.wire.sbd_status import URGENT_WAIT_MAX, MoStatus, retry_after, retry_at_once
+from fieldagent.wire.sbd import URGENT_WAIT_MAX, MoStatus, SessionResult, retry_after, retry_at_once
 
 FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
 """Seconds after a check that brought nothing: the first wait, which doubles, and its maximum."""

@@ -9,8 +9,8 @@ from fieldagent.agent.inbound.reception import Inbox
 from fieldagent.agent.journal import inbound
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.outbound.outbox import ChannelOutbox
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel
-from fieldagent.package.reach import Stage
 
 NAME_MAX = 40
 """Most characters of the reader's name, because a receipt has little space."""

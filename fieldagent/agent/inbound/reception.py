@@ -23,6 +23,7 @@ from fieldagent.agent.journal.inbound import ItemCame, Received
 from fieldagent.agent.journal.journal import Journal, Operation
 from fieldagent.agent.journal.records import DamagedPackage
 from fieldagent.agent.outbound.item_identity import is_about
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Data, IncidentWord, Item, Parcel, ToHub, dated
 from fieldagent.package.payload import (
     SOS_MARK,
@@ -31,7 +32,6 @@ from fieldagent.package.payload import (
     payload_json,
     stranger,
 )
-from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (

@@ -11,8 +11,8 @@ import sqlite3
 from collections.abc import Iterable
 
 from fieldagent.agent.journal.journal import Journal
+from fieldagent.agent.journal.losses import read_status
 from fieldagent.agent.journal.records import Known, Storage
-from fieldagent.agent.journal.unreadable import read_status
 from fieldagent.package.delivery import Leg
 from fieldagent.package.package import Channel
 from fieldagent.system.lazy_named_tuple import NamedTuple

@@ -11,8 +11,8 @@ from typing import Any
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
 from fieldagent.agent.journal.listing import END
 from fieldagent.agent.journal.records import LANE
+from fieldagent.package.delivery import Stage
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Unreadable

@@ -14,6 +14,7 @@ from fieldagent.agent.journal import dating, incident
 from fieldagent.agent.journal.high_water import CHOSEN_IDS
 from fieldagent.agent.journal.incident import RAISED_UNPROVED
 from fieldagent.agent.journal.journal import FORGOTTEN_AT_ONCE, Journal, Operation
+from fieldagent.agent.journal.losses import read_status
 from fieldagent.agent.journal.records import (
     DAMAGED,
     Accepted,
@@ -25,11 +26,9 @@ from fieldagent.agent.journal.records import (
     ask_anew,
     crc_of,
 )
-from fieldagent.agent.journal.unreadable import read_status
-from fieldagent.package.delivery import Leg, terminal_status
+from fieldagent.package.delivery import Leg, Stage, terminal_status
 from fieldagent.package.package import Channel, CheckIn, Status
 from fieldagent.package.payload import Identity, stranger
-from fieldagent.package.reach import Stage
 from fieldagent.package.reading import read_package
 from fieldagent.system.lazy_named_tuple import NamedTuple
 

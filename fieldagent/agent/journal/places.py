@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from fieldagent.agent.journal.journal import Journal
-from fieldagent.agent.journal.unreadable import report_unreadable
+from fieldagent.agent.journal.losses import report_unreadable
 from fieldagent.package.package import Location, Waypoint, date_of
 from fieldagent.package.payload import Identity
 from fieldagent.package.reading import read_package, read_timestamp

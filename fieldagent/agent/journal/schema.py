@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel, CommandOutcome, Said, Status
-from fieldagent.package.reach import Stage
 from fieldagent.store.schema import Schema
 
 OUTBOUND = """
@@ -92,7 +92,7 @@ CREATE TABLE receipt ( -- whose agents have stored a Package; `by` is a number o
 CREATE TABLE reached ( -- how far a Package has come with whom, beyond the disk of their kit
     sequence INTEGER NOT NULL REFERENCES package ON DELETE CASCADE,
     by INTEGER NOT NULL, -- a number of `identity`
-    rung INTEGER NOT NULL, -- of `package.reach`
+    rung INTEGER NOT NULL, -- of `package.delivery`
     text TEXT NOT NULL,
     at REAL NOT NULL, -- Unix time
     PRIMARY KEY (sequence, by, rung, text)

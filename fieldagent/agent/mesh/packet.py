@@ -22,8 +22,8 @@ from fieldagent.agent.mesh.troubles import AirTroubles, Trouble
 from fieldagent.agent.outbound.holdings import confirmed_by
 from fieldagent.agent.outbound.item_identity import entry_of
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel, Item, Parcel, ToHub
-from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.command import RemoteCommand
 from fieldagent.wire.envelope import (

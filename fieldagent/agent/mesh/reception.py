@@ -19,9 +19,8 @@ from fieldagent.agent.outbound.ending import Endings
 from fieldagent.agent.outbound.intake import Intake
 from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
-from fieldagent.package.delivery import Leg
+from fieldagent.package.delivery import Leg, Stage
 from fieldagent.package.package import Status
-from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import (
     Ack,
     Envelope,

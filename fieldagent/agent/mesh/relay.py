@@ -31,7 +31,7 @@ from fieldagent.package.reading import KINDS
 from fieldagent.package.writing import canonical, kind_of, sound
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.lived_time import LivedTime
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 from fieldagent.wire.credit import credits_for
 from fieldagent.wire.envelope import Entry, encode, fingerprint
 

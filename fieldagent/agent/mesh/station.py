@@ -29,9 +29,9 @@ from fieldagent.agent.outbound.packing import Packing
 from fieldagent.agent.outbound.radio_piggyback import RadioPiggyback
 from fieldagent.agent.outbound.readings import Readings
 from fieldagent.agent.outbound.ways import Ways
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Channel
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.bitmap import DIGEST_BYTES
 from fieldagent.wire.envelope import EPOCH, Entry, Introduction, Receipt, SentBy, encode

@@ -12,7 +12,7 @@ from math import inf
 
 from fieldagent.package.writing import clock_time
 from fieldagent.system.lazy_dataclass import dataclass
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 
 log = logging.getLogger(__name__)
 

@@ -25,8 +25,7 @@ from fieldagent.agent.outbound.channel_queue import ChannelQueue
 from fieldagent.agent.outbound.incident_repeat import repeated
 from fieldagent.agent.outbound.outbox import ChannelOutbox
 from fieldagent.agent.outbound.waiting import WaitReasons
-from fieldagent.package.package import Channel, Location, Message, Said
-from fieldagent.package.short_number import short_number
+from fieldagent.package.package import Channel, Location, Message, Said, short_number
 from fieldagent.package.writing import item_json, kind_of
 
 OVER_SHOWN = 86_400.0

@@ -4,18 +4,99 @@ Pure: it reads no clock (`now` and other times are seconds of any one clock) and
 operation costs O(log n). Entries are plain tuples, which take the least memory: a gateway may have
 100 000 waiting. A heap entry that the index no longer contains is dead and skipped. No heap has
 more than twice the live entries plus 64.
+
+`CollapseIndex` finds the newest Package of each collapseKey. An SOS replaces an SOS and an ordinary
+Package. Only another SOS replaces an SOS. `Timers` has the times of keys, soonest first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf
-from typing import Final
+from typing import Any, Final
 
-from fieldagent.agent.outbound.collapse import CollapseIndex, Kind, yields
 from fieldagent.agent.outbound.swept_heap import SweptHeap
-from fieldagent.agent.outbound.timers import Timers
 from fieldagent.system.lazy_dataclass import dataclass
+
+Timer = tuple[float, int]
+"""A time and its key."""
+
+
+class Timers:
+    """Timers of keys. `entries` are the keys' tuples; the member at `place` is the valid time."""
+
+    def __init__(self, entries: Mapping[int, Sequence[Any]], place: int) -> None:
+        self._entries = entries
+        self._place = place
+        self._heap = SweptHeap(self._runs)
+
+    def _runs(self, timer: Timer) -> bool:
+        entry = self._entries.get(timer[1])
+        return entry is not None and entry[self._place] == timer[0]
+
+    def __len__(self) -> int:
+        """Return the length of the heap, including dead timers."""
+        return len(self._heap)
+
+    def add(self, timer: Timer) -> None:
+        """Add a timer; it is valid as long as its entry has the same time."""
+        self._heap.push(timer)
+
+    def due(self, now: float) -> Iterator[int]:
+        """Yield the keys whose time has come, and remove their timers."""
+        while (timer := self._heap.first()) is not None and timer[0] <= now:
+            self._heap.pop()
+            yield timer[1]
+
+    def first(self) -> float:
+        """Return the next time; infinity if there is none."""
+        timer = self._heap.first()
+        return inf if timer is None else timer[0]
+
+    def bound(self, live: int, slack: int) -> None:
+        """Limit the number of dead timers to that of live ones plus `slack`."""
+        self._heap.bound(live, slack)
+
+
+Kind = tuple[int, bool]
+"""The collapseKey, and True if its Package is an SOS."""
+
+
+def yields(older: Kind | None, newer: Kind) -> bool:
+    """Return True if the newer Package replaces the older."""
+    return older is not None and older[0] == newer[0] and newer[1] >= older[1]
+
+
+class CollapseIndex:
+    def __init__(self) -> None:
+        self._newest: dict[Kind, int] = {}
+
+    def note(self, kind: Kind | None, key: int) -> None:
+        if kind is not None:
+            self._newest[kind] = key
+
+    def drop(self, kind: Kind | None, key: int) -> None:
+        """Forget a removed Package, if it was the newest of its kind."""
+        if kind is not None and self._newest.get(kind) == key:
+            del self._newest[kind]
+
+    def replaceable(self, kind: Kind | None, taken: Collection[int]) -> list[int]:
+        """Return the Packages that a new one of that kind replaces, except those that are taken."""
+        if kind is None:
+            return []
+        collapse_key, sos = kind
+        keys = [self._newest.get((collapse_key, each)) for each in [False, True][: 1 + sos]]
+        return [key for key in keys if key is not None and key not in taken]
+
+    def newer(self, kind: Kind | None, key: int) -> int | None:
+        """Return the newest Package that has replaced it meanwhile; None if there is none."""
+        if kind is None:
+            return None
+        collapse_key, sos = kind
+        rivals = [self._newest.get((collapse_key, each)) for each in [True, False][: 2 - sos]]
+        return max((rival for rival in rivals if rival is not None and rival > key), default=None)
+
 
 SLACK = 64
 

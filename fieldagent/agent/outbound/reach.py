@@ -21,9 +21,9 @@ from fieldagent.agent.journal import directory, on_air, outbound
 from fieldagent.agent.journal.history import with_names
 from fieldagent.agent.journal.journal import Journal
 from fieldagent.agent.journal.records import Accepted, DamagedPackage, Known
+from fieldagent.package.delivery import LADDER, Stage, in_words
 from fieldagent.package.package import Channel, Status
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import LADDER, Stage, in_words
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 

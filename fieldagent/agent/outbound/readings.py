@@ -24,7 +24,7 @@ from math import inf
 
 from fieldagent.agent.channels.air_pace import backoff
 from fieldagent.agent.journal.inbound import StationOwed
-from fieldagent.package.reach import Stage
+from fieldagent.package.delivery import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry, Receipt, digest_of

@@ -28,7 +28,7 @@ from fieldagent.agent.channels.serial_port import open_serial
 from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.system import waits
 from fieldagent.system.finding import Finding
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 from fieldagent.system.wording import reason_of
 from fieldagent.wire import ax25, kiss
 from fieldagent.wire.errors import RemoteProtocolError

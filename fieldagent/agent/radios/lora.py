@@ -15,7 +15,7 @@ from fieldagent.agent.channels.contract import ChannelLink
 from fieldagent.agent.channels.radio_modem import TransmitResult
 from fieldagent.system import waits
 from fieldagent.system.properties import Key, WrongProperty, whole
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 from fieldagent.wire.lora import LoraSettings
 
 log = logging.getLogger(__name__)

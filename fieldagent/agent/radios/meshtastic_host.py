@@ -27,7 +27,7 @@ from fieldagent.agent.radios.radio_line import RadioLine, is_serial, open_line
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 from fieldagent.wire import meshtastic as wire
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.meshtastic import (

@@ -25,7 +25,7 @@ from fieldagent.agent.channels.recognition import Recognition
 from fieldagent.agent.channels.serial_port import SerialPort, open_serial
 from fieldagent.agent.radios.contract import Radio, RadioPlace
 from fieldagent.system.finding import Finding
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 from fieldagent.wire import node
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from fieldagent.extensions.imt import jspr
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
 from fieldagent.wire.modem_kind import ModemKind
-from fieldagent.wire.sbd_status import MoStatus, SessionVerdict
+from fieldagent.wire.sbd import MoStatus, SessionVerdict
 
 BAUD = 230_400
 PAYLOAD_BYTES = 100_000

@@ -31,8 +31,7 @@ from fieldagent.package.reading import Fault, InvalidPackage
 from fieldagent.package.strict_json import NotJson, load_document
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Rate
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Rate, Seldom
 from fieldagent.system.wording import counted
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ import trio
 from fieldagent.agent.channels.radio_modem import RadioLost
 from fieldagent.agent.radios.radio_line import RadioLine, open_line
 from fieldagent.system import waits
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 from fieldagent.wire import meshcore_companion as wire
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.meshcore_companion import (

@@ -25,8 +25,8 @@ from fieldagent.agent.outbound.reach import reached
 from fieldagent.extensions.people import signs
 from fieldagent.extensions.people.contract import PeopleRadio, TextOutcome
 from fieldagent.extensions.people.directory import Holder
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Stage
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 

@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from fieldagent.extensions import api_packages
-from fieldagent.http.description import described_in
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
 from fieldagent.http.problem import Problem
-from fieldagent.http.routes import Route
+from fieldagent.http.routes import Route, described_in
 from fieldagent.hub.access import people
 from fieldagent.hub.access.authentication import Authentication
 from fieldagent.hub.access.caller import (

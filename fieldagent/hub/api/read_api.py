@@ -28,7 +28,7 @@ from fieldagent.hub.not_now import not_now
 from fieldagent.hub.records import ledger
 from fieldagent.hub.store.contract import Db, Store
 from fieldagent.package import tracks
-from fieldagent.package.reach import Stage
+from fieldagent.package.delivery import Stage
 from fieldagent.package.reading import ITEMS
 from fieldagent.store.group import StoreFailed, StoreFull, StoreUnavailable
 from fieldagent.system.sentence import sentence

@@ -11,7 +11,7 @@ from fieldagent.hub.records import workspace_log
 from fieldagent.hub.records.operator_trouble import WHY
 from fieldagent.hub.records.stored_entry import DAMAGED_ROW, stored_beside
 from fieldagent.hub.store.contract import Db, marks
-from fieldagent.package.reach import LADDER, Stage, in_words
+from fieldagent.package.delivery import LADDER, Stage, in_words
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -68,8 +68,8 @@ def push_standing(db: Db, caller: Caller, request_id: str, now: float) -> dict[s
 
 
 def reached(db: Db, items: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return the stages of each item with their members, in the terms of `package.reach`, from the
-    lowest stage to the highest.
+    """Return the stages of each item with their members, in the terms of `package.delivery`, from
+    the lowest stage to the highest.
     """
     steps: dict[int, list[dict[str, Any]]] = {item: [] for item in items}
     if not items:

@@ -22,8 +22,8 @@ from fieldagent.hub.records import ledger, outward, sending
 from fieldagent.hub.records.ledger import Posting
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import Db
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 WITHIN = 30 * 86_400.0

@@ -16,9 +16,9 @@ from fieldagent.hub.records.ledger import WAITS
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.records.stored_entry import stored_beside, stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, insert, one_of
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import IncidentWord, Said
 from fieldagent.package.payload import Identity
-from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.credit import paid_with

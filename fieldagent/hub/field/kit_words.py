@@ -16,8 +16,8 @@ from fieldagent.hub.records.ledger import confirm, note_stage
 from fieldagent.hub.records.owed import THE_HUB, answer_again, owe_receipt, say_again
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import CheckIn, CommandAnswer, IncidentWord
-from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry, JournalNumber, Receipt, Report, Unreadable, digest_of
 
 log = logging.getLogger(__name__)

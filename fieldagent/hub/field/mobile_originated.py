@@ -51,6 +51,7 @@ from fieldagent.hub.records import (
 from fieldagent.hub.records.ledger import Posting, confirm, enter, note_stage
 from fieldagent.hub.records.owed import THE_HUB, answer_again, note_carrier, owe_receipt, say_again
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
     CheckIn,
     CommandAnswer,
@@ -61,7 +62,6 @@ from fieldagent.package.package import (
     Said,
     Waypoint,
 )
-from fieldagent.package.reach import Stage
 from fieldagent.store.group import NOT_STORED
 from fieldagent.system.supervisor import brief
 from fieldagent.system.wording import counted

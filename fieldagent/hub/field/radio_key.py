@@ -30,8 +30,7 @@ from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.system.sentence import sentence
 from fieldagent.wire.command import BY_NAME, SEALED_KEY_BYTES, RemoteCommand
-from fieldagent.wire.command_answer import text_of
-from fieldagent.wire.command_proof import prove
+from fieldagent.wire.command_proof import prove, text_of
 from fieldagent.wire.sealed_key import seal_key
 
 VERB = BY_NAME["radio-key"].number

@@ -27,7 +27,7 @@ from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.command import BY_NAME, RemoteCommand, in_words
-from fieldagent.wire.command_answer import text_of
+from fieldagent.wire.command_proof import text_of
 from fieldagent.wire.envelope import Entry, decode, encode
 from fieldagent.wire.errors import RemoteProtocolError
 

@@ -15,7 +15,7 @@ from fieldagent.hub.store.contract import Db
 from fieldagent.package.package import CommandAnswer, CommandOutcome
 from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire import kit_status
-from fieldagent.wire.command_answer import STATUS
+from fieldagent.wire.command_proof import STATUS
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.kit_condition import CAUSES, HOURS, KitCondition
 from fieldagent.wire.kit_status import KitStatus, numbers_of, version_of

@@ -19,6 +19,7 @@ from fieldagent.hub.records.newest import NewPosition, Track
 from fieldagent.hub.records.owed import RECEIPT, announce_answer, announce_mail, owe_receipt
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import ROWS, Db, few_rows, insert, one_of
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import (
     IncidentWord,
     Item,
@@ -28,7 +29,6 @@ from fieldagent.package.package import (
     Said,
     Waypoint,
 )
-from fieldagent.package.reach import Stage
 from fieldagent.package.writing import kind_of
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.lazy_named_tuple import NamedTuple

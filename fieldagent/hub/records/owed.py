@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fieldagent.hub.records import sos
 from fieldagent.hub.store.contract import Db, insert
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Said
-from fieldagent.package.reach import Stage
 
 THE_HUB = 0
 """Placeholder for a member: the hub itself, and services behind it."""

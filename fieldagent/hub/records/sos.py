@@ -15,8 +15,7 @@ from math import floor
 
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db
-from fieldagent.package.package import Location, Said, dated
-from fieldagent.package.short_number import short_number
+from fieldagent.package.package import Location, Said, dated, short_number
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 EVENTS = "events"

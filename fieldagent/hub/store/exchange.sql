@@ -101,7 +101,7 @@ CREATE TABLE receipt ( -- for a device: `member` has stored its Package
     says TEXT NOT NULL DEFAULT '', -- news about the incident `sequence`
     by_name TEXT NOT NULL DEFAULT '',
     text TEXT NOT NULL DEFAULT '',
-    rung {int} NOT NULL DEFAULT 0, -- stage of `package.reach`
+    rung {int} NOT NULL DEFAULT 0, -- stage of `package.delivery`
     again {int} NOT NULL DEFAULT 0,
     about {int} NOT NULL DEFAULT 0 -- the device of the incident
 );

@@ -41,7 +41,7 @@ from fieldagent.store.group import (
     StoreUnavailable,
     carry_out,
 )
-from fieldagent.system.bill import billed
+from fieldagent.system.price import billed
 
 log = logging.getLogger(__name__)
 

@@ -28,10 +28,9 @@ import trio.testing
 from fieldagent.agent.channels import cellular
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.channels.healing import Healing, HealingStep
-from fieldagent.agent.channels.healing_steps import Healer
+from fieldagent.agent.channels.healing_steps import Healer, run_command
 from fieldagent.agent.channels.hub_connection import HubAddress
 from fieldagent.agent.channels.kit_notes import KitNotes
-from fieldagent.agent.channels.recovery import run_command
 from fieldagent.http.link_session import ANSWER_WITHIN
 from fieldagent.http.message import Request, Response
 from fieldagent.hub.records.lease import Lease
@@ -768,7 +767,7 @@ def runs(process: int) -> bool:
 async def test_a_recovery_command_that_hangs_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fieldagent.agent.channels.recovery.DEADLINE", 0.5)
+    monkeypatch.setattr("fieldagent.agent.channels.healing_steps.DEADLINE", 0.5)
     monkeypatch.setattr("fieldagent.system.process_group.GRACE", 0.5)
     mark = tmp_path / "child"
     await run_command(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
+from fieldagent.wire.sbd import MO_STATUS, SessionVerdict
 from tests.processes import MODULE, PATIENCE, Agent, Running, agent, sky, until
 
 SENT = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.SENT]

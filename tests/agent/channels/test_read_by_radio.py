@@ -16,8 +16,8 @@ from fieldagent.agent.inbound import reading
 from fieldagent.agent.journal import inbound, outbound
 from fieldagent.agent.outbound.reach import reached
 from fieldagent.agent.outbound.readings import AGAIN_FIRST, ALONE_MAX, NEARER
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import (
     Entry,
     Envelope,

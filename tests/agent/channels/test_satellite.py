@@ -39,8 +39,7 @@ from fieldagent.store.group import StoreFailed
 from fieldagent.system.supervisor import Supervisor
 from fieldagent.wire.envelope import Entry, Report, digest_of_slices
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.sbd import ModemReply, parse_session
-from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
+from fieldagent.wire.sbd import MO_STATUS, ModemReply, SessionVerdict, parse_session
 from tests.agent.channels.contract import Checked
 from tests.kit import RATES, Kit, fail_after, kit, outcome, until
 

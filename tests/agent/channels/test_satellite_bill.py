@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fieldagent.wire.sbd_status import MO_STATUS, SessionVerdict
+from fieldagent.wire.sbd import MO_STATUS, SessionVerdict
 from tests.processes import Agent, Running, agent, sky, until
 
 DOUBTFUL = [n for n, status in MO_STATUS.items() if status.verdict is SessionVerdict.DOUBTFUL]

@@ -141,7 +141,7 @@ def test_a_key_that_only_the_hub_has_is_told(tmp_path: Path) -> None:
         assert letters(kit) == []
 
 
-MAIL = "fieldagent.agent.channels.satellite_mail"
+MAIL = "fieldagent.agent.channels.satellite"
 
 
 def test_a_message_whose_sum_stays_wrong_is_kept_unread(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fieldagent.agent.journal.inbound import StationOwed
 from fieldagent.agent.outbound.readings import ALONE_MAX, Readings
-from fieldagent.package.reach import Stage
+from fieldagent.package.delivery import Stage
 from fieldagent.wire.envelope import Entry, Receipt
 
 SENDER = 1

@@ -16,7 +16,7 @@ from fieldagent.extensions.imt.messages import (
     SegmentWanted,
 )
 from fieldagent.wire.errors import LocalProtocolError, RemoteProtocolError
-from fieldagent.wire.sbd_status import SessionVerdict
+from fieldagent.wire.sbd import SessionVerdict
 
 KEY = MessageKey(244, 5)
 

@@ -23,8 +23,8 @@ from fieldagent.hub.bridge import tenure
 from fieldagent.hub.bridge.contract import Became, BridgeHost
 from fieldagent.hub.records import ledger
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import SOS_PRIORITY, Location, Message
-from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import Field, collect, field_of, said
 

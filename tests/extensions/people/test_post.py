@@ -16,8 +16,8 @@ from fieldagent.extensions.people.directory import Holder
 from fieldagent.extensions.people.post import Absence, Postman
 from fieldagent.extensions.people.settings import PeopleSettings
 from fieldagent.extensions.people.toll import Toll
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Stage
 from fieldagent.store.group import StoreFull
 from fieldagent.wire.envelope import Entry, encode
 from tests import kit as kits

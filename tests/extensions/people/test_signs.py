@@ -7,7 +7,7 @@ import pytest
 from fieldagent.agent.outbound.reach import Step
 from fieldagent.extensions.people.post import PARTS_MAX, parts_in, parts_of
 from fieldagent.extensions.people.signs import GIVEN_UP, KEPT, LEFT, THERE, due
-from fieldagent.package.reach import Stage, in_words
+from fieldagent.package.delivery import Stage, in_words
 
 
 def steps(*stages: str) -> list[Step]:

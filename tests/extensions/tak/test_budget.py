@@ -34,8 +34,8 @@ from fieldagent.hub.bridge.tenure import HOLDS, BridgePost
 from fieldagent.hub.field import sms_mail
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.store.contract import Db, Store
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Location, Message, Waypoint
-from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry
 from tests.hub.field import Field, collect, field_of, said
 from tests.hub.test_sms_mail import UP, desk_of, frame_of

@@ -30,8 +30,8 @@ from fieldagent.hub.access import directory
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.bridge.contract import Became
 from fieldagent.hub.store.contract import Store
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry
 from tests.extensions.tak.test_budget import CLEO, KITS, RULES, line_up, mountain
 from tests.hub.field import Field, collect, said

@@ -15,8 +15,8 @@ from fieldagent.hub.escalation import answers, correspondence, words_down
 from fieldagent.hub.escalation.contract import ContactAnswer
 from fieldagent.hub.records import outward
 from fieldagent.hub.store.contract import Store
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Message
-from fieldagent.package.reach import Stage
 from fieldagent.wire.envelope import Entry, Receipt
 from tests.hub.escalation.test_answers import PHONE, _move_kit_2, _number_on, ask_for_help
 from tests.hub.escalation.test_imap import mail_from, mail_server

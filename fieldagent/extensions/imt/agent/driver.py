@@ -65,7 +65,7 @@ from fieldagent.wire.credit import by_bytes
 from fieldagent.wire.envelope import Unreadable
 from fieldagent.wire.errors import RemoteProtocolError
 from fieldagent.wire.outcome import Outcome
-from fieldagent.wire.sbd_status import MoStatus, SessionVerdict
+from fieldagent.wire.sbd import MoStatus, SessionVerdict
 
 log = logging.getLogger(__name__)
 

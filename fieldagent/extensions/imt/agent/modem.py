@@ -20,7 +20,7 @@ from fieldagent.extensions.imt import jspr, messages
 from fieldagent.system import waits
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.wire.errors import RemoteProtocolError
-from fieldagent.wire.sbd_status import MoStatus
+from fieldagent.wire.sbd import MoStatus
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from fieldagent.package.package import Data, Item, Location, Message, Waypoint
 from fieldagent.system.lazy_dataclass import dataclass
 from fieldagent.system.wording import counted
 from fieldagent.wire.errors import LocalProtocolError
-from fieldagent.wire.sbd_status import SessionVerdict, mo_status
+from fieldagent.wire.sbd import SessionVerdict, mo_status
 
 
 class BadCommand(Exception):

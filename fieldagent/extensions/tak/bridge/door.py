@@ -16,8 +16,7 @@ from fieldagent.extensions.tak.bridge import records
 from fieldagent.extensions.tak.cot import CotEvent
 from fieldagent.hub.bridge.contract import Became, NoteEvents
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.rate import Rate
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Rate, Seldom
 from fieldagent.wire.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from fieldagent.hub.escalation import words_down
 from fieldagent.hub.records import ledger, sos
 from fieldagent.hub.records.stored_entry import stored_entry
 from fieldagent.hub.store.contract import Db, one_of
+from fieldagent.package.delivery import Stage
 from fieldagent.package.package import Item
-from fieldagent.package.reach import Stage
 from fieldagent.system.lazy_named_tuple import NamedTuple
 
 NAME = "tak"

@@ -42,7 +42,7 @@ from fieldagent.hub.records import ledger
 from fieldagent.hub.records.owed import THE_HUB
 from fieldagent.hub.store.contract import ANYTHING, Db
 from fieldagent.hub.store.persist import persist, told_once
-from fieldagent.package.reach import Stage
+from fieldagent.package.delivery import Stage
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
 

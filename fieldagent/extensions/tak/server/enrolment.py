@@ -39,7 +39,7 @@ from fieldagent.hub.access.caller import basic_of
 from fieldagent.hub.access.directory import Refused
 from fieldagent.hub.store.contract import Store
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 
 log = logging.getLogger(__name__)
 

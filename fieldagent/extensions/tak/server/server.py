@@ -45,7 +45,7 @@ from fieldagent.hub.store.persist import told_once
 from fieldagent.store.group import StoreUnavailable
 from fieldagent.system import waits
 from fieldagent.system.lazy_named_tuple import NamedTuple
-from fieldagent.system.seldom import Seldom
+from fieldagent.system.rate import Seldom
 from fieldagent.system.wording import reason_of
 
 log = logging.getLogger(__name__)
