@@ -17,7 +17,7 @@ from tests.bench import table
 NAMES = (
     *("on_air", "size", "post", "crowd", "queue", "process", "kit_at_rest", "long_queue"),
     *("pushes", "inbound", "webhooks", "silent_links", "consoles", "large_hub", "links"),
-    *("team", "satellite_modems"),
+    *("team", "satellite_modems", "all_linked", "fan_out"),
 )
 """Modules of `tests.bench` in order. Each has a `main` that prints its rows."""
 

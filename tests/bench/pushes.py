@@ -1,5 +1,6 @@
-"""Measures accepted pushes, which are on disk before their answer, in a workspace with kits and a
-webhook. Webhooks get items from kits but no pushes, so their cost is not included.
+"""Measures accepted pushes up to the answer. With linked kits, a delivery costs more (`fan_out`).
+The workspace has kits and a webhook. Webhooks get items from kits but no pushes, so their cost is
+not included.
 
 Run it as `python -m tests.bench.pushes`, or with `--lone` only for the cost of a single push. The
 comparison is bare INSERTs of a row of a push's size, with a commit each, into the same database in

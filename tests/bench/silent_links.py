@@ -1,4 +1,4 @@
-"""Measures a hub with a thousand idle agents.
+"""Measures a hub with a thousand idle agents. With items, a link costs more (`all_linked`).
 
 Run it as `python -m tests.bench.silent_links`. `tests.bench.links` measures ten thousand over TLS.
 """

@@ -1,12 +1,12 @@
-"""Measures posts to a webhook whose receiver is a separate process: `python -m
-tests.bench.webhooks`.
+"""Measures posts to a webhook. Without items that come in meanwhile, more posts leave. Run it as
+`python -m tests.bench.webhooks`. The receiver is a separate process.
 
 The items are entered before the hub starts. Then it counts the received items, by the clock and for
 one core: the number for which the hub's processor time is enough, independent of other programs.
 
 With `--flat-out` it measures instead the posts while 200 links send at full speed on the same
-processors (`inbound`): of one user, whose items go one after the other, also in batches, and of as
-many teams. These have no goals, and take three minutes.
+processors (`inbound`): of one user, also in batches, and of as many teams. These have no goals, and
+take three minutes.
 """
 
 from __future__ import annotations
