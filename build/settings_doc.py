@@ -173,7 +173,7 @@ def main() -> int:
         return 0
     if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
         return 0
-    text = "docs/reference/settings.md is not what the code says: run build/settings_doc.py"
+    text = "docs/reference/settings.md differs from the code: run build/settings_doc.py"
     print(text, file=sys.stderr)
     return 1
 

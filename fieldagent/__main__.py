@@ -52,7 +52,7 @@ def main() -> int:
         sys.stdout = None
         from fieldagent.system.log_lines import complain
 
-        complain("no room is left where it writes, or its output goes")
+        complain("the disk is full: the output cannot be written")
         return IO_FAILED
 
 

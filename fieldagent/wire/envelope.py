@@ -586,7 +586,7 @@ def _read_unproved(proof: Any) -> Unproved:
 
 def _read_receipt(by: Any, digest: Any, stage: Any = None, text: Any = None) -> Receipt:
     by = 0 if by is None else by
-    expect(in_range(by, low=0), "number of who has it")
+    expect(in_range(by, low=0), "number of the station that has it")
     expect(len(read_bytes(digest)) == DIGEST_BYTES, "digest of 4 bytes")
     expect(stage is None or in_range(stage, low=0, high=max(Stage)), "stage known here")
     return Receipt(by, digest, Stage(stage or 0), "" if text is None else read_text(text))

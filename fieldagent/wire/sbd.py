@@ -470,7 +470,7 @@ def parse_serial_number(reply: ModemReply) -> str:
     for line in reply.lines:
         if re.fullmatch(r"[0-9]{15}", line):
             return line
-    raise RemoteProtocolError(f"+CGSN was answered {_shown(reply)}, which is no IMEI")
+    raise RemoteProtocolError(f"+CGSN was answered {_shown(reply)}, which is not an IMEI")
 
 
 def parse_system_time(reply: ModemReply) -> float | None:

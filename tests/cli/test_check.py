@@ -92,7 +92,7 @@ def modem(answers: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
         ({"AT+CSQF": "ERROR", "AT+CULK?": "ERROR"}, ["does not report its signal"], []),
         ({"AT+CULK?": "+CULK:1"}, [], ["is locked and makes no sessions: have its seller"]),
         ({"AT+CULK?": "+CULK:2"}, [], ["is locked and makes no sessions: return it"]),
-        ({"AT+CGSN": "no", "AT+GSN": "no"}, [], ["which is no IMEI"]),
+        ({"AT+CGSN": "no", "AT+GSN": "no"}, [], ["which is not an IMEI"]),
     ],
 )
 def test_the_modem_is_asked(
@@ -192,7 +192,7 @@ def test_an_agent_whose_port_is_not_known_keeps_its_modem(tmp_path: Path) -> Non
         properties = tmp_path / "agent.properties"
         code, good, bad = check(properties)
         assert (code, bad) == (0, [])
-        assert any("it is not opened beside it" in each for each in good)
+        assert any("so it was not opened" in each for each in good)
         assert kit.post("undisturbed").body["status"] == "Delivered"
         properties.write_text(
             properties.read_text().replace("api-port=0", f"api-port={free_port()}")

@@ -121,8 +121,8 @@ def test_on_a_terminal_attempts_are_counted_on_one_line() -> None:
     assert said.endswith("fieldagent: HTTP 503; trying again in 0 s")
     assert "\n" not in counts
     assert [line for line in counts.split("\r\x1b[K") if line] == [
-        "2 attempts in vain; the next in 0 s",
-        "3 attempts in vain; the next in 0 s",
+        "2 attempts failed; the next in 0 s",
+        "3 attempts failed; the next in 0 s",
     ]
 
 

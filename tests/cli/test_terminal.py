@@ -75,7 +75,7 @@ def test_output_that_finds_no_room_is_told_in_words(tmp_path: Path, unbuffered: 
         done = subprocess.run(
             listing, stdout=full, stderr=subprocess.PIPE, env=environment, timeout=PATIENCE
         )
-    message = b"fieldagent: no room is left where it writes, or its output goes\n"
+    message = b"fieldagent: the disk is full: the output cannot be written\n"
     assert (done.returncode, done.stderr) == (74, message)
 
 

@@ -46,7 +46,7 @@ def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
         bens.locator("#watch-told").get_by_text("On watch: Olga").wait_for()
         bens.get_by_role("button", name="Take the watch from Olga").click()
         bens.locator("#watch-told").get_by_text("On watch: Ben until").wait_for()
-        bens.get_by_text("Who was on watch").click()
+        bens.get_by_text("Earlier watches").click()
         bens.locator("#watch-list").get_by_text("Ada is <b>late</b>").wait_for()
         assert browser.faults(bens) == []
         browser.keep(bens, "console-watch-1280-light")

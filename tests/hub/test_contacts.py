@@ -365,7 +365,7 @@ def test_the_relay_gets_a_password_over_tls_alone(tmp_path: Path) -> None:
         assert result[0] != 0 and "certificate" in result[1].lower(), "a stranger's certificate"
         assert not relay.logins
         result = tries(config, id_, SSL_CERT_FILE=str(tmp_path / "ca.pem"))
-        assert result == (0, "Bergwacht: the test message was handed over\n")
+        assert result == (0, "Bergwacht: the service accepted the test message\n")
         assert relay.logins == [("hub", "of the relay")]
         assert "This is a test" in relay.mail().get_content()
 

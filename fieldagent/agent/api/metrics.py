@@ -36,12 +36,12 @@ def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Fam
         (
             "sos_active",
             "gauge",
-            "1 if an SOS of this kit is open, else 0.",
+            "1 if an SOS of this kit is open, otherwise 0.",
             status["sos"]["active"],
             "",
         ),
         ("journal_commits", "counter", "Commits since the agent started.", journal["commits"], ""),
-        ("journal_full", "gauge", "1 if the disk is full, else 0.", journal["full"], ""),
+        ("journal_full", "gauge", "1 if the disk is full, otherwise 0.", journal["full"], ""),
         (
             "journal_losses",
             "gauge",
@@ -68,7 +68,7 @@ def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Fam
         (
             "clock_trusted",
             "gauge",
-            "1 if the clock can be trusted, else 0.",
+            "1 if the clock can be trusted, otherwise 0.",
             status["clock"]["trusted"],
             "",
         ),
@@ -80,7 +80,7 @@ def _agent(status: Mapping[str, Any], faults: Mapping[str, int]) -> Iterator[Fam
 
 def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
     for name, member, about, unit in (
-        ("configured", "configured", "1 if the channel is configured, else 0.", ""),
+        ("configured", "configured", "1 if the channel is configured, otherwise 0.", ""),
         ("queued_packages", "queued", "Packages that wait on the channel.", ""),
         ("signal_bars", "signal", "Signal strength, 0 to 5, absent if unknown.", "bars"),
         ("sent_today_bytes", "bytesToday", "Bytes sent since midnight UTC.", "bytes"),
@@ -91,7 +91,7 @@ def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
             "Credits of transmissions that may have been billed.",
             "",
         ),
-        ("credits_per_day", "creditsPerDay", "Daily budget, absent if there is none.", ""),
+        ("credits_per_day", "creditsPerDay", "Daily budget; absent without a budget.", ""),
         (
             "air_time_left_seconds",
             "airTimeLeft",

@@ -72,7 +72,7 @@ def _add_kits(actions: Subparsers) -> None:
 
 
 def _add_database(actions: Subparsers) -> None:
-    summary = "report that the database was restored from a backup, so that no number is used twice"
+    summary = "record that the database is a restored backup, so that no number is used twice"
     restored = command(actions, "restored", ("cli.hub.database", "restored"), summary)
     restored.add_argument(
         "--post",

@@ -25,7 +25,7 @@ def _add_key(actions: Subparsers) -> None:
         "--kind",
         action="append",
         choices=KINDS,
-        help="what the key may push (everything, unless it may read)",
+        help="kinds that the key may push (all, unless it may read)",
     )
     add.add_argument(
         "--read", action="store_true", help="the key may read items, devices and positions"

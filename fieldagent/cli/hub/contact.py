@@ -208,7 +208,7 @@ def test(arguments: argparse.Namespace) -> int:
         if not taken:
             print(f"fieldagent: {contact.name}: {escaped(reason)}", file=sys.stderr)
             return REFUSED
-        print(f"{contact.name}: the test message was handed over", file=sys.stderr)
+        print(f"{contact.name}: the service accepted the test message", file=sys.stderr)
         return OK
 
     return with_store(arguments, call)

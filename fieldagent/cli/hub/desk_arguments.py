@@ -46,7 +46,7 @@ def add_contact(actions: Subparsers) -> None:
         choices=("all", "sos", "alarms"),
         default="all",
         help=(
-            "what the contact is notified of; alarms come from the hub itself, such as an"
+            "events of which the contact is notified; alarms come from the hub itself, such as an"
             " overdue kit (all)"
         ),
     )

@@ -169,7 +169,7 @@ def _send_until_accepted(
                 announced = why
                 _tell(f"fieldagent: {escaped_lines(why)}; trying again in {wait:.0f} s\n")
             elif sys.stderr.isatty():
-                _tell(f"{attempts} attempts in vain; the next in {wait:.0f} s")
+                _tell(f"{attempts} attempts failed; the next in {wait:.0f} s")
             time.sleep(wait)
     finally:
         _tell("")

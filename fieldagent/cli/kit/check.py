@@ -295,7 +295,7 @@ def _satellite(settings: Settings, port: str, running: Running) -> Iterator[Find
     if running.status is not None:
         yield _as_the_agent_sees_it(port, running.status["channels"]["Satellite"])
     elif running.finding is not None:
-        yield Finding(True, f"{port} is the agent's that runs: it is not opened beside it")
+        yield Finding(True, f"{port} is in use by the running agent, so it was not opened")
     else:
         present = check_serial_port(Path(port))
         yield present

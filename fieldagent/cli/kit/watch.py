@@ -242,7 +242,7 @@ def _fault_line(fault: dict[str, Any]) -> str:
     then = "and does not recover" if fault["down"] else "and was started again"
     return escaped(
         f"{fault['part']} failed {counted(fault['times'], 'time')} {then}; last"
-        f" {clock_time(fault['at'])}: {fault['error']}. Please report it with what the log says"
+        f" {clock_time(fault['at'])}: {fault['error']}. Please report it with the lines of the log"
     )
 
 

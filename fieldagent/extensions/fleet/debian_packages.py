@@ -79,7 +79,7 @@ def newest() -> str:
     policy = _run("apt-cache", "policy", NAMES[-1]).stdout
     match = re.search(r"^  Candidate: ([^(\s]\S*)$", policy, re.MULTILINE)
     if match is None:
-        raise NotAtHand(f"apt knows no package {NAMES[-1]}: fetch its lists with `sudo apt update`")
+        raise NotAtHand(f"apt knows no package {NAMES[-1]}: run `sudo apt update`")
     return match[1]
 
 

@@ -38,7 +38,7 @@ UNIT = "fieldagent-update.service"
 IN_WORDS = {
     "switch": "the new program is put in place",
     "watch": "the new program is on trial",
-    "back": "it does not work: the program before is put back",
+    "back": "it does not work: the previous program is restored",
     "end": "it has ended: the files for the rollback are removed",
 }
 

@@ -12,7 +12,7 @@ def check_newer(now: str, next_: str, *, older_too: bool) -> None:
     if older_too or order(next_) > order(now):
         return
     what = "is what runs" if next_ == now else f"is older than {now}, which runs"
-    raise NotTaken(f"{next_} {what}: --older takes it all the same")
+    raise NotTaken(f"{next_} {what}: --older installs it anyway")
 
 
 STAGES = ("dev", "a", "b", "rc", None)
@@ -26,7 +26,7 @@ def order(version: str) -> tuple[tuple[int, ...], int, int, int]:
     form = r"([0-9]+(?:\.[0-9]+)*)(?:\.?(dev|a|b|rc)([0-9]*))?(?:\+([0-9]+)(?![^.]))?"
     read = re.match(form, version, re.ASCII)
     if read is None:
-        raise NotTaken(f"{version!r} is no version: is this a fieldagent?")
+        raise NotTaken(f"{version!r} is not a version of fieldagent")
     release, stage, number, since = read.groups()
     numbers = tuple(int(each) for each in release.split("."))
     return numbers, STAGES.index(stage), int(number or 0), int(since or 0)

@@ -153,8 +153,7 @@ KEYS = (
         "mesh-word",
         _word,
         "@hub",
-        "first word of a text on a channel that is meant for the kit; other texts are ignored"
-        " (@hub)",
+        "first word of texts to the kit on a channel; other texts are ignored (@hub)",
     ),
     Key(
         "mesh-credits-per-day",

@@ -239,7 +239,7 @@ async function chooseHeir(id) {
 
 /** Returns the form below the buttons. It stays until a new owner was asked. */
 function heirForm({ id, short }, { others, to, note }) {
-  const heir = element("select", { id: `sos-heir-${id}`, "aria-label": say("Who should take {id}", { id: short }), onchange: () => { heirs.get(id).to = heir.value; } },
+  const heir = element("select", { id: `sos-heir-${id}`, "aria-label": say("New dispatcher for {id}", { id: short }), onchange: () => { heirs.get(id).to = heir.value; } },
     others.map(each => element("option", { value: each.id, selected: each.id === to }, each.name)));
   const words = element("input", {
     id: `sos-heir-note-${id}`, "aria-label": say("Information for them about {id}", { id: short }), placeholder: say("information for them"), maxlength: "2000",

@@ -74,7 +74,7 @@ class UsageDay(NamedTuple):
             cause = lost or "sessions that did not come here, or mailbox checks"
             return f"{counted(more, self.unit)} more there: {cause}"
         if more < 0:
-            cause = "what was handed over and not fetched, or a session that they have not billed"
+            cause = "messages that the modem has not fetched, or a session without a bill"
             return f"{counted(-more, self.unit)} fewer there: {cause}"
         return lost
 

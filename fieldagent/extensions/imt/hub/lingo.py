@@ -46,14 +46,16 @@ def read_lingo(document: object) -> Lingo:
     unknown. The caller must then store the document unchanged.
     """
     if not isinstance(document, dict):
-        raise RemoteProtocolError("the body is no Lingo: it must be a JSON object")
+        raise RemoteProtocolError("the body must be a JSON object (Lingo)")
     identity = _object(document, "identity")
     hardware = _object(identity, "hardware")
     kind = IMT if "imt" in document else SBD if "sbd" in document else ""
     network = _object(document, kind) if kind else {}
     imei = str(hardware.get("imei") or network.get("imei") or "")
     if not re.fullmatch(r"[0-9]{15}", imei):
-        raise RemoteProtocolError(f"identity.hardware.imei is {imei[:SHOWN]!r}, which is no IMEI")
+        raise RemoteProtocolError(
+            f"identity.hardware.imei is {imei[:SHOWN]!r}, which is not an IMEI"
+        )
     if not kind:
         raise RemoteProtocolError("the message is of neither an SBD nor an IMT modem")
     body = from_base64(document.get("message") or "")
