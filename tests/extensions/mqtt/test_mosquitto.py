@@ -272,6 +272,7 @@ def test_nothing_costs_money_unless_a_sender_is_listed_and_has_a_budget(camp: Ca
     assert camp.send(message("after a restart"))["withheld"].keys() == {"Satellite"}
 
 
+@pytest.mark.skipif("sms" not in NAMES, reason="its modem pays for messages")
 def test_an_sms_costs_as_a_credit_does(camp: Camp) -> None:
     by_sms = {
         "satellite_port": None,
