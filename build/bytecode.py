@@ -31,6 +31,7 @@ OFTEN = (
     ),
     *(f"fieldagent/extensions/lab/{name}.py" for name in ("__init__", "arguments")),
     *(f"fieldagent/extensions/fleet/{name}.py" for name in ("__init__", "arguments")),
+    "fieldagent/extensions/rescue/__init__.py",
     *(f"fieldagent/cli/kit/{name}.py" for name in ("__init__", "plain_run", "run")),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
     *(
