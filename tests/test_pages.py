@@ -234,7 +234,8 @@ def test_a_kiss_modem_is_reached_by_the_settings_for_dire_wolf(reader: Reader) -
         Running([*reader.inside, sys.executable, "-c", TNC], "ready") as tnc,
         kit(reader, settings, "fieldagent run --config agent.properties"),
     ):
-        reader.types("fieldagent send message hello --no-wait")
+        # A text would be compressed.
+        reader.types("printf hello >greeting && fieldagent send data greeting --no-wait")
         tnc.expect(b"hello".hex())
 
 

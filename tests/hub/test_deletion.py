@@ -228,7 +228,7 @@ async def test_nothing_goes_while_an_sos_is_not_closed(store: Store, kind: str, 
             return deletion.plan(db, find(db, kind, "", named))
 
         with pytest.raises(
-            directory.Refused, match=r"SOS 1 .* is not closed: .* `fieldagent hub sos close 1"
+            directory.Refused, match=r"incident 1 .* is not closed: .* `fieldagent hub sos close 1"
         ):
             await store.commit(ask)
         await store.commit(lambda db: db.execute("UPDATE sos SET state = 'closed'"))
