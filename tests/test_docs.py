@@ -19,7 +19,13 @@ from fieldagent.cli.command_tree import Command, commands
 from tests.conftest import ALL_FULL
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+GUARANTEES = ROOT / "tests/GUARANTEES.md"
+PAGES = sorted(
+    [
+        *(*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")),
+        GUARANTEES,
+    ]
+)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAMED = re.compile(r"(?<![\w./~-])((?:fieldagent|tests|docs|build|systemd|examples)/[\w./-]*\w/?)")
 
@@ -183,12 +189,11 @@ def in_each_run(file: Path) -> dict[str, bool]:
 
 
 def promises() -> dict[str, list[str]]:
-    """Map each promise of reliability.md to the arguments of pytest that its row names."""
-    rows = re.findall(r"^\| (.+?) \| .+ \| (.+) \|$", RELIABILITY, re.MULTILINE)
+    """Map each guarantee to the arguments of pytest that its row names."""
+    rows = re.findall(r"^\| (.+?) \| .+ \| (.+) \|$", GUARANTEES.read_text(), re.MULTILINE)
     return {row[0]: re.findall("`pytest ([^`]+)`", row[1]) for row in rows if "`pytest" in row[1]}
 
 
-RELIABILITY = (ROOT / "docs/explain/reliability.md").read_text()
 ONLY_FULL = (
     "A kit at rest writes less",
     "The same under a real ext4",
@@ -213,13 +218,17 @@ def test_each_promise_has_tests_and_each_run_has_one_of_them(promise: str) -> No
 
 
 def test_each_row_of_the_model_of_security_has_tests_that_are_there() -> None:
-    """All but that of root, who can do everything: its last cells are empty."""
-    text = (ROOT / "docs/explain/security.md").read_text()
-    rows = [line for line in text.splitlines() if line.count(" | ") == 4][1:]
-    assert len(rows) > 20
-    for row in rows:
-        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
-        assert named, row
+    """All but that of root, who can do everything."""
+    text = (ROOT / "docs/explain/security.md").read_text().partition("## Threat model")[2]
+    attackers = re.findall(r"^\| (.+?) \|", text, re.MULTILINE)[1:]
+    assert len(attackers) > 20
+    rows = GUARANTEES.read_text().partition("## Security")[2]
+    tested = dict(re.findall(r"^\| (.+?) \| (`tests/.+) \|$", rows, re.MULTILINE))
+    assert {*attackers} - {*tested} == {"root on gateway or hub"}
+    assert {*tested} <= {*attackers}
+    for attacker, tests in tested.items():
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
+        assert named, attacker
         runs = [in_each_run(ROOT / path).get(name) for path, name in named]
-        assert None not in runs, row
-        assert any(runs), f"`tests/run` runs no test of this row: {row}"
+        assert None not in runs, attacker
+        assert any(runs), f"`tests/run` runs no test of this row: {attacker}"
