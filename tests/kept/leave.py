@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -158,12 +157,12 @@ def put(target: Path, content: bytes) -> None:
 
 def vectors() -> dict[str, str]:
     """Return the examples of the documents: their names and bytes."""
-    examples: dict[str, str] = {}
-    for name in ("on-air", "ip-link"):
-        text = (ROOT / f"docs/reference/{name}.md").read_text()
-        rows = re.findall(r"^\| (?!text \")(.+?) \| `([0-9a-f]+)` \|$", text, re.MULTILINE)
-        examples |= {f"{name}: {what}": content for what, content in rows}
-    return examples
+    air, link = (
+        json.loads((ROOT / f"docs/reference/{name}-vectors.json").read_text())
+        for name in ("on-air", "ip-link")
+    )
+    examples = {"on-air": air["envelopes"], "ip-link": link}
+    return {f"{name}: {what}": each[what] for name, each in examples.items() for what in each}
 
 
 def main(target: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -301,10 +302,9 @@ CONTENTS: dict[str, tuple[list[Entry], int, bytes | None]] = {
 
 
 def vectors() -> dict[str, bytes]:
-    text = (Path(__file__).parents[2] / "docs/reference/on-air.md").read_text()
-    rows = re.findall(r"^\| (?!text \")(.+?) \| `([0-9a-f]+)` \|$", text, re.M)
+    text = (Path(__file__).parents[2] / "docs/reference/on-air-vectors.json").read_text()
     examples = {}
-    for name, content in rows:
+    for name, content in json.loads(text)["envelopes"].items():
         matching = [known for known in CONTENTS if name.startswith(known)]
         examples[max(matching, key=len)] = bytes.fromhex(content)
     return examples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -162,10 +162,10 @@ VECTORS = {
 
 
 def described() -> dict[str, bytes]:
-    text = (Path(__file__).parents[2] / "docs/reference/ip-link.md").read_text()
-    rows = re.findall(r"^\| (.+?) \| `([0-9a-f]+)` \|$", text, re.M)
-    names = {name: next(known for known in VECTORS if name.startswith(known)) for name, _ in rows}
-    return {names[name]: bytes.fromhex(content) for name, content in rows}
+    text = (Path(__file__).parents[2] / "docs/reference/ip-link-vectors.json").read_text()
+    rows = json.loads(text)
+    names = {name: next(known for known in VECTORS if name.startswith(known)) for name in rows}
+    return {names[name]: bytes.fromhex(content) for name, content in rows.items()}
 
 
 def test_every_vector_is_checked() -> None:
