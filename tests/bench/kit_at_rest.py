@@ -56,7 +56,7 @@ HEADERS = 52
 """Bytes of the headers of IPv4 and of TCP with timestamps."""
 
 SLOWER = 20.0
-"""Factor by which a core of a Pi Zero 2 W is slower: the estimate of docs/explain/end-to-end.md,
+"""Factor by which a core of a Pi Zero 2 W is slower: the estimate of docs/explain/energy.md,
 not measured."""
 WAKEUP = 0.001
 """Maximum seconds for which a wakeup keeps a core awake in addition to its work."""
