@@ -1,7 +1,7 @@
 """The promises of a kit, each once with real processes and a simulated modem.
 
 A part that is not connected can pass its own tests and still do nothing in the field.
-docs/explain/reliability.md names the promises that have such a test elsewhere.
+tests/GUARANTEES.md names the promises that have such a test elsewhere.
 """
 
 from __future__ import annotations
