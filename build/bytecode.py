@@ -32,6 +32,7 @@ OFTEN = (
     *(f"fieldagent/extensions/lab/{name}.py" for name in ("__init__", "arguments")),
     *(f"fieldagent/extensions/fleet/{name}.py" for name in ("__init__", "arguments")),
     "fieldagent/extensions/rescue/__init__.py",
+    *(f"fieldagent/extensions/tak/server/{name}.py" for name in ("__init__", "kind")),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("__init__", "plain_run", "run")),
     *(f"fieldagent/cli/kit/{name}.py" for name in ("track", "track_policy")),
     *(
@@ -47,15 +48,17 @@ OFTEN = (
 SELDOM = (
     *("fieldagent/cli/", "fieldagent/kit/", "fieldagent/extensions/lab/"),
     "fieldagent/extensions/fleet/",
-    "fieldagent/extensions/tak/certificate_command.py",
+    *("fieldagent/extensions/tak/certificate_command.py", "fieldagent/extensions/tak/server/"),
+    *("fieldagent/hub/access/passkeys.py", "fieldagent/hub/escalation/web_push.py"),
     *("fieldagent/agent/journal/carry_over.py", "fieldagent/agent/journal/mending.py"),
     "fieldagent/system/as_owner.py",
     *("fieldagent/extensions/rescue/", "fieldagent/hub/administration/export.py"),
     *("fieldagent/hub/store/postgres", "idna/uts46data.py"),
 )
 """Modules that a running agent or hub does not load: commands, root's work on a kit, the simulator,
-the rescue of damaged journals. Also code only for a hub on PostgreSQL, which no kit has, and a
-table for host names that are not ASCII. They are compiled from source on demand."""
+the rescue of damaged journals. Also code only for a hub with PostgreSQL, passkeys, web push or TAK
+phones, which all need native libraries, and a table for host names that are not ASCII. They are
+compiled from source on demand."""
 FROM_SOURCE = b"""\
 import sys
 place, _, name = __file__.rpartition(sys.implementation.cache_tag + "/")
