@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from math import inf
 from types import TracebackType
 
 from fieldagent.system.terminal import escaped
@@ -23,11 +24,19 @@ DRAWN_EVERY_S = 0.1
 class Progress:
     """A context manager, which removes the bar at the end."""
 
-    def __init__(self, what: str, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        what: str,
+        unit: str,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        """`at_once` shows the first progress without waiting, for work that is seldom short."""
         self._what, self._unit, self._clock = escaped(what), unit, clock
         self._is_terminal = sys.stderr.isatty()
         self._every = DRAWN_EVERY_S if self._is_terminal else LINE_EVERY_S
-        self._shown_at = clock()
+        self._shown_at = -inf if at_once else clock()
 
     def __enter__(self) -> Progress:
         return self

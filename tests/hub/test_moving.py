@@ -159,8 +159,10 @@ def test_a_move_that_was_killed_leaves_the_target_empty_and_can_be_repeated(
         )
         if to == "postgresql":
             copies += " AND backend_xid IS NOT NULL"
-        until(lambda: look(server, copies) == [(1,)])
-        moving_now.kill()
+        try:
+            until(lambda: look(server, copies) == [(1,)])
+        finally:
+            moving_now.kill()
     os.close(writes)
     os.close(reads)
     until(lambda: look(server, copies) == [(0,)])

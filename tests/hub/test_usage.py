@@ -144,7 +144,9 @@ async def test_what_the_operator_took_counts_and_what_it_did_not_bill_is_named(
         none = [CountedDay(OTHER, day.day, 0, 0, 0, ())]
         await store.commit(lambda db: usage.take_counts(db, "directip", none))
         (day,) = await listed(alps)
-        assert day.difference().startswith(f"{day.mt} credits fewer there: what was handed over")
+        assert day.difference().startswith(
+            f"{day.mt} credits fewer there: messages that the modem has not fetched"
+        )
 
 
 async def test_a_large_modem_is_compared_by_bytes(store: Store) -> None:

@@ -45,6 +45,15 @@ def test_a_bar_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch)
     assert len(stream.getvalue().removeprefix("\r\x1b[K")) == 39
 
 
+def test_what_is_seldom_short_shows_at_once_that_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
+    times = iter([0.0, 0.0, 0.1])
+    with Progress("moving", "rows", lambda: next(times), at_once=True) as progress:
+        progress.show(1, 5)
+        progress.show(2, 5)
+    assert stream.getvalue() == "moving: 1 of 5 rows\n"
+
+
 def test_a_log_gets_a_line_from_time_to_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
     times = iter([0.0, 9.0, 11.0, 11.0, 20.0, 22.0, 22.0])

@@ -80,7 +80,7 @@ def move(arguments: argparse.Namespace) -> int:
                 open_store(target, options).close()  # Makes the tables.
                 with (
                     open_alone(target, options) as empty,
-                    Progress(f"moving to {empty.name}", "rows") as progress,
+                    Progress(f"moving to {empty.name}", "rows", at_once=True) as progress,
                 ):
                     moved = copy_all(source, empty, progress.show)
                 names = source.name, empty.name

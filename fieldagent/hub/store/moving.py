@@ -200,6 +200,7 @@ def move(source: Side, target: Side, report: Callable[[int, int], None]) -> Move
         if table.counts:
             target.set_next_id(table, source.next_id(table))
         done += tally.rows
+        report(done, 2 * rows)
     for table in tables:
         there = _Tally()
         for _ in there.of(target.rows(table), count):

@@ -166,7 +166,7 @@ async def test_an_sbd_modem_comes_in_the_same_envelope(tmp_path: Path) -> None:
 UNUSABLE: dict[str, tuple[object, str]] = {
     "no JSON": (b"Hello", "from Cloudloop"),
     "an array": ([], "must be a JSON object"),
-    "no IMEI": (lingo(identity={}), "is no IMEI"),
+    "no IMEI": (lingo(identity={}), "is not an IMEI"),
     "another network": (
         {name: value for name, value in lingo().items() if name != "imt"},
         "neither an SBD nor an IMT modem",
