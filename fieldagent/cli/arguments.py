@@ -105,7 +105,7 @@ def _add_elsewhere(parser: CommandParser, name: str, words: Sequence[str]) -> No
     except ModuleNotFoundError as missing:
         if missing.name != "fieldagent.cli.hub.arguments":
             raise
-        _add_absent(parser)
+        _add_absent(parser, missing.name)
     else:
         add_hub(parser, words)
 
@@ -489,17 +489,20 @@ def _verb_of_extension(name: str, place: str) -> Adder:
         except ModuleNotFoundError as missing:
             if missing.name != place.partition(":")[0]:
                 raise
-            _add_absent(command(commands, name, None, "not in this program", is_listed=False))
+            absent = command(commands, name, None, "not in this program", is_listed=False)
+            _add_absent(absent, missing.name)
         else:
             add_verb(commands)
 
     return add
 
 
-def _add_absent(parser: CommandParser) -> None:
-    """Accept any words for a command that a kit's program does not have: `dispatch` says so."""
+def _add_absent(parser: CommandParser, module: str) -> None:
+    """Accept any words for a command whose module this program does not have: `dispatch` says so
+    when it cannot import that module.
+    """
     parser.add_argument("words", nargs=argparse.REMAINDER)
-    parser.set_defaults(carry_out=("cli.hub.run", "run"))
+    parser.set_defaults(carry_out=(module.removeprefix("fieldagent."), ""))
 
 
 COMMANDS = by_name(

@@ -28,7 +28,7 @@ class OwnPositions:
         self._place: int | None = None
         """Last place that the kit has; None before it is read."""
         self._life = 0
-        """Of the feed, when the place was read."""
+        """The feed's `life` when the place was read."""
         self._names = 0
         """Marks of the names that the kit has (`position_feed.Name`)."""
         self._names_lost: trio.Event | None = None

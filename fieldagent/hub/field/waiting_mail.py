@@ -24,7 +24,7 @@ from fieldagent.system.lazy_named_tuple import NamedTuple
 from fieldagent.wire.envelope import Entry
 
 RECEIPTS = 32
-"""Largest number of receipts, and of commands, in one envelope."""
+"""Largest number of receipts in one envelope. Commands have the same limit."""
 
 
 class UnderWay(NamedTuple):
