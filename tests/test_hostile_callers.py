@@ -78,7 +78,7 @@ def _administration(home: Path) -> Iterator[Server]:
     key = administer(database, "key", "add", "office", *much)
     administer(database, "user", "add", "Ben")
     administer(database, "user", "role", "Ben", "administrator")
-    token = administer(database, "token", "add", "office", "--user", "Ben")
+    token = administer(database, "user", "token", "add", "office", "--user", "Ben")
     proof = f"x-api-key: {key['apiKey']}\r\nAuthorization: Bearer {token['token']}\r\n"
     with hub(home, {"database": database}) as running:
         refuses = FRAMING | {404}

@@ -70,7 +70,7 @@ def test_a_hub_goes_on_from_its_database(
         assert there is not None
         how = ("--quiet", "--set=ON_ERROR_STOP=1", f"--dbname={database}", f"--file={dumped}")
         subprocess.run([there / "psql", *how], check=True, stdout=subprocess.DEVNULL)
-        administer(database, "migrate")
+        administer(database, "database", "migrate")
     before = said(kept, engine)
     with hub(tmp_path, {"database": database, "keep-days": LONG}) as running:
         assert hub_says(running, before["proof"]) == before["hub"]

@@ -29,9 +29,13 @@ from fieldagent.cli.subcommand import (
     positive,
 )
 from fieldagent.extensions import places
-from fieldagent.system.exit_codes import MEANINGS, USAGE
+from fieldagent.system.exit_codes import USAGE
 from fieldagent.system.named_object import imported
 
+START, ALARM, PACKAGES, DEVICES, HUB, HELP = (
+    *("Start", "Alarm", "Packages", "Devices", "Hub", "Help"),
+)
+"""Groups of commands in the help."""
 CHANNEL: dict[str, Any] = {
     "type": str.capitalize,
     "choices": ("Satellite", "Radio", "Cellular"),
@@ -71,7 +75,6 @@ def build_parser(words: Sequence[str] | None = None) -> CommandParser:
     parser = CommandParser(
         prog="fieldagent",
         description="Send messages, positions and SOS calls by satellite, radio or cellular.",
-        epilog=MEANINGS,
     )
     parser.add_argument("--version", action="version", version=f"fieldagent {__version__}")
     parser.set_defaults(carry_out=None, parser=parser)
@@ -81,7 +84,14 @@ def build_parser(words: Sequence[str] | None = None) -> CommandParser:
         add_called(COMMANDS, called, commands)
     for name, summary in ELSEWHERE.items():
         if called == name or called not in {*COMMANDS, *ELSEWHERE}:
-            below = command(commands, name, None, summary)
+            below = command(
+                commands,
+                name,
+                None,
+                summary,
+                group=HUB if name == "hub" else "",
+                row=("hub, push", "run and manage a hub; push an item through one"),
+            )
             if words is None or called == name:
                 _add_elsewhere(below, name, rest)
     return parser
@@ -120,13 +130,14 @@ def _add_local(parser: CommandParser) -> None:
 
 
 def _add_run(commands: Subparsers) -> None:
-    run = command(commands, "run", ("cli.kit.run", "run"), "run the agent")
+    run = command(commands, "run", ("cli.kit.run", "run"), "run the agent", group=START)
     _add_config(run)
     run.add_argument("-v", "--verbose", action="store_true", help="log every step")
 
 
 def _add_send(commands: Subparsers) -> None:
-    send = command(commands, "send", None, "send a Package and wait for its status")
+    summary = "send a Package and wait for its status"
+    send = command(commands, "send", None, summary, group=START)
     _add_dry_run(send, default=False)
     kinds = send.add_subparsers(metavar="KIND", title="kinds")
     add_item_arguments(lambda kind, summary: _send_kind(kinds, kind, summary))
@@ -177,8 +188,8 @@ def _add_waiting(parser: CommandParser) -> None:
 
 
 def _add_sos(commands: Subparsers) -> None:
-    summary = "send an SOS, before all other Packages, until someone answers"
-    sos = command(commands, "sos", ("cli.kit.sos", "sos"), summary)
+    summary = "send an SOS, repeated until someone answers"
+    sos = command(commands, "sos", ("cli.kit.sos", "sos"), summary, group=ALARM)
     sos.add_argument("content", nargs="?", help="the text (SOS)")
     sos.add_argument(
         "--position",
@@ -209,8 +220,8 @@ def _add_sos(commands: Subparsers) -> None:
 
 
 def _add_check_in(commands: Subparsers) -> None:
-    summary = "have the hub raise an alarm if nothing arrives from this kit"
-    check_in = command(commands, "checkin", ("cli.kit.check_in", "check_in"), summary)
+    summary = "raise an alarm if nothing arrives from this kit"
+    check_in = command(commands, "checkin", ("cli.kit.check_in", "check_in"), summary, group=ALARM)
     what = check_in.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--in",
@@ -224,9 +235,8 @@ def _add_check_in(commands: Subparsers) -> None:
 
 
 def _add_track(commands: Subparsers) -> None:
-    track = command(
-        commands, "track", ("cli.kit.track", "track"), "post positions from gpsd until stopped"
-    )
+    summary = "post positions from gpsd until stopped"
+    track = command(commands, "track", ("cli.kit.track", "track"), summary, group=PACKAGES)
     track.add_argument(
         "--gpsd", default="127.0.0.1:2947", metavar="HOST:PORT", help="(127.0.0.1:2947)"
     )
@@ -267,7 +277,14 @@ def _add_watching(commands: Subparsers) -> None:
     )
     shown.add_argument("id", type=int)
     _add_local(shown)
-    sent = command(commands, "sent", ("cli.kit.sent", "sent"), "list sent Packages, newest first")
+    sent = command(
+        commands,
+        "sent",
+        ("cli.kit.sent", "sent"),
+        "list sent Packages, newest first",
+        group=PACKAGES,
+        row=("sent, show", "list sent Packages; show the history of one"),
+    )
     sent.add_argument(
         "--state",
         choices=("waiting", "Delivered", "Error", "Collapsed", "Canceled"),
@@ -276,7 +293,14 @@ def _add_watching(commands: Subparsers) -> None:
     sent.add_argument("--kind", choices=("message", "location", "waypoint", "data"))
     sent.add_argument("--limit", type=count, default=100, help="most Packages to list (100)")
     _add_local(sent)
-    queue = command(commands, "queue", ("cli.kit.watch", "queue"), "show or clear waiting Packages")
+    queue = command(
+        commands,
+        "queue",
+        ("cli.kit.watch", "queue"),
+        "show or clear waiting Packages",
+        group=PACKAGES,
+        row=("queue, cancel", "show, clear or cancel waiting Packages"),
+    )
     queue.add_argument("--channel", **CHANNEL)
     queue.add_argument(
         "--clear", action="store_true", help="cancel all waiting Packages except an open SOS"
@@ -288,6 +312,7 @@ def _add_watching(commands: Subparsers) -> None:
             "status",
             ("cli.kit.watch", "status"),
             "show the state of the agent and its channels",
+            group=START,
         )
     )
     _add_local(
@@ -295,7 +320,8 @@ def _add_watching(commands: Subparsers) -> None:
             commands,
             "people",
             ("cli.kit.people", "people"),
-            "list possible addressees: users, groups and kits",
+            "list addressees: users, groups and kits",
+            group=PACKAGES,
         )
     )
     _add_local(
@@ -311,13 +337,15 @@ def _add_watching(commands: Subparsers) -> None:
             commands,
             "commands",
             ("cli.kit.commands", "commands"),
-            "list commands from the hub and the answers of this kit",
+            "list commands from the hub, and the answers",
+            group=HUB,
         )
     )
 
 
 def _add_inbound(commands: Subparsers) -> None:
-    inbound = command(commands, "inbound", None, "show inbound payloads and their results")
+    summary = "show inbound payloads and their results"
+    inbound = command(commands, "inbound", None, summary, group=PACKAGES)
     actions = inbound.add_subparsers(metavar="ACTION", title="actions")
     listing = command(actions, "list", ("cli.kit.watch", "inbound_list"), "list inbound payloads")
     listing.add_argument("--state", choices=("waiting", "handed", "dead"))
@@ -337,7 +365,8 @@ def _add_inbound(commands: Subparsers) -> None:
 
 
 def _add_satellite(commands: Subparsers) -> None:
-    satellite = command(commands, "satellite", None, "control the satellite modem")
+    summary = "control the satellite modem"
+    satellite = command(commands, "satellite", None, summary, group=DEVICES)
     actions = satellite.add_subparsers(metavar="ACTION", title="actions")
     summary = "try waiting messages now, with the antenna under the open sky"
     _add_local(command(actions, "retry", ("cli.kit.satellite", "retry"), summary))
@@ -354,14 +383,15 @@ def _add_check(commands: Subparsers) -> None:
         "check",
         ("cli.kit.check", "check"),
         "check settings and ports, and show what to fix",
+        group=START,
     )
     _add_config(check)
     check.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_page(commands: Subparsers) -> None:
-    summary = "show the address of the kit's page, or set its passphrase"
-    page = command(commands, "page", ("cli.kit.page", "page"), summary)
+    summary = "show the page's address, or set its passphrase"
+    page = command(commands, "page", ("cli.kit.page", "page"), summary, group=DEVICES)
     _add_config(page)
     page.add_argument(
         "--set",
@@ -385,7 +415,9 @@ def _add_page(commands: Subparsers) -> None:
 
 def _add_provision(commands: Subparsers) -> None:
     summary = "read the settings from the card's boot partition"
-    provision = command(commands, "provision", ("cli.kit.provision", "provision"), summary)
+    provision = command(
+        commands, "provision", ("cli.kit.provision", "provision"), summary, is_listed=False
+    )
     provision.add_argument(
         "--card",
         type=Path,
@@ -416,14 +448,16 @@ def _add_radio(commands: Subparsers) -> None:
         "radio",
         ("cli.kit.radio", "radio"),
         "show the radio at a port, its configuration and its faults",
+        group=DEVICES,
+        row=("radio, neighbours", "show a radio; list the stations it has heard"),
     )
     radio.add_argument("place", metavar="PORT", help="a serial port, or tcp://host")
     radio.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_setup(commands: Subparsers) -> None:
-    summary = "find connected devices and write settings for them"
-    setup = command(commands, "setup", ("cli.kit.setup", "setup"), summary)
+    summary = "find connected devices and write settings"
+    setup = command(commands, "setup", ("cli.kit.setup", "setup"), summary, group=START)
     setup.add_argument(
         "places",
         nargs="*",
@@ -460,7 +494,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _add_help(commands: Subparsers) -> None:
     """Add the command to the list. `dispatch` treats it as the --help of the named command."""
-    asked = command(commands, "help", None, "show the help of a command")
+    asked = command(commands, "help", None, "show the help of a command", group=HELP)
     asked.add_argument("command", nargs="*", metavar="COMMAND", help="such as send message")
     completion = command(
         commands,
@@ -479,6 +513,8 @@ def _add_help(commands: Subparsers) -> None:
         "manual",
         ("cli.manual", "manual"),
         "print the manual page, for man -l - or a file",
+        group=HELP,
+        row=("manual, completion", "print the manual page, or a shell's completion"),
     )
 
 
@@ -506,6 +542,8 @@ def _add_absent(parser: CommandParser, module: str) -> None:
 
 
 COMMANDS = by_name(
+    ("setup", _add_setup),
+    ("check", _add_check),
     ("run", _add_run),
     ("send", _add_send),
     ("sos", _add_sos),
@@ -514,12 +552,10 @@ COMMANDS = by_name(
     ("cancel show sent queue status people neighbours commands", _add_watching),
     ("inbound", _add_inbound),
     ("satellite", _add_satellite),
-    ("check", _add_check),
+    ("radio", _add_radio),
     ("page", _add_page),
     ("provision", _add_provision),
     ("clock", _add_clock),
-    ("radio", _add_radio),
-    ("setup", _add_setup),
     *((name, _verb_of_extension(name, place)) for name, place in places("verbs").items()),
     ("help completion manual", _add_help),
 )

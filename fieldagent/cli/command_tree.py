@@ -32,19 +32,17 @@ class Command(NamedTuple):
 
 def commands(parser: CommandParser, words: tuple[str, ...] = ()) -> Iterator[Command]:
     """Yield the parser itself, then its subcommands, in the order of --help."""
-    below: dict[str, CommandParser] = {}
-    actions: list[argparse.Action] = []
-    # argparse has no public list of its arguments. This attribute has been the same since 2.7.
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            below.update(action.choices)
-        else:
-            actions.append(action)
+    below = parser.subcommands()
+    actions = [
+        action
+        for action in parser._actions
+        if not isinstance(action, argparse._SubParsersAction) and action.help != argparse.SUPPRESS
+    ]
     yield Command(
         words,
         parser.description or "",
         " ".join(parser.format_usage().split()[1:]),
-        tuple(below),
+        tuple(name for name, each in below.items() if each.is_listed),
         tuple(_option(action) for action in actions if not action.option_strings),
         tuple(_option(action) for action in actions if action.option_strings),
         parser.epilog or "",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fieldagent import __version__
 from fieldagent.cli.arguments import build_parser
 from fieldagent.cli.command_tree import Command, Option, commands
-from fieldagent.system.exit_codes import OK
+from fieldagent.system.exit_codes import MEANINGS, OK
 
 
 def manual(_: argparse.Namespace) -> int:
@@ -38,7 +38,7 @@ def _page() -> Iterator[str]:
             yield ".PP"
             yield _roff(command.epilog)
     yield ".SH EXIT STATUS"
-    yield _roff(program.epilog.removeprefix("exit codes: "))
+    yield _roff(MEANINGS)
 
 
 def _arguments(command: Command) -> Iterator[str]:

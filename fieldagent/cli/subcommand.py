@@ -16,8 +16,36 @@ class CommandParser(argparse.ArgumentParser):
 
     def __init__(self, *words: Any, **options: Any) -> None:
         super().__init__(*words, **options)
+        self.is_listed = True
+        self.group = ""
+        self.row = ("", "")
         self._mixing = False
         self._negative_number_matcher = re.compile(r"-\d+$|-\d*[.,]\d+$", re.ASCII)
+
+    def subcommands(self) -> dict[str, CommandParser]:
+        """Return the parser of each command below this one, by its name."""
+        below: dict[str, CommandParser] = {}
+        # argparse has no public list of its arguments. This attribute has been the same since 2.7.
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                below |= action.choices
+        return below
+
+    def format_help(self) -> str:
+        """Return the help. Commands in groups have one line each, so that all fit on a screen."""
+        listed = [each for each in self.subcommands().values() if each.group]
+        if not listed:
+            return super().format_help()
+        titles = dict.fromkeys(each.group for each in listed)
+        wide = max(map(len, titles)) + 2
+        names_wide = max(len(each.row[0]) for each in listed) + 2
+        lines = [self.format_usage(), f"{self.description}\n\n"]
+        for title in titles:
+            shown = title
+            for names, summary in (each.row for each in listed if each.group == title):
+                lines.append(f"{shown:{wide}}{names:{names_wide}}{summary}\n")
+                shown = ""
+        return "".join(lines)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Check a word that must be one of several; argparse calls this."""
@@ -76,15 +104,21 @@ def command(
     carry_out: tuple[str, str] | None,
     summary: str,
     *,
+    group: str = "",
+    row: tuple[str, str] = ("", ""),
     is_listed: bool = True,
 ) -> CommandParser:
     """Add a command. `carry_out` names a module of `fieldagent` and a function in it. The help of
-    the command above leaves it out if it is not listed, because only a systemd unit calls it.
+    the command above has it in this group, with its name and summary, or in a row with the names of
+    several commands. It leaves out a command that is not listed, because only a systemd unit calls
+    it.
     """
     listed: dict[str, Any] = {"help": summary} if is_listed else {}
     parser: CommandParser = commands.add_parser(
         name, description=summary[0].upper() + summary[1:] + ".", **listed
     )
+    parser.is_listed = is_listed
+    parser.group, parser.row = group, row if row[0] else (name, summary)
     parser.set_defaults(carry_out=carry_out, parser=parser)
     return parser
 

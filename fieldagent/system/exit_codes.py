@@ -30,7 +30,7 @@ SETTINGS = 78
 OF_STATUS = {"Delivered": OK, "Error": ERROR, "Collapsed": COLLAPSED, "Canceled": CANCELED}
 
 MEANINGS = (
-    "exit codes: 0 Delivered or done, 1 Error, 2 wrong usage, 3 Collapsed, 4 Canceled, 65 refused,"
+    "0 Delivered or done, 1 Error, 2 wrong usage, 3 Collapsed, 4 Canceled, 65 refused,"
     " 66 no such settings file, 67 no such addressee, 69 no agent or hub answers, 74 disk trouble,"
     " 75 the port or the state directory is taken, 76 another version's journal or database,"
     " 78 wrong settings"

@@ -292,7 +292,7 @@ VERBS = (
         12,
         "radio-key",
         "STEP",
-        "a step to the group's new radio-key, which `hub radio-key` gives",
+        "a step to the group's new radio-key, which `hub device radio-key` gives",
         _key_step,
         _is_key_step,
         _in_words,

@@ -87,7 +87,7 @@ def test_every_command_is_carried_out_by_what_is_there(module: str, function: st
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ("xyzzy", "unknown value 'xyzzy'; it is one of run, send, sos,"),
+        ("xyzzy", "unknown value 'xyzzy'; it is one of setup, check, run, send,"),
         ("status --xyzzy", "'--xyzzy' is unknown; see `fieldagent status --help`"),
         ("status now", "'now' is unknown; see `fieldagent status --help`"),
     ],
@@ -145,10 +145,10 @@ def test_options_stand_between_arguments_too(parser: argparse.ArgumentParser) ->
     "words",
     [
         ["key", "revoke"],
-        ["token", "revoke"],
+        ["user", "token", "revoke"],
         ["key", "rate"],
         ["webhook", "remove"],
-        ["dead-letter", "remove"],
+        ["device", "dead-letter", "remove"],
         ["sos", "show"],
         ["sos", "close"],
     ],

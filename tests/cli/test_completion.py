@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fieldagent.cli.arguments import build_parser
+from fieldagent.cli.command_tree import commands as all_commands
 from tests.machine import unavailable
 from tests.processes import MODULE, PATIENCE
 
@@ -94,22 +96,41 @@ def test_a_shell_completes_what_there_is(
 
 
 def listed(help_text: str) -> set[str]:
-    """Return the subcommands in a --help text."""
-    return set(re.findall(r"^    ([\w-]+)(?: |$)", help_text, re.MULTILINE))
+    """Return the subcommands in a --help text. In groups a row begins with the title or a blank,
+    and may have several names.
+    """
+    rows = re.findall(
+        r"^(?:[A-Z]\w+| {4,8}) {2,}((?:[\w-]+, )*[\w-]+) {2,}", help_text, re.MULTILINE
+    )
+    in_rows = {name for row in rows for name in row.split(", ")}
+    return in_rows or set(re.findall(r"^    ([\w-]+)(?: |$)", help_text, re.MULTILINE))
 
 
-OF_UNITS = {"clock", "reboot"}
-"""Commands that the help leaves out, because only systemd units call them."""
+OF_UNITS = {"clock", "provision", "reboot"}
+"""Commands that only systemd units call as root."""
 
 
 def test_bash_is_offered_every_command_of_the_help(tmp_path: Path) -> None:
+    tree = [*all_commands(build_parser())]
     for words in ("", "hub ", "hub webhook ", "push ", "simulate "):
         commands = listed(printed("help", *words.split()))
         assert commands
         offers = {
             word for word in offered("bash", tmp_path, f"fieldagent {words}") if word[0] != "-"
         }
-        assert offers - OF_UNITS == commands
+        assert offers == commands
+        assert not commands & OF_UNITS
+        everything = {
+            each.words[-1] for each in tree if [*each.words[:-1]] == words.split() and each.words
+        }
+        assert everything - OF_UNITS == commands
+
+
+@pytest.mark.parametrize("words", [[], ["hub"]])
+def test_the_commands_fit_on_a_screen(words: list[str]) -> None:
+    lines = printed(*words, "--help").splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_manual_page_has_every_command_and_groff_takes_it() -> None:
@@ -118,6 +139,7 @@ def test_the_manual_page_has_every_command_and_groff_takes_it() -> None:
     for words in ("", "hub ", "hub webhook ", "push ", "send "):
         commands = listed(printed("help", *words.split()))
         assert {f"fieldagent {words}{name}" for name in commands} <= headings
+    assert {f"fieldagent {name}" for name in OF_UNITS} <= headings
     assert "66 no such settings file" in page
     if shutil.which("groff") is None:
         unavailable("apt-get install groff-base")

@@ -202,7 +202,7 @@ def test_the_push_api_is_as_described(tmp_path: Path) -> None:
     key = administer(database, "key", "add", "fast", *kinds, *fast)["apiKey"]
     administer(database, "user", "add", "Olga")
     administer(database, "user", "role", "Olga", "dispatcher")
-    olga = administer(database, "token", "add", "desk", "--user", "Olga")["token"]
+    olga = administer(database, "user", "token", "add", "desk", "--user", "Olga")["token"]
     with hub(tmp_path, {"database": database}) as running:
         # A link is a WebSocket. RockBLOCK's webhook needs an account, and passkeys need a name. The
         # stream of events never ends.

@@ -53,8 +53,8 @@ def test_the_directory_from_the_command_line(database: str) -> None:
         ("push", True),
         ("few", False),
     ]
-    administer(database, "token", "add", "of Ben", "--user", str(ben), *in_alps)
-    assert len(administer(database, "token", "list", *in_alps)) == 2
+    administer(database, "user", "token", "add", "of Ben", "--user", str(ben), *in_alps)
+    assert len(administer(database, "user", "token", "list", *in_alps)) == 2
     hook = administer(database, "webhook", "add", "https://example.org/x", "--untried", *in_alps)
     assert administer(database, "webhook", "list", *in_alps)[0]["signed"] is True
     administer(database, "webhook", "remove", str(hook["id"]), *in_alps)

@@ -331,7 +331,7 @@ class Office:
         self.open("Dead letters")
         self.shown.locator("#admin-letters li").wait_for()
         assert IMEI not in self.shown.content()
-        self.shown.get_by_text("fieldagent hub dead-letter list").wait_for()
+        self.shown.get_by_text("fieldagent hub device dead-letter list").wait_for()
         # Messages from an unknown modem belong to the operator, who assigns them.
         assert administer(database, "device", "imei", "kit-ada", IMEI)["deadLettersTaken"] == 1
         self.press("Process those that can be used now")

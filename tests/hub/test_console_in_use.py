@@ -236,7 +236,7 @@ def test_what_is_chosen_and_typed_outlives_a_deed(world: World, office: Any) -> 
         administer(world.database, "contact", "add", name, f"{name}@example.org")
     for name in ("relay", "store"):
         administer(world.database, "user", "add", name, "--type", "Integration")
-        administer(world.database, "token", "add", name, "--user", name)
+        administer(world.database, "user", "token", "add", name, "--user", name)
     subject(office, "Contacts for an SOS")
     office.locator("#admin-contacts li.row").first.wait_for()
     held = Held(office, "**/test")

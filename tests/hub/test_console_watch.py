@@ -22,7 +22,7 @@ def test_the_watch_goes_from_one_to_the_next(tmp_path: Path) -> None:
     ben = str(administer(database, "user", "add", "Ben")["id"])
     administer(database, "user", "password", "Ben", secret=SECRET)
     administer(database, "user", "role", "Ben", "dispatcher")
-    administer(database, "watch", "hours", "always")
+    administer(database, "contact", "watch", "hours", "always")
     with (
         browser.browser() as opened,
         hub(tmp_path, {"database": database}) as running,

@@ -101,7 +101,7 @@ def settled(tmp_path: Path, database: str) -> Iterator[tuple[Operators, Hub]]:
 
 
 def listed(database: str) -> list[dict[str, Any]]:
-    letters: list[dict[str, Any]] = administer(database, "dead-letter", "list")
+    letters: list[dict[str, Any]] = administer(database, "device", "dead-letter", "list")
     return letters
 
 
@@ -135,7 +135,7 @@ def test_what_came_before_its_imei_was_right_arrives_once(tmp_path: Path, databa
         assert all("no device in use has this IMEI" in each["reason"] for each in letters)
         assert "fieldagent_hub_dead_letters_kept 3\n" in metrics(running)
         assert administer(database, "device", "imei", "kit", IMEI)["deadLettersTaken"] == 2
-        assert administer(database, "dead-letter", "replay") == {"deadLettersTaken": 0}
+        assert administer(database, "device", "dead-letter", "replay") == {"deadLettersTaken": 0}
         operators.directip(said("afterwards", 3))
 
         def contents() -> list[str]:
@@ -146,7 +146,7 @@ def test_what_came_before_its_imei_was_right_arrives_once(tmp_path: Path, databa
         (stranger,) = listed(database)
         payload = base64.b64decode(stranger["payload"])
         assert payload == b"plain text of somebody else's"
-        administer(database, "dead-letter", "remove", str(stranger["id"]))
+        administer(database, "device", "dead-letter", "remove", str(stranger["id"]))
         assert listed(database) == []
         text = metrics(running)
         assert "fieldagent_hub_dead_letters_kept 0\n" in text
@@ -361,7 +361,7 @@ def test_what_nobody_has_is_shown_to_the_operator_alone(tmp_path: Path, database
         add(database, "--imei", IMEI)
         administer(database, "user", "role", "Ada", "administrator")
         key = administer(database, "key", "add", "office", "--read", "--administer")["apiKey"]
-        secret = administer(database, "token", "add", "office", "--user", "Ada")["token"]
+        secret = administer(database, "user", "token", "add", "office", "--user", "Ada")["token"]
         proof = {"x-api-key": key, "Authorization": f"Bearer {secret}"}
         operators.directip(words.encode(), stranger)
         operators.directip(b"own", IMEI)
@@ -387,7 +387,7 @@ def test_what_nobody_has_is_shown_to_the_operator_alone(tmp_path: Path, database
         texts = {"export": "", "/api/events": heard} | {
             p: text for p, (_, text) in answered.items()
         }
-        administer(database, "export", str(tmp_path / "all"))
+        administer(database, "workspace", "export", str(tmp_path / "all"))
         texts["export"] = "".join(each.read_text() for each in (tmp_path / "all").glob("*.jsonl"))
         assert [
             (where, each) for where, text in texts.items() for each in shown if each in text
@@ -413,10 +413,10 @@ def test_the_operator_decides_whose_a_modem_is_and_what_it_sent_before(tmp_path:
                 )
             )
         assert len(listed(database)) == 1
-        assert administer(database, "dead-letter", "replay") == {"deadLettersTaken": 0}
+        assert administer(database, "device", "dead-letter", "replay") == {"deadLettersTaken": 0}
         (claim,) = administer(database, "device", "contested", *andes)
         assert (claim["imei"], claim["heldName"]) == (IMEI, "kit-dora")
-        assert administer(database, "dead-letter", "assign", "kit-dora", *andes) == {
+        assert administer(database, "device", "dead-letter", "assign", "kit-dora", *andes) == {
             "id": 1,
             "deadLettersTaken": 1,
         }

@@ -60,7 +60,7 @@ def lived(database: str, tmp_path: Path) -> str:
 
 def test_a_workspace_is_written_whole_and_without_secrets(lived: str, tmp_path: Path) -> None:
     target = tmp_path / "alps"
-    summary = json.loads(export(lived, "export", target, "--json").stdout)
+    summary = json.loads(export(lived, "workspace", "export", target, "--json").stdout)
     assert (summary["folder"], summary["name"], summary["items"]) == (str(target), "Alps", 3)
     sos, data, word = rows(target, "items")
     assert sos["event"]["content"] == "Fallen ✚"

@@ -145,7 +145,9 @@ def test_what_the_hub_sends_is_counted_and_one_command_takes_all_away(tmp_path: 
     inside = ("--workspace", "Load test")
     ada = administer(made.database, "user", "add", "ada", *inside)["id"]
     key = administer(made.database, "key", "add", "push", *inside)["apiKey"]
-    token = administer(made.database, "token", "add", "push", "--user", str(ada), *inside)["token"]
+    token = administer(made.database, "user", "token", "add", "push", "--user", str(ada), *inside)[
+        "token"
+    ]
     (owner,) = [
         user["id"]
         for user in administer(made.database, "user", "list", *inside)

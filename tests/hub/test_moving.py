@@ -1,4 +1,4 @@
-"""`fieldagent hub move`: a hub moves from SQLite to PostgreSQL and back."""
+"""`fieldagent hub database move`: a hub moves from SQLite to PostgreSQL and back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def whole(database: str) -> dict[str, Any]:
 
 
 def move(origin: str, target: str) -> subprocess.CompletedProcess[str]:
-    words = ("hub", "move", target, "--database", origin, "--json")
+    words = ("hub", "database", "move", target, "--database", origin, "--json")
     return subprocess.run([*MODULE, *words], capture_output=True, text=True, timeout=PATIENCE)
 
 
@@ -124,7 +124,7 @@ def test_nothing_moves_while_a_hub_runs(
     ends = [str(tmp_path / "hub.sqlite3"), new_database(postgres)]
     source, target = ends if origin == "sqlite" else reversed(ends)
     administer(source, "init", "Alps")
-    administer(target, "migrate")
+    administer(target, "database", "migrate")
     used = {"source": source, "target": target}[runs]
     with hub(folder(tmp_path / "hub"), {"database": used}):
         refused = move(source, target)
@@ -145,13 +145,13 @@ def test_a_move_that_was_killed_leaves_the_target_empty_and_can_be_repeated(
     if to == "sqlite":
         assert move(filled, server).returncode == 0
         source, target = server, str(tmp_path / "target.sqlite3")
-    administer(target, "migrate")
+    administer(target, "database", "migrate")
     reads, writes = os.pipe()
     # A full pipe stops the program at its first line of progress, which comes after a table.
     os.set_blocking(writes, False)
     os.write(writes, bytes(fcntl.fcntl(writes, fcntl.F_GETPIPE_SZ)))
     os.set_blocking(writes, True)
-    command = [*MODULE, "hub", "move", target, "--database", source]
+    command = [*MODULE, "hub", "database", "move", target, "--database", source]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=writes) as moving_now:
         copies = (
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"

@@ -53,7 +53,7 @@ class Kits:
 
 
 def status(team: Team) -> dict[str, Any]:
-    report: dict[str, Any] = administer(team.database, "radio-key", "status")
+    report: dict[str, Any] = administer(team.database, "device", "radio-key", "status")
     return report
 
 
@@ -128,7 +128,7 @@ def test_a_kit_is_stolen_and_the_others_change_their_key_and_hear_each_other(
             assert len(contents(eve)) == before
             until(lambda: radio(eve)["wrongKeyPackets"])
             # The thief's kit does not have it, and no kit has it in clear text.
-            (shown,) = administer(team.database, "radio-key", "key")
+            (shown,) = administer(team.database, "device", "radio-key", "key")
             new = shown["radio-key"]
             for file in kits.home("Eve").rglob("*"):
                 assert not file.is_file() or bytes.fromhex(new) not in file.read_bytes()
@@ -199,16 +199,16 @@ def test_what_it_costs_is_told_before_and_nothing_is_done_without_a_yes(tmp_path
     assert "1 kit: 1 over satellite (12 credits at most, with all answers): --yes agrees" in message
     assert [each["revoked"] for each in administer(database, "device", "list")] == [None, None]
     assert "need --new-radio-key" in refused(database, *theft[:3], "--by", "ip")
-    assert "no radio-key was changed here" in refused(database, "radio-key", "status")
+    assert "no radio-key was changed here" in refused(database, "device", "radio-key", "status")
     report = administer(database, *theft, "--key-given", "--by", "ip", secret="0A" * 32 + "\n")
     assert report["cost"] == "1 kit: 1 once linked, or by a neighbour"
-    assert administer(database, "radio-key", "key") == [{"radio-key": "0a" * 32}]
-    (kit,) = administer(database, "radio-key", "status")["devices"]
+    assert administer(database, "device", "radio-key", "key") == [{"radio-key": "0a" * 32}]
+    (kit,) = administer(database, "device", "radio-key", "status")["devices"]
     assert (kit["name"], kit["step"], kit["state"]) == ("kit of Ada", 0, "asked")
     by_hand = refused(database, "command", "kit of Ada", "radio-key", "3")
-    assert "a radio-key is for all kits: `fieldagent hub radio-key`" in by_hand
-    assert administer(database, "radio-key", "leave-out", "kit of Ada")["ended"] is True
-    no_key = refused(database, "radio-key", "change", "--key-given", "--by", "ip")
+    assert "a radio-key is for all kits: `fieldagent hub device radio-key`" in by_hand
+    assert administer(database, "device", "radio-key", "leave-out", "kit of Ada")["ended"] is True
+    no_key = refused(database, "device", "radio-key", "change", "--key-given", "--by", "ip")
     assert "a radio-key has 64 hexadecimal digits" in no_key
     for line in administer(database, "audit"):
         assert "0a0a" not in str(line)

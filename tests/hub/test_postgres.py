@@ -161,12 +161,12 @@ def test_a_role_that_may_create_nothing(postgres: str, tmp_path: Path) -> None:
         refused = fieldagent("run", "--database", limited)
         assert refused.returncode == 76
         assert "it has no tables" in refused.stderr
-        assert "`fieldagent hub migrate`" in refused.stderr
-        denied = fieldagent("migrate", "--database", limited)
+        assert "`fieldagent hub database migrate`" in refused.stderr
+        denied = fieldagent("database", "migrate", "--database", limited)
         assert denied.returncode == 69
         assert "permission denied" in denied.stderr
         assert "Traceback" not in denied.stderr + refused.stderr
-        assert fieldagent("migrate", "--database", database).returncode == 0
+        assert fieldagent("database", "migrate", "--database", database).returncode == 0
         owner.execute(
             "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "
             f"{role}".encode()
@@ -239,8 +239,8 @@ def test_the_servers_password_from_a_file(how: str, postgres: str, tmp_path: Pat
     secret.chmod(0o600)
     settings.write_text(lines)
     try:
-        until(lambda: fieldagent("migrate", "--database", address).returncode == 69)
-        done = fieldagent("migrate", "--config", str(settings), **environment)
+        until(lambda: fieldagent("database", "migrate", "--database", address).returncode == 69)
+        done = fieldagent("database", "migrate", "--config", str(settings), **environment)
         assert done.returncode == 0, done.stderr
     finally:
         Path(hba).write_text(text)
@@ -267,12 +267,12 @@ def test_a_copy_is_put_back_as_the_words_say(
         with hub(tmp_path, {"database": database, "port": str(port)}) as running:
             alps.push(port, "before the copy")
             until(lambda: len(contents(kit)) == 1)
-            made = fieldagent("backup", str(copy), "--database", database)
+            made = fieldagent("database", "backup", str(copy), "--database", database)
             put_back = []
             if store == "sqlite":
                 assert made.returncode == 0, made.stderr
                 assert copy.stat().st_mode & 0o777 == 0o600
-                again = fieldagent("backup", str(copy), "--database", database)
+                again = fieldagent("database", "backup", str(copy), "--database", database)
                 assert (again.returncode, "already exists" in again.stderr) == (65, True)
             else:
                 assert made.returncode == 65
@@ -286,7 +286,7 @@ def test_a_copy_is_put_back_as_the_words_say(
             for each in tmp_path.glob("hub.sqlite3*"):
                 each.unlink()
             shutil.copy(copy, database)
-            put_back = ['fieldagent hub restored --database "$DATABASE"']
+            put_back = ['fieldagent hub database restored --database "$DATABASE"']
         for line in put_back:
             by_hand(line)
         with hub(tmp_path, {"database": database, "port": str(port)}) as running:
@@ -299,7 +299,9 @@ def test_a_copy_is_put_back_as_the_words_say(
 def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     administer(database, "init", "Alps")
-    result = fieldagent("backup", str(tmp_path / "nowhere" / "copy"), "--database", database)
+    result = fieldagent(
+        "database", "backup", str(tmp_path / "nowhere" / "copy"), "--database", database
+    )
     assert result.returncode == 74
     assert "cannot be written: No such file or directory" in result.stderr
     assert "Traceback" not in result.stderr

@@ -164,7 +164,7 @@ def test_what_a_restored_copy_lost_comes_back_from_kits(database: str, tmp_path:
             figures = figures_of(port)
             assert "fieldagent_hub_rebuild_kits_waiting 0" in figures
             assert "fieldagent_hub_rebuild_items_gone 0" in figures
-            assert administer(database, "restored", "--post")["posts"] == SINCE + 2
+            assert administer(database, "database", "restored", "--post")["posts"] == SINCE + 2
             until(lambda: len(hooked.got) == BEFORE + SINCE + 3 + SINCE + 2)
 
 

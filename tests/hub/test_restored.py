@@ -60,7 +60,7 @@ def test_a_restored_database_gives_no_number_again(tmp_path: Path, by: str) -> N
             each.unlink()
         duplicate(copy, database)
         if by == "the command":
-            assert administer(database, "restored") == {"devices": 1}
+            assert administer(database, "database", "restored") == {"devices": 1}
         with hub(home, settings) as running:
             if by == "a late receipt":
                 running.expect("numbers are left out for it")

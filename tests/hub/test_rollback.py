@@ -56,9 +56,9 @@ def fieldagent(*words: str) -> subprocess.CompletedProcess[str]:
 
 COMMANDS: Sequence[Sequence[str]] = [
     ("user", "list"),
-    ("migrate",),
+    ("database", "migrate"),
     ("init", "Alps"),
-    ("restored",),
+    ("database", "restored"),
     ("run",),
 ]
 
@@ -79,14 +79,14 @@ def test_every_hub_command_refuses_a_later_versions_tables_as_the_docs_say(
 def test_the_copy_from_before_helps_a_hub(tmp_path: Path) -> None:
     database, copy = tmp_path / "hub.sqlite3", tmp_path / "copy.sqlite3"
     administer(str(database), "init", "Alps")
-    administer(str(database), "backup", str(copy))
+    administer(str(database), "database", "backup", str(copy))
     written_later(str(database))
     with pytest.raises(AssertionError, match=refusal()):
         administer(str(database), "workspace", "list")
     for end in ("", "-wal", "-shm"):
         database.with_name(database.name + end).unlink(missing_ok=True)
     shutil.copyfile(copy, database)
-    administer(str(database), "restored")
+    administer(str(database), "database", "restored")
     with hub(tmp_path, {"database": str(database)}) as running:
         assert running.stop() == 0
 
@@ -104,12 +104,12 @@ def test_a_copy_is_what_the_hub_uses_though_the_log_of_the_other_database_is_lef
     administer(str(database), "init", "Alps")
     with hub(tmp_path, settings) as running:
         administer(str(database), "user", "add", "Ada")
-        administer(str(database), "backup", str(copy))
+        administer(str(database), "database", "backup", str(copy))
         administer(str(database), "user", "add", "Ben")
         assert running.stop() == 0
     assert database.with_name("hub.sqlite3-wal").stat().st_size
     shutil.copyfile(copy, database)
-    administer(str(database), "restored")
+    administer(str(database), "database", "restored")
     assert "Ada" in users() and "Ben" not in users()
     assert database.with_name("hub.sqlite3-wal.before").exists()
     with hub(tmp_path, settings) as running:

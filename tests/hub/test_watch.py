@@ -194,7 +194,7 @@ async def test_late_after_the_hub_was_away(store: Store) -> None:
 
 def test_at_the_desk_and_at_the_hubs_machine(tmp_path: Path, database: str) -> None:
     settle_in(database)
-    administer(database, "watch", "hours", "always")
+    administer(database, "contact", "watch", "hours", "always")
     with hub(tmp_path, {"database": database}) as running:
         _, headers, _ = sign_in(running, "olga@example.org")
         mine = {"Cookie": headers["Set-Cookie"].partition(";")[0], "Origin": running.address}
@@ -214,7 +214,10 @@ def test_at_the_desk_and_at_the_hubs_machine(tmp_path: Path, database: str) -> N
         assert said("POST", "/api/watch/hand-over", {"to": "all"})[0] == 422
         assert said("POST", "/api/watch/take", {"seconds": 0})[0] == 422
         assert said("POST", "/api/watch/end", {"note": "n" * 2001})[0] == 422
-        shown = administer(database, "watch", "show")
+        shown = administer(database, "contact", "watch", "show")
         assert shown["hours"] == "always" and shown["onWatch"][0]["user"]["name"] == "Olga"
-        assert administer(database, "watch", "end", "Olga", "--note", "quiet")["onWatch"] == []
-        assert administer(database, "watch", "hours", "none") == {"hours": "none"}
+        assert (
+            administer(database, "contact", "watch", "end", "Olga", "--note", "quiet")["onWatch"]
+            == []
+        )
+        assert administer(database, "contact", "watch", "hours", "none") == {"hours": "none"}

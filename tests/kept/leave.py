@@ -47,7 +47,7 @@ def people(database: str) -> dict[str, Any]:
     for name, *how in (("Ada", "--over-satellite"), ("Ben",), ("Olga",)):
         whose[name] = administer(database, "user", "add", name, *how)["id"]
     administer(database, "user", "role", "Olga", "administrator")
-    token = administer(database, "token", "add", "kept", "--user", "Olga")["token"]
+    token = administer(database, "user", "token", "add", "kept", "--user", "Olga")["token"]
     kinds = ("--kind", "message", "--read", "--administer")
     key = administer(database, "key", "add", "kept", *kinds)["apiKey"]
     administer(database, "group", "add", "Rescue", "Ada", "Olga")
@@ -57,7 +57,7 @@ def people(database: str) -> dict[str, Any]:
     administer(database, "contact", "add", "Eve", "eve@example.org", "--after", "30s")
     administer(database, "webhook", "add", "http://127.0.0.1:9/", "--untried")
     administer(database, "fence", "add", "Glacier", "--circle", "46.5,7.25,500")
-    administer(database, "source", "add", "Balloons")
+    administer(database, "tracker", "source", "add", "Balloons")
     return {
         **first,
         **device,
@@ -172,7 +172,7 @@ def main(target: Path) -> None:
         database = str(home / "hub.sqlite3")
         with team(database, home) as (first, said):
             copy = home / "copy.sqlite3"
-            administer(database, "backup", str(copy))
+            administer(database, "database", "backup", str(copy))
             put(target / "hub.sqlite3.gz", copy.read_bytes())
             for name in ("journal.sqlite3", "journal.sqlite3-mark"):
                 put(target / f"{name}.gz", (home / "kit/state" / name).read_bytes())

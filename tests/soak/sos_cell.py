@@ -125,7 +125,7 @@ class Desk:
         for each in Path(self.database).parent.glob("hub.sqlite3-*"):
             each.unlink()
         duplicate(self.copy, self.database)
-        administer(self.database, "restored")
+        administer(self.database, "database", "restored")
         self.begin()
         if not before:
             # Its kit still cannot reach it over IP.
@@ -153,7 +153,7 @@ def _hub(home: Path, mo_port: int, mt_port: int, stack: ExitStack) -> Desk:
         administer(database, "user", "add", name)
     administer(database, "user", "role", "Olga", "dispatcher")
     key = administer(database, "key", "add", "desk", "--read", "--acknowledge")["apiKey"]
-    token = administer(database, "token", "add", "laptop", "--user", "Olga")["token"]
+    token = administer(database, "user", "token", "add", "laptop", "--user", "Olga")["token"]
     of_ada = ("Ada's kit", "--user", "Ada", "--imei", IMEI)
     device = administer(database, "device", "add", *of_ada)
     pager = stack.enter_context(receiver())

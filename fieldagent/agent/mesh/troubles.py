@@ -30,7 +30,7 @@ class Trouble(Enum):
     DROPPED_KEY = (
         "droppedKeyPackets",
         "tagged with a radio-key that the hub has had dropped: a stolen kit's, or one that was away"
-        " meanwhile (`fieldagent hub radio-key status`); nothing of it is taken in",
+        " meanwhile (`fieldagent hub device radio-key status`); nothing of it is taken in",
     )
     NO_TAG = (
         "untaggedPackets",

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from fieldagent.cli.subcommand import CommandParser, Subparsers, command
 
+SERVICE, PEOPLE, KITS, ALARMS, PROGRAMS = "Service", "People", "Kits", "Alarms", "Programs"
+"""Groups of nouns in the help, in this order."""
 KINDS = ("message", "location", "waypoint", "data")
 TABLES = ("list", "fleet", "audit", "contested", "dead", "show")
 """Actions that print a table."""
@@ -44,12 +46,12 @@ def add_workspace(parser: CommandParser) -> None:
 
 
 def action(
-    actions: Subparsers, name: str, carry_out: tuple[str, str], summary: str
+    actions: Subparsers, name: str, carry_out: tuple[str, str], summary: str, *, group: str = ""
 ) -> CommandParser:
     """Add an action that works in one workspace and prints a result. `carry_out` is the same as in
     `command`.
     """
-    parser = command(actions, name, carry_out, summary)
+    parser = command(actions, name, carry_out, summary, group=group)
     add_workspace(parser)
     add_listing(parser)
     return parser

@@ -8,6 +8,10 @@ from pathlib import Path
 
 from fieldagent.cli.argument_types import batch, minute, minutes
 from fieldagent.cli.hub.action import (
+    KITS,
+    PEOPLE,
+    PROGRAMS,
+    SERVICE,
     action,
     add_listing,
     add_store,
@@ -15,10 +19,10 @@ from fieldagent.cli.hub.action import (
     credit_count,
     number,
 )
-from fieldagent.cli.hub.caller_arguments import add_callers
+from fieldagent.cli.hub.caller_arguments import add_key, add_token, add_tracker
 from fieldagent.cli.hub.card_arguments import add_card
-from fieldagent.cli.hub.desk_arguments import add_chain, add_contact, add_sos, add_watch
-from fieldagent.cli.hub.places_arguments import add_places
+from fieldagent.cli.hub.desk_arguments import add_contact, add_sos
+from fieldagent.cli.hub.places_arguments import add_fence, add_report, add_route
 from fieldagent.cli.hub.radio_key_arguments import add_key_change, add_radio_key
 from fieldagent.cli.subcommand import (
     CommandParser,
@@ -44,7 +48,7 @@ def add_hub(hub: CommandParser, words: Sequence[str] = ()) -> None:
 
 
 def _add_run(actions: Subparsers) -> None:
-    run = command(actions, "run", ("cli.hub.run", "run"), "run the hub")
+    run = command(actions, "run", ("cli.hub.run", "run"), "run the hub", group=SERVICE)
     add_store(run)
     run.add_argument("-v", "--verbose", action="store_true", help="log every step")
 
@@ -55,6 +59,7 @@ def _add_init(actions: Subparsers) -> None:
         "init",
         ("cli.hub.directory", "init"),
         "create the database and the first workspace",
+        group=SERVICE,
     )
     init.add_argument("name", help="name of the workspace")
     init.add_argument(
@@ -68,10 +73,13 @@ def _add_init(actions: Subparsers) -> None:
 
 def _add_kits(actions: Subparsers) -> None:
     summary = "show the state of all kits, unusual ones first"
-    action(actions, "fleet", ("cli.hub.fleet", "fleet"), summary)
+    action(actions, "fleet", ("cli.hub.fleet", "fleet"), summary, group=KITS)
 
 
 def _add_database(actions: Subparsers) -> None:
+    summary = "copy, restore, move or upgrade the database"
+    database = command(actions, "database", None, summary, group=SERVICE)
+    actions = database.add_subparsers(metavar="ACTION")
     summary = "record that the database is a restored backup, so that no number is used twice"
     restored = command(actions, "restored", ("cli.hub.database", "restored"), summary)
     restored.add_argument(
@@ -90,18 +98,17 @@ def _add_database(actions: Subparsers) -> None:
         "target", metavar="TARGET", help="postgresql://… or the path of a new SQLite file"
     )
     add_listing(move)
-    summary = "export all data of a workspace into a new folder, as JSON lines and files"
-    export = command(actions, "export", ("cli.hub.export", "write"), summary)
-    add_workspace(export)
-    _add_exporting(export, "workspace")
-    add_listing(export)
     summary = "create the tables in PostgreSQL, or upgrade them to this version"
     add_listing(command(actions, "migrate", ("cli.hub.database", "migrate"), summary))
 
 
 def _add_audit(actions: Subparsers) -> None:
     log = command(
-        actions, "audit", ("cli.hub.directory", "audit_list"), "show the audit log, newest first"
+        actions,
+        "audit",
+        ("cli.hub.directory", "audit_list"),
+        "show the audit log, newest first",
+        group=SERVICE,
     )
     log.add_argument("--limit", type=count, default=100)
     log.add_argument("--workspace", default="", help="only of this workspace, by number or name")
@@ -109,7 +116,9 @@ def _add_audit(actions: Subparsers) -> None:
 
 
 def _add_workspace(actions: Subparsers) -> None:
-    workspace = command(actions, "workspace", None, "workspaces").add_subparsers(metavar="ACTION")
+    workspace = command(
+        actions, "workspace", None, "manage workspaces, and export their data", group=PEOPLE
+    ).add_subparsers(metavar="ACTION")
     add = command(workspace, "add", ("cli.hub.directory", "workspace_add"), "add a workspace")
     add.add_argument("name")
     add_listing(add)
@@ -121,10 +130,12 @@ def _add_workspace(actions: Subparsers) -> None:
     )
     _add_deleting(gone, "workspace")
     add_listing(gone)
+    summary = "export all data of a workspace into a new folder, as JSON lines and files"
+    _add_exporting(action(workspace, "export", ("cli.hub.export", "write"), summary), "workspace")
 
 
 def _add_group(actions: Subparsers) -> None:
-    group = command(actions, "group", None, "manage groups of users").add_subparsers(
+    group = command(actions, "group", None, "manage groups of users", group=PEOPLE).add_subparsers(
         metavar="ACTION"
     )
     add = action(group, "add", ("cli.hub.people", "group_add"), "add a group")
@@ -146,7 +157,7 @@ def _add_group(actions: Subparsers) -> None:
 
 def _add_user(actions: Subparsers) -> None:
     user = command(
-        actions, "user", None, "manage users, integrations and resources"
+        actions, "user", None, "manage users, their roles, radios and tokens", group=PEOPLE
     ).add_subparsers(metavar="ACTION")
     add = action(user, "add", ("cli.hub.directory", "user_add"), "add a user")
     add.add_argument("name")
@@ -195,6 +206,7 @@ def _add_user(actions: Subparsers) -> None:
         "radios", nargs="*", metavar="RADIO", help="such as !a1b2c3d4; without one, all are removed"
     )
     _add_of_extensions("user", user)
+    add_token(user)
     _add_disabling(user, "member", "user")
     _add_deletion(user, "user")
     summary = "export all data of a user into a new folder, as JSON lines and files"
@@ -246,9 +258,9 @@ def _add_deleting(parser: CommandParser, what: str) -> None:
 
 
 def _add_device(actions: Subparsers) -> None:
-    device = command(actions, "device", None, "manage agents in the field").add_subparsers(
-        metavar="ACTION"
-    )
+    device = command(
+        actions, "device", None, "manage kits: settings, keys, dead letters", group=KITS
+    ).add_subparsers(metavar="ACTION")
     add = action(
         device, "add", ("cli.hub.device", "device_add"), "add a device; its token is shown once"
     )
@@ -313,6 +325,8 @@ def _add_device(actions: Subparsers) -> None:
     _add_setting(device)
     _add_disabling(device, "device", "device")
     _add_revocation(device)
+    add_radio_key(device)
+    _add_dead_letter(device)
     _add_deletion(device, "device")
     action(device, "list", ("cli.hub.device", "device_list"), "list devices")
 
@@ -322,7 +336,7 @@ def _add_revocation(device: Subparsers) -> None:
     revoke = action(device, "revoke", ("cli.hub.device", "device_revoke"), summary)
     revoke.add_argument("device")
     revoke.add_argument("--why", default="", metavar="TEXT", help="reason, for administrators")
-    summary = "and change the radio-key of all other kits, as `hub radio-key change` does"
+    summary = "and change the radio-key of all other kits, as `hub device radio-key change` does"
     revoke.add_argument("--new-radio-key", action="store_true", help=summary)
     add_key_change(revoke)
     summary = "restore a revoked kit, with the items that it sent in the meantime"
@@ -385,7 +399,7 @@ def _add_setting(device: Subparsers) -> None:
 
 def _add_command(actions: Subparsers) -> None:
     summary = "send a command to a kit, and show its answer"
-    order = action(actions, "command", ("cli.hub.command", "command"), summary)
+    order = action(actions, "command", ("cli.hub.command", "command"), summary, group=KITS)
     order.add_argument("device", metavar="KIT")
     order.add_argument(
         "words",
@@ -416,9 +430,9 @@ def _add_command(actions: Subparsers) -> None:
     order.add_argument("--limit", type=count, default=20, help="most commands to list (20)")
 
 
-def _add_dead_letter(actions: Subparsers) -> None:
+def _add_dead_letter(device: Subparsers) -> None:
     letter = command(
-        actions,
+        device,
         "dead-letter",
         None,
         "manage dead letters: messages from the field that could not be used",
@@ -442,7 +456,7 @@ def _add_dead_letter(actions: Subparsers) -> None:
 
 def _add_usage(actions: Subparsers) -> None:
     usage = command(
-        actions, "usage", None, "compare satellite costs with the operator's bill"
+        actions, "usage", None, "compare satellite costs with the operator's bill", group=KITS
     ).add_subparsers(metavar="ACTION")
     summary = "list our count and the operator's for each kit and day"
     listed = action(usage, "list", ("cli.hub.usage", "usage_list"), summary)
@@ -484,7 +498,8 @@ _pairs.__name__ = "list such as imei=Device,credits=Used"
 
 
 def _add_webhook(actions: Subparsers) -> None:
-    webhook = command(actions, "webhook", None, "manage webhooks, which get the items from agents")
+    summary = "manage webhooks, which get the items from agents"
+    webhook = command(actions, "webhook", None, summary, group=PROGRAMS)
     kinds = webhook.add_subparsers(metavar="ACTION")
     add = _webhook_action(kinds, "add", "test a webhook and add it")
     add.add_argument("url")
@@ -542,6 +557,8 @@ def _webhook_action(kinds: Subparsers, name: str, summary: str) -> CommandParser
 ACTIONS = by_name(
     ("run", _add_run),
     ("init", _add_init),
+    ("database", _add_database),
+    ("audit", _add_audit),
     ("workspace", _add_workspace),
     ("user", _add_user),
     ("group", _add_group),
@@ -549,17 +566,14 @@ ACTIONS = by_name(
     ("fleet", _add_kits),
     *((noun, imported(place)) for noun, place in places("hub_nouns").items()),
     ("command", _add_command),
-    ("radio-key", add_radio_key),
-    ("dead-letter", _add_dead_letter),
     ("usage", _add_usage),
-    ("key token source tracker", add_callers),
-    ("webhook", _add_webhook),
-    ("contact", add_contact),
-    ("chain", add_chain),
+    ("report", add_report),
     ("sos", add_sos),
-    ("watch", add_watch),
-    ("report fence route quiet", add_places),
-    ("restored backup move export migrate", _add_database),
-    ("audit", _add_audit),
+    ("contact", add_contact),
+    ("fence", add_fence),
+    ("route", add_route),
+    ("key", add_key),
+    ("webhook", _add_webhook),
+    ("tracker", add_tracker),
 )
 """Actions of the hub, by name."""

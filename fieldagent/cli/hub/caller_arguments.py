@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from fieldagent.cli.argument_types import wait
-from fieldagent.cli.hub.action import KINDS, action, days, number
+from fieldagent.cli.hub.action import KINDS, PROGRAMS, action, days, number
 from fieldagent.cli.subcommand import Subparsers, command, count
 
 
-def add_callers(actions: Subparsers) -> None:
-    """Add `key`, `token`, `source` and `tracker`."""
-    _add_key(actions)
-    _add_token(actions)
-    _add_source(actions)
-    _add_tracker(actions)
-
-
-def _add_key(actions: Subparsers) -> None:
-    key = command(actions, "key", None, "manage keys of the push API").add_subparsers(
-        metavar="ACTION"
-    )
+def add_key(actions: Subparsers) -> None:
+    """Add `key` to `fieldagent hub`."""
+    key = command(
+        actions, "key", None, "manage keys of the push API", group=PROGRAMS
+    ).add_subparsers(metavar="ACTION")
     add = action(key, "add", ("cli.hub.credentials", "key_add"), "add a key; it is shown once")
     add.add_argument("name")
     add.add_argument(
@@ -50,8 +43,9 @@ def _add_key(actions: Subparsers) -> None:
     _add_credential(key, "key")
 
 
-def _add_token(actions: Subparsers) -> None:
-    token = command(actions, "token", None, "manage Bearer tokens of users").add_subparsers(
+def add_token(user: Subparsers) -> None:
+    """Add `token` to `fieldagent hub user`."""
+    token = command(user, "token", None, "manage Bearer tokens of users").add_subparsers(
         metavar="ACTION"
     )
     add = action(
@@ -63,18 +57,21 @@ def _add_token(actions: Subparsers) -> None:
     _add_credential(token, "token")
 
 
-def _add_source(actions: Subparsers) -> None:
+def _add_source(tracker: Subparsers) -> None:
     summary = "manage addresses to which third-party trackers report"
-    source = command(actions, "source", None, summary).add_subparsers(metavar="ACTION")
+    source = command(tracker, "source", None, summary).add_subparsers(metavar="ACTION")
     summary = "add an address; it is shown once"
     add = action(source, "add", ("cli.hub.tracker", "source_add"), summary)
     add.add_argument("name", help="name for people, such as the owner of the trackers")
     _add_credential(source, "source")
 
 
-def _add_tracker(actions: Subparsers) -> None:
-    summary = "manage third-party trackers: positions and alarms of people without a kit"
-    tracker = command(actions, "tracker", None, summary).add_subparsers(metavar="ACTION")
+def add_tracker(actions: Subparsers) -> None:
+    """Add `tracker` to `fieldagent hub`."""
+    summary = "manage third-party trackers of people without a kit"
+    tracker = command(actions, "tracker", None, summary, group=PROGRAMS).add_subparsers(
+        metavar="ACTION"
+    )
     add = action(tracker, "add", ("cli.hub.tracker", "add"), "add a tracker of a user")
     add.add_argument("name", help="name for people")
     add.add_argument(
@@ -89,6 +86,7 @@ def _add_tracker(actions: Subparsers) -> None:
         help="shortest time between two positions in the conversation (1m); the map shows all",
     )
     action(tracker, "list", ("cli.hub.tracker", "listing"), "list trackers")
+    _add_source(tracker)
 
 
 def _add_credential(actions: Subparsers, what: str) -> None:

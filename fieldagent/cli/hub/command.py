@@ -94,7 +94,7 @@ def _read(words: list[str]) -> RemoteCommand:
     except NotACommand as wrong:
         raise Refused(str(wrong)) from None
     if asked.verb == radio_key.VERB:
-        raise Refused("a radio-key is for all kits: `fieldagent hub radio-key`")
+        raise Refused("a radio-key is for all kits: `fieldagent hub device radio-key`")
     return asked
 
 

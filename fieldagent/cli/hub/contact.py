@@ -1,5 +1,5 @@
-"""`fieldagent hub contact …` and `fieldagent hub chain …`: people who are notified of an SOS
-besides the console, and the steps of the notification.
+"""`fieldagent hub contact …` and `contact chain …`: people who are notified of an SOS besides the
+console, and the steps of the notification.
 """
 
 from __future__ import annotations

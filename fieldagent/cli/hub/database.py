@@ -1,4 +1,4 @@
-"""`fieldagent hub backup|move|restored|migrate`: commands for the whole database of the hub."""
+"""`fieldagent hub database …`: commands for the whole database of the hub."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POSTGRES = """fieldagent: PostgreSQL makes its own copies. With its address in D
   pg_dump --format=custom --file={file} --dbname="$DATABASE"
 and this puts it back, while no hub runs:
   pg_restore --clean --if-exists --single-transaction --dbname="$DATABASE" {file}
-  fieldagent hub restored --database "$DATABASE"
+  fieldagent hub database restored --database "$DATABASE"
 """
 
 MOVED = """The hub is now also in {1}.
@@ -69,7 +69,7 @@ def move(arguments: argparse.Namespace) -> int:
         if is_postgres(origin) == is_postgres(target):
             raise Refused(
                 "a move is from SQLite to PostgreSQL, or back: name the other as TARGET; between"
-                " databases of one kind, `fieldagent hub backup` shows the way"
+                " databases of one kind, `fieldagent hub database backup` shows the way"
             )
         store.close()
         options = database_options(settings, upgrade=True)

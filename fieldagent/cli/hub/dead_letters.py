@@ -1,4 +1,4 @@
-"""`fieldagent hub dead-letter`: messages from the field that the hub could not use."""
+"""`fieldagent hub device dead-letter`: messages from the field that the hub could not use."""
 
 from __future__ import annotations
 

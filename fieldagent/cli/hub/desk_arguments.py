@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from fieldagent.cli.argument_types import tries, wait, watch_hours
-from fieldagent.cli.hub.action import action, add_listing, add_workspace, number
+from fieldagent.cli.hub.action import ALARMS, action, add_listing, add_workspace, number
 from fieldagent.cli.subcommand import CommandParser, Subparsers, command, count
 from fieldagent.page.language import ENGLISH, LANGUAGES
 
 
 def add_contact(actions: Subparsers) -> None:
     """Add `contact` to `fieldagent hub`, with actions that `cli.hub.contact` runs."""
-    summary = "manage contacts, who are notified of an unanswered SOS"
-    kinds = command(actions, "contact", None, summary).add_subparsers(metavar="ACTION")
+    summary = "manage contacts, their chain and quiet hours, and the watch"
+    kinds = command(actions, "contact", None, summary, group=ALARMS).add_subparsers(
+        metavar="ACTION"
+    )
     add = _contact_action(kinds, "add", "add a contact")
     add.add_argument("name", help="name of the person or duty; kits show it")
     add.add_argument(
@@ -59,6 +61,9 @@ def add_contact(actions: Subparsers) -> None:
         ("remove", "remove a contact and everything that waits for it"),
     ):
         _contact_action(kinds, name, summary).add_argument("id", type=number)
+    _add_chain(kinds)
+    _add_quiet(kinds)
+    _add_watch(kinds)
 
 
 def _contact_action(kinds: Subparsers, name: str, summary: str) -> CommandParser:
@@ -68,10 +73,9 @@ def _contact_action(kinds: Subparsers, name: str, summary: str) -> CommandParser
     return parser
 
 
-def add_chain(actions: Subparsers) -> None:
-    """Add `chain` to `fieldagent hub`, with actions that `cli.hub.contact` runs."""
+def _add_chain(contact: Subparsers) -> None:
     summary = "show or test the escalation chain"
-    kinds = command(actions, "chain", None, summary).add_subparsers(metavar="ACTION")
+    kinds = command(contact, "chain", None, summary).add_subparsers(metavar="ACTION")
     for name, carries_out, summary in (
         ("list", "steps", "list the steps, and those that cannot work"),
         ("test", "test_steps", "send a test to every contact, step by step"),
@@ -83,9 +87,9 @@ def add_chain(actions: Subparsers) -> None:
 
 def add_sos(actions: Subparsers) -> None:
     """Add `sos` to `fieldagent hub`, with actions that `cli.hub.sos` runs."""
-    sos = command(actions, "sos", None, "handle SOS of the workspace's kits").add_subparsers(
-        metavar="ACTION"
-    )
+    sos = command(
+        actions, "sos", None, "answer, hand over and close SOS", group=ALARMS
+    ).add_subparsers(metavar="ACTION")
     listed = _sos_action(sos, "list", "list SOS, newest first")
     listed.add_argument("--state", choices=("open", "seen", "closed"))
     listed.add_argument("--limit", type=count, default=50)
@@ -112,9 +116,28 @@ def add_sos(actions: Subparsers) -> None:
     over.add_argument("--by", default="", help="dispatcher who has it (the only dispatcher)")
 
 
-def add_watch(actions: Subparsers) -> None:
-    """Add `watch` to `fieldagent hub`, with actions that `cli.hub.watch` runs."""
-    watch = command(actions, "watch", None, "manage the watch at the desk").add_subparsers(
+def _add_quiet(contact: Subparsers) -> None:
+    summary = (
+        "manage quiet hours, in which alarms wait until the end; an SOS or an overdue kit never"
+        " waits"
+    )
+    quiet = command(contact, "quiet", None, summary).add_subparsers(metavar="ACTION")
+    hours = action(quiet, "set", ("cli.hub.quiet", "set"), "set quiet hours")
+    hours.add_argument(
+        "hours",
+        metavar="22:00-06:00|none",
+        help="local times; an SOS or an overdue kit notifies at once all the same",
+    )
+    hours.add_argument("--zone", default="UTC", help="time zone, such as Europe/Zurich (UTC)")
+    hours.add_argument("--contact", type=number, help="only for this contact (the whole workspace)")
+    summary = "let a contact use the workspace's quiet hours again"
+    inherit = action(quiet, "inherit", ("cli.hub.quiet", "inherit"), summary)
+    inherit.add_argument("contact", type=number)
+    action(quiet, "list", ("cli.hub.quiet", "list"), "list quiet hours")
+
+
+def _add_watch(contact: Subparsers) -> None:
+    watch = command(contact, "watch", None, "manage the watch at the desk").add_subparsers(
         metavar="ACTION"
     )
     action(

@@ -1,4 +1,4 @@
-"""`fieldagent hub export` and `hub user export`: all data of a workspace or user, as files."""
+"""`fieldagent hub workspace export` and `user export`: all data of either, as files."""
 
 from __future__ import annotations
 

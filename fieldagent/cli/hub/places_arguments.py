@@ -1,24 +1,21 @@
-"""The command line of `fieldagent hub fence`, `hub route`, `hub quiet` and `hub report`."""
+"""The command line of `fieldagent hub fence`, `hub route` and `hub report`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from fieldagent.cli.argument_types import wait
-from fieldagent.cli.hub.action import action, number
+from fieldagent.cli.hub.action import ALARMS, KITS, action, number
 from fieldagent.cli.subcommand import Subparsers, command
 
 FORMATS = ("csv", "gpx", "kml", "html")
 TELLS = ("both", "enter", "leave")
 
 
-def add_places(actions: Subparsers) -> None:
-    """Add `fence`, `route`, `quiet` and `report` with their actions to `fieldagent hub`."""
-    _add_fence(actions)
-    _add_route(actions)
-    _add_quiet(actions)
-    summary = "write a report of a kit's week: places, messages, incidents, cost"
-    report = action(actions, "report", ("cli.hub.report", "write"), summary)
+def add_report(actions: Subparsers) -> None:
+    """Add `report` to `fieldagent hub`."""
+    summary = "write a report of a kit's week: track, messages, SOS, cost"
+    report = action(actions, "report", ("cli.hub.report", "write"), summary, group=KITS)
     report.add_argument(
         "--kit", required=True, metavar="NAME", help="name, number or IMEI of the kit"
     )
@@ -31,9 +28,10 @@ def add_places(actions: Subparsers) -> None:
     )
 
 
-def _add_fence(actions: Subparsers) -> None:
+def add_fence(actions: Subparsers) -> None:
+    """Add `fence` with its actions to `fieldagent hub`."""
     summary = "manage fences: an alarm if a kit enters or leaves an area"
-    fence = command(actions, "fence", None, summary).add_subparsers(metavar="ACTION")
+    fence = command(actions, "fence", None, summary, group=ALARMS).add_subparsers(metavar="ACTION")
     add = action(fence, "add", ("cli.hub.fence", "add"), "add a fence")
     add.add_argument("name", help="name, such as 'North face'")
     drawn = add.add_mutually_exclusive_group(required=True)
@@ -60,9 +58,10 @@ def _add_fence(actions: Subparsers) -> None:
     remove.add_argument("id", type=number)
 
 
-def _add_route(actions: Subparsers) -> None:
-    summary = "manage routes: an alarm if a kit is not at a place by a time"
-    route = command(actions, "route", None, summary).add_subparsers(metavar="ACTION")
+def add_route(actions: Subparsers) -> None:
+    """Add `route` with its actions to `fieldagent hub`."""
+    summary = "manage routes: an alarm if a kit is not at a place in time"
+    route = command(actions, "route", None, summary, group=ALARMS).add_subparsers(metavar="ACTION")
     add = action(route, "add", ("cli.hub.route", "add"), "expect a kit at a place by a time")
     add.add_argument("--kit", required=True, metavar="NAME", help="name, number or IMEI of the kit")
     add.add_argument(
@@ -84,23 +83,3 @@ def _add_route(actions: Subparsers) -> None:
     end.add_argument("id", type=number)
     end.add_argument("why", metavar="WHY")
     end.add_argument("--by", required=True, metavar="USER", help="user who ends it")
-
-
-def _add_quiet(actions: Subparsers) -> None:
-    summary = (
-        "manage quiet hours, in which alarms wait until the end; an SOS or an overdue kit never"
-        " waits"
-    )
-    quiet = command(actions, "quiet", None, summary).add_subparsers(metavar="ACTION")
-    hours = action(quiet, "set", ("cli.hub.quiet", "set"), "set quiet hours")
-    hours.add_argument(
-        "hours",
-        metavar="22:00-06:00|none",
-        help="local times; an SOS or an overdue kit notifies at once all the same",
-    )
-    hours.add_argument("--zone", default="UTC", help="time zone, such as Europe/Zurich (UTC)")
-    hours.add_argument("--contact", type=number, help="only for this contact (the whole workspace)")
-    summary = "let a contact use the workspace's quiet hours again"
-    inherit = action(quiet, "inherit", ("cli.hub.quiet", "inherit"), summary)
-    inherit.add_argument("contact", type=number)
-    action(quiet, "list", ("cli.hub.quiet", "list"), "list quiet hours")

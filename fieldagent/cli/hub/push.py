@@ -108,7 +108,7 @@ def _headers(arguments: argparse.Namespace) -> dict[str, str]:
     except KeyError as missing:
         raise CallFailed(
             f"set {missing.args[0]} in the environment; create its value with `fieldagent hub"
-            " key add` or `hub token add`",
+            " key add` or `hub user token add`",
             USAGE,
         ) from None
     authorization = f"Bearer {token}"

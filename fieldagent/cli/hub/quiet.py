@@ -1,4 +1,4 @@
-"""`fieldagent hub quiet …`: hours in which the hub's own alarms wait until the morning."""
+"""`fieldagent hub contact quiet …`: hours in which the hub's own alarms wait until the morning."""
 
 from __future__ import annotations
 

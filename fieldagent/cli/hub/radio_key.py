@@ -1,5 +1,5 @@
-"""`fieldagent hub radio-key …`: gives all kits of a workspace a new radio-key, step by step, and
-shows the kits that do not have it yet.
+"""`fieldagent hub device radio-key …`: gives all kits of a workspace a new radio-key, step by step,
+and shows the kits that do not have it yet.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _agreed(arguments: argparse.Namespace, estimate: KeyPrice, hub: HubSettings)
 def _short(db: Db, workspace: int, now: float) -> Row:
     standing = radio_key.standing(db, workspace, now)
     if standing is None:
-        raise Refused("no radio-key was changed here: use `fieldagent hub radio-key change`")
+        raise Refused("no radio-key was changed here: use `fieldagent hub device radio-key change`")
     return {
         "step": f"{standing['step']} of {LAST}",
         "ended": standing["ended"] is not None,

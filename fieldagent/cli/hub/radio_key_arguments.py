@@ -6,10 +6,10 @@ from fieldagent.cli.hub.action import action
 from fieldagent.cli.subcommand import CommandParser, Subparsers, command
 
 
-def add_radio_key(actions: Subparsers) -> None:
-    """Add `radio-key` to `fieldagent hub`, with actions that `cli.hub.radio_key` runs."""
+def add_radio_key(device: Subparsers) -> None:
+    """Add `radio-key` to `fieldagent hub device`, with actions that `cli.hub.radio_key` runs."""
     summary = "change the radio-key of all kits of a workspace, in three steps"
-    radio_key = command(actions, "radio-key", None, summary).add_subparsers(metavar="ACTION")
+    radio_key = command(device, "radio-key", None, summary).add_subparsers(metavar="ACTION")
     where = "cli.hub.radio_key"
     summary = "begin the change; a step starts once all kits have completed the last one"
     add_key_change(action(radio_key, "change", (where, "change"), summary))

@@ -1,4 +1,4 @@
-"""`fieldagent hub source` and `tracker`: positions of people without a kit."""
+"""`fieldagent hub tracker source` and `tracker`: positions of people without a kit."""
 
 from __future__ import annotations
 

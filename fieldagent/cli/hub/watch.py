@@ -1,4 +1,4 @@
-"""`fieldagent hub watch …`: the watch at the desk, set at the hub's machine."""
+"""`fieldagent hub contact watch …`: the watch at the desk, set at the hub's machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def standing(arguments: argparse.Namespace) -> int:
             return show(arguments, status)
         print(f"hours: {status['hours'] or 'none: no watch is required'}")
         if status["nobodySince"] is not None:
-            print("NO ONE IS ON WATCH: use `fieldagent hub watch take USER`")
+            print("NO ONE IS ON WATCH: use `fieldagent hub contact watch take USER`")
         rows = [
             {
                 "user": each["user"]["name"],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+
 from fieldagent.cli.argument_types import minutes
-from fieldagent.cli.hub.action import action, number
+from fieldagent.cli.hub.action import KITS, action, number
 from fieldagent.cli.subcommand import (
     CommandParser,
     Subparsers,
@@ -18,7 +20,14 @@ from fieldagent.cli.subcommand import (
 def add_update(commands: Subparsers) -> None:
     """Add `fieldagent update`."""
     summary = "install a signed update, and roll back if it fails"
-    update = command(commands, "update", ("extensions.fleet.update_command", "update"), summary)
+    update = command(
+        commands,
+        "update",
+        ("extensions.fleet.update_command", "update"),
+        summary,
+        group="Hub",
+        row=("update, settings", "install an update; show the hub's last settings"),
+    )
     update.add_argument(
         "what",
         nargs="?",
@@ -38,7 +47,7 @@ def add_update(commands: Subparsers) -> None:
         dest="carry_out",
         action="store_const",
         const=("extensions.fleet.update_command", "take_offer"),
-        help="for the systemd unit: install the update that the hub offered",
+        help=argparse.SUPPRESS,
     )
     add_place(update, "--program", "/usr/lib/fieldagent/fieldagent.pyz", "program to replace")
     _add_trial(update)
@@ -84,15 +93,13 @@ def _add_trial(parser: CommandParser) -> None:
         metavar="SECONDS",
         help="seconds that the program must run without a restart (30)",
     )
-    parser.add_argument(
-        "--go-on", action="store_true", help="for the systemd unit: continue the trial"
-    )
+    parser.add_argument("--go-on", action="store_true", help=argparse.SUPPRESS)
 
 
 def add_hub_update(actions: Subparsers) -> None:
     """Add `fieldagent hub update`."""
     summary = "update the program of kits, in waves"
-    update = command(actions, "update", None, summary).add_subparsers(metavar="ACTION")
+    update = command(actions, "update", None, summary, group=KITS).add_subparsers(metavar="ACTION")
     summary = "offer a signed program; the offer stops if a kit rolls back"
     offer = _update_action(update, "offer", summary)
     offer.add_argument("version")

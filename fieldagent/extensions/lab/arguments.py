@@ -16,6 +16,8 @@ def add_demo(commands: Subparsers) -> None:
         "demo",
         ("extensions.lab.demo", "demo"),
         "run a simulated modem, the agent and a hook that prints incoming messages",
+        group="Try",
+        row=("demo, simulate, drill", "simulate a kit, its hardware, or a team's week"),
     )
     demo.add_argument("--port", type=port, default=9091, help="port of the agent (9091)")
     demo.add_argument("--hub", action="store_true", help="run a hub with a console, too")

@@ -111,7 +111,7 @@ class Authentication:
 
     async def wrong_tracker_address(self, head: Request) -> Problem:
         """Like `wrong_link_token`, for an address to which trackers report."""
-        why = "trackers cannot report here: see `fieldagent hub source list`"
+        why = "trackers cannot report here: see `fieldagent hub tracker source list`"
         return await self._counted(head, "sources", Problem(404, why))
 
     async def _counted(self, head: Request, what: str, refusal: Problem) -> Problem:

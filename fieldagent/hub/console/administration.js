@@ -34,7 +34,7 @@ const SUBJECTS = [
     chainTest(), element("h3", {}, say("Quiet hours")), quietHours(),
     element("h3", {}, say("Add a contact")), newContact()]],
   ["letters", say("Dead letters"), loadLetters, () => [things("admin-letters"), replayLetters(),
-    element("p", { class: "quiet" }, say("Messages from unknown modems are listed only on the hub's machine: fieldagent hub dead-letter list."))]],
+    element("p", { class: "quiet" }, say("Messages from unknown modems are listed only on the hub's machine: fieldagent hub device dead-letter list."))]],
   ["audit", say("Audit log"), showAudit, () => [element("ol", { id: "admin-audit" }), olderAudit()]],
 ];
 

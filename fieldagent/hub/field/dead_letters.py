@@ -126,7 +126,7 @@ def discard(
     if not rows:
         raise Refused(
             sentence(
-                "dead letter {letter} does not exist; see `fieldagent hub dead-letter list`",
+                "dead letter {letter} does not exist; see `fieldagent hub device dead-letter list`",
                 letter=letter,
             )
         )

@@ -208,7 +208,7 @@ def ask_again(db: Db, device: int, bearer: str, *, now: float) -> None:
             sentence(
                 (
                     "device {device} does not get a key in this change: see `fieldagent hub"
-                    " radio-key status`"
+                    " device radio-key status`"
                 ),
                 device=device,
             )

@@ -2,7 +2,7 @@
 
 1. The kit's summary (`Holding`) names the last items that it sent and got. If the hub does not
    know them, its database may be an older one, or the summary is false. So numbers are skipped
-   for this kit alone, and it is asked. `fieldagent hub restored` does so for every kit.
+   for this kit alone, and it is asked. `fieldagent hub database restored` does so for every kit.
 2. The kit is asked for a list of its items, and then for the missing ones, page by page.
 3. A kit proves the items that it sent itself. Another kit's copy of them, or of a push, is
    marked as unauthenticated until the sending kit delivers it.
@@ -106,7 +106,7 @@ class Rebuilding:
                 log.error(
                     "%s has exchanged items that this database does not have: the hub"
                     " requests them again. If the database was restored from an older copy,"
-                    " run `fieldagent hub restored`",
+                    " run `fieldagent hub database restored`",
                     self.device.name,
                 )
         elif isinstance(said, Inventory) and self.is_asked and self.page is None:

@@ -67,7 +67,7 @@ def suspect(db: Db, device: int, sequence: int, now: float) -> bool:
     log.error(
         "device %d confirms a number that this database has not given to it: %d numbers are left"
         " out for it. If the database was restored from an older copy, run `fieldagent hub"
-        " restored`",
+        " database restored`",
         device,
         JUMP,
     )

@@ -31,8 +31,8 @@ def require(connection: Connection) -> None:
         what = f"its tables are of version {version}" if version else "it has no tables"
         raise OtherVersion(
             f"the database cannot be used: {what}, this program needs version {schema.version}:"
-            " stop the hubs of the earlier version, then run `fieldagent hub migrate` as the user"
-            " of PostgreSQL who owns the tables"
+            " stop the hubs of the earlier version, then run `fieldagent hub database migrate` as"
+            " the user of PostgreSQL who owns the tables"
         )
 
 

@@ -58,7 +58,7 @@ def frequency(home: Path, **settings: str) -> Iterator[Frequency]:
     mail = ("--email", "olga@example.org", "--password")
     administer(database, "user", "add", "Olga", *mail, secret=SECRET)
     administer(database, "user", "role", "Olga", "dispatcher")
-    token = administer(database, "token", "add", "desk", "--user", "Olga")["token"]
+    token = administer(database, "user", "token", "add", "desk", "--user", "Olga")["token"]
     link = administer(database, "device", "add", "kit-ada", "--user", "Ada")["hub-token"]
     administer(database, "tracker", "add", ROVER, "--id", ROVER, "--user", "Ada")
     with ExitStack() as stack:

@@ -16,7 +16,7 @@ from tests.processes import MODULE, PATIENCE, administer, administer_from_shell
 
 def chain(config: Path, action: str) -> tuple[int, Any, str]:
     done = subprocess.run(
-        [*MODULE, "hub", "chain", action, "--config", str(config), "--json"],
+        [*MODULE, "hub", "contact", "chain", action, "--config", str(config), "--json"],
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -94,7 +94,9 @@ def test_a_kind_of_contact_of_ones_own_is_named_in_the_settings(
     assert "no contacts of kind pigeon" in steps[0]["contacts"][0]["fault"]
     written(config, {"database": database, "contacts": "pigeons:NOTHING"})
     done = subprocess.run(
-        [*MODULE, "hub", "chain", "list", "--config", str(config)], capture_output=True, text=True
+        [*MODULE, "hub", "contact", "chain", "list", "--config", str(config)],
+        capture_output=True,
+        text=True,
     )
     assert "contacts names pigeons:NOTHING, which cannot be loaded" in done.stderr
 

@@ -241,12 +241,23 @@ def test_at_the_hubs_machine(tmp_path: Path) -> None:
     database = str(tmp_path / "hub.sqlite3")
     settle_in(database)
     administer(database, "contact", "add", "Duty", "duty@example.org")
-    shown = administer(database, "quiet", "set", "22:00-06:00", "--zone", "Europe/Zurich")
+    shown = administer(
+        database, "contact", "quiet", "set", "22:00-06:00", "--zone", "Europe/Zurich"
+    )
     assert [each["quiet"] for each in shown] == [HOURS, f"{HOURS} (the workspace's)"]
-    shown = administer(database, "quiet", "set", "none", "--contact", "1")
+    shown = administer(database, "contact", "quiet", "set", "none", "--contact", "1")
     assert shown[1]["quiet"] == "none"
-    assert administer(database, "quiet", "inherit", "1")[1]["quiet"].startswith("22:00")
-    assert administer(database, "quiet", "set", "none")[0]["quiet"] == "none"
-    wrong = ("quiet", "set", "22:00-06:00", "--zone", "Europe/Zuerich", "--database", database)
+    assert administer(database, "contact", "quiet", "inherit", "1")[1]["quiet"].startswith("22:00")
+    assert administer(database, "contact", "quiet", "set", "none")[0]["quiet"] == "none"
+    wrong = (
+        "contact",
+        "quiet",
+        "set",
+        "22:00-06:00",
+        "--zone",
+        "Europe/Zuerich",
+        "--database",
+        database,
+    )
     done = subprocess.run([*MODULE, "hub", *wrong], capture_output=True, text=True)
     assert done.returncode and "does not know the time zone 'Europe/Zuerich'" in done.stderr

@@ -277,7 +277,7 @@ def send(address: str, body: Any = None, query: str = "") -> tuple[int, bytes]:
 
 def addresses(running: Hub, database: str) -> dict[str, str]:
     """Return the addresses by kind, and the number of all of them as `id`."""
-    added = administer(database, "source", "add", "the dogs")
+    added = administer(database, "tracker", "source", "add", "the dogs")
     return {
         name: str(value).replace("https://YOUR-HUB", running.address)
         for name, value in added.items()
@@ -329,7 +329,7 @@ def test_from_the_trackers_button_to_the_desk_a_kit_and_a_webhook(
         wrong = f"{running.address}/source/osmand/source_wrong"
         assert send(wrong, query=place)[0] == 404
         assert send(f"{running.address}/source/rocket/x", {})[0] == 404
-        administer(database, "source", "revoke", source["id"])
+        administer(database, "tracker", "source", "revoke", source["id"])
         assert send(source["osmand"], query=place)[0] == 404
     secret = source["osmand"].rpartition("/")[2]
     assert secret.startswith("source_") and secret not in "\n".join(running.output())
