@@ -57,6 +57,7 @@ def test_the_kit_is_told_who_has_answered(tmp_path: Path, database: str) -> None
             closed = administer(database, "sos", "close", "1", "in hospital", *by_olga)
             until(lambda: kit.call("GET", "/api/sos").body["incident"]["state"] == "closed")
             assert steps(kit)[-1] == ("closed", "Olga", "in hospital")
-        events = [each["event"] for each in closed["timeline"]]
+        # The kit may name its incident before the item arrives. The item is then a step of its own.
+        events = [each["event"] for each in closed["timeline"] if each["event"] != "item"]
         # At that hub no console was open.
         assert events == ["raised", "nobody reached", "seen", "taken over", "closed"]
