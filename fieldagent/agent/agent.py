@@ -400,7 +400,7 @@ async def _run_parts(
             run = partial(service.run, agent.status, agent.supervisor.notes(title))
             nursery.start_soon(keep, title, run)
         if agent.parts.station is not None:
-            nursery.start_soon(keep, "the rounds on the air", agent.parts.station.repeating.run)
+            nursery.start_soon(keep, "the radio rounds", agent.parts.station.repeating.run)
         await _serve_api(agent, listeners, stopping, task_status)
         nursery.cancel_scope.cancel()
 
@@ -645,21 +645,21 @@ async def _resume(agent: Agent) -> None:
 
 KEEPERS = {
     "the hub's commands": _carry_out_commands,
-    "the return of what waited": _resume,
+    "the resume of waiting items": _resume,
     "the kit's logbook": _keep_logbook,
     "housekeeping": _keep_house,
     "the dead letters": _read_dead_letters,
     "the reserve on the disk": _keep_room,
-    "the look through the journal": _look_through,
+    "the check of the journal": _look_through,
     "the map": _look_at_map,
     "the watchdog": _show_life,
     "the time from gpsd": _take_time,
     "the event stream": _tell_events,
     "the links' condition": _tell_links,
     "the search for fragments": _ask_for_fragments,
-    "the repeating of SOS": _keep_sos_going,
+    "the repeats of an SOS": _keep_sos_going,
     "the positions of an SOS": _track_sos,
-    "the news of updates": _hear_of_updates,
-    "the words to senders": _report_stages,
+    "the check for updates": _hear_of_updates,
+    "the receipts to senders": _report_stages,
 }
 """Tasks beside channels and hooks, by their names for people."""

@@ -34,4 +34,6 @@ def leave(clock: LivedTime, state_directory: Path) -> None:
     try:
         put_file(place, json.dumps(offer).encode())
     except OSError as error:
-        log.warning("the time cannot be left for the system's clock: %s", error)
+        log.warning(
+            "the time cannot be stored for the service that sets the system clock: %s", error
+        )

@@ -68,5 +68,5 @@ async def _next_fix(host: str, port: int, *, dated: bool = False) -> Fix:
                     if isinstance(report, Fix) and (report.time or not dated):
                         return report
             if len(text) > LINE_BYTES:
-                raise OSError("gpsd writes a line without end")
+                raise OSError("gpsd sent an endless line")
     raise OSError("gpsd ended the connection")

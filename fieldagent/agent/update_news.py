@@ -61,7 +61,7 @@ class News(NamedTuple):
             return ""
         if self.source in _MENDED_BY:
             return f"no news of updates for {days} days: {_MENDED_BY[self.source]}"
-        last = "has brought none"
+        last = "has provided none"
         if self.signed:
             last = f"was last signed on {datetime.fromtimestamp(self.signed, UTC).date()}"
         if self.offered > self.signed:
@@ -72,7 +72,8 @@ class News(NamedTuple):
 
 APT, HUB = "apt", "hub"
 _MENDED_BY = {
-    APT: "`sudo apt update` fetches apt's lists; does /etc/apt name the repository, is it kept up?",
+    APT: "`sudo apt update` fetches apt's lists; does /etc/apt name the repository, and is the"
+    " repository maintained?",
     HUB: "the hub has never offered one. `fieldagent hub update offer` there does; or set"
     " update-address on this kit",
 }

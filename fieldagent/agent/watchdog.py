@@ -64,7 +64,7 @@ def _hanging_write(journal: Journal, bearable: float) -> str | None:
     silent = trio.current_time() - journal.writing_since
     if silent < bearable:
         return None
-    return f"the disk has not taken a write for {silent:.0f} s: is it worn out, or gone?"
+    return f"the disk has not completed a write for {silent:.0f} s: is it worn out, or gone?"
 
 
 async def _prove_disk(journal: Journal, every: float) -> None:

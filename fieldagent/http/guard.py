@@ -95,7 +95,7 @@ def check_expectation(request: Request) -> None:
     """Refuse an expectation other than 100-continue (RFC 9110 10.1.1). Raises Problem 417."""
     expect = request.headers.get("expect", "")
     if expect and expect.lower() != "100-continue":
-        raise Problem(417, f"Expect: {expect} is not known here; 100-continue is")
+        raise Problem(417, f"Expect: {expect} is unknown; 100-continue is known")
 
 
 def check_content(request: Request, admission: Admission) -> None:
@@ -140,7 +140,7 @@ def host_guard(request: Request) -> None:
     """Refuse an ambiguous Host header (RFC 9112 3.2)."""
     host = request.headers.get("host")
     if host is not None and not _HOST.fullmatch(host):
-        raise Problem(400, "Host must be a name or an address, with a port perhaps")
+        raise Problem(400, "Host must be a name or an address, with an optional port")
 
 
 def loopback_guard(request: Request) -> None:
@@ -154,7 +154,7 @@ def loopback_guard(request: Request) -> None:
     headers = request.headers
     host = _loopback(headers.get("host", ""))
     if host is None:
-        raise Problem(403, "Host must be localhost, 127.0.0.1 or [::1], with a port perhaps")
+        raise Problem(403, "Host must be localhost, 127.0.0.1 or [::1], with an optional port")
     origin = headers.get("origin")
     if origin is not None and _loopback_origin(origin) != host:
         raise Problem(403, f"Origin {origin} is not this server's own")
@@ -162,7 +162,9 @@ def loopback_guard(request: Request) -> None:
         raise Problem(403, "a page of another site may not call this server (Sec-Fetch-Site)")
     for name in headers:
         if name == "forwarded" or name.startswith("x-forwarded-"):
-            raise Problem(403, f"{name} tells of a proxy: this server is for its own machine")
+            raise Problem(
+                403, f"{name} shows that a proxy sent this: the server is only for its own machine"
+            )
 
 
 def network_guard(request: Request) -> None:

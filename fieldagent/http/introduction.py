@@ -48,6 +48,6 @@ async def _exactly(peer: socket.socket, count: int) -> bytes:
         await trio.lowlevel.wait_readable(peer)
         more = peer.recv(count - len(content))
         if not more:
-            raise RemoteProtocolError("it left before it said for whom it comes")
+            raise RemoteProtocolError("it closed the connection before it named its client")
         content += more
     return content

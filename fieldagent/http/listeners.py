@@ -79,7 +79,7 @@ def _somebody_listens(path: Path) -> bool:
     if not path.exists():
         return False
     if not path.is_socket():
-        raise FileExistsError(errno.EEXIST, "something else than a socket is there")
+        raise FileExistsError(errno.EEXIST, "it is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         return probe.connect_ex(str(path)) == 0
 
@@ -111,7 +111,7 @@ def _open_all(port: int, hosts: Sequence[str]) -> list[socket.socket]:
             listener.close()
         raise
     if not opened:
-        raise ListenFailed(f"this machine has none of the addresses {', '.join(hosts)}")
+        raise ListenFailed(f"this machine does not have any of the addresses {', '.join(hosts)}")
     return opened
 
 

@@ -15,7 +15,7 @@ def refuse_others(request: Request, known: Sequence[str]) -> None:
     """Refuse a query with a name that is not in `known`. Raises Problem 400."""
     unknown = [name for name, _ in request.query if name not in known]
     if unknown:
-        raise Problem(400, detail=f"the query {unknown[0]!r} is not known here; {_listed(known)}")
+        raise Problem(400, detail=f"the query {unknown[0]!r} is unknown; {_listed(known)}")
 
 
 def _listed(parameters: Sequence[str]) -> str:

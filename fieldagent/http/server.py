@@ -238,7 +238,7 @@ class _Server:
             return self._connection(peer, "").run
         pace = self.limits.pace
         if pace is not None and pace.is_crowded(str(address[0])):
-            raise ConnectionAbortedError("others from there wait for their turn already")
+            raise ConnectionAbortedError("other connections from there are already waiting")
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.introduce is not None:
             return partial(self._introduced, peer, str(address[0]), self.introduce)
@@ -298,7 +298,7 @@ class _Server:
         temporary.
         """
         if error.errno in _OUT_OF_FILES:
-            log.error("No connection can be accepted now: %s. Trying on.", error.strerror)
+            log.error("No connection can be accepted now: %s. Still trying.", error.strerror)
             if self._leaving:
                 self._cut_first_leaving()
             else:

@@ -108,7 +108,7 @@ def _unfit(answer: Mapping[str, Any] | None, wanted: Wanted) -> str:
             why = f" ({channel['reason']})" if channel["reason"] else ""
             return f"{name} was {before}, and is {channel['state']}{why}"
     if answer["uptime"] < wanted.steady:
-        return f"it does not run for {wanted.steady:g} s in one piece"
+        return f"it does not run for {wanted.steady:g} s without a restart"
     return ""
 
 

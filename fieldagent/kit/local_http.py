@@ -16,10 +16,10 @@ TIMEOUT = 150.0
 """Timeout in seconds; longer than a session, because a cancel call waits for its end."""
 
 UNKNOWN = (
-    ". Whether it has done this is not known: before you call again, look with `fieldagent status`"
-    " and `fieldagent sent`"
+    ". It is unknown whether it has done this: before you call again, check with"
+    " `fieldagent status` and `fieldagent sent`"
 )
-_NO_AGENT = "the program there is not fieldagent: its answer is"
+_NO_AGENT = "the program at this port is not fieldagent: its answer is"
 
 
 class CallFailed(Exception):

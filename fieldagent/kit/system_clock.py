@@ -62,16 +62,16 @@ def set_clock(
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except NotTheTime as wrong:
-        complain(f"the clock stays as it is: {wrong}")
+        complain(f"the clock is not changed: {wrong}")
         return REFUSED
     except OSError as error:
-        complain(f"the clock stays as it is: {reason_of(error)}")
+        complain(f"the clock is not changed: {reason_of(error)}")
         return IO_FAILED
     moved = round(unix - now.wall)
     if as_json:
         print(json.dumps({"source": source, "moved": moved}))
     else:
-        print(f"the clock was set by {moved:+} s, as the {source} tells the time")
+        print(f"the clock was set by {moved:+} s(source: {source})")
     return OK
 
 
@@ -88,7 +88,7 @@ def _refuse_again(folder: Path | None, now: Reading, unix: float) -> None:
         moves = first - float((folder / "set").read_text() or "nan")
         if not abs(moves) <= AGAIN_MAX:
             raise NotTheTime(
-                "it was set in this boot already, and this would move it by"
+                "it was set in this boot already, and this would change it by"
                 f" {unix - now.wall:+.0f} s"
             ) from None
 
@@ -100,14 +100,14 @@ def _read(body: bytes, now: Reading) -> tuple[str, float]:
         source, boot = str(document["source"]), str(document["boot"])
         at, unix = float(document["sinceBoot"]), float(document["unix"])
     except (NotJson, ValueError, TypeError, KeyError) as error:
-        raise NotTheTime("the agent's time for it cannot be read") from error
+        raise NotTheTime("the agent's time for the clock cannot be read") from error
     if now.trusted:
         raise NotTheTime(f"the {now.source} has set it")
     if source not in RANKS:
         raise NotTheTime("no allowed source has reported the time")
     since = now.since_boot - at
     if boot != now.boot or not 0 <= since <= OLD:
-        raise NotTheTime("the agent's time for it is old")
+        raise NotTheTime("the agent's time for the clock is old")
     if not EARLIEST <= unix <= LATEST:
-        raise NotTheTime("the agent's time for it is not plausible")
+        raise NotTheTime("the agent's time for the clock is not plausible")
     return source, unix + since

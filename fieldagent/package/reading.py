@@ -89,7 +89,7 @@ def read_text(value: Any) -> str:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise WrongValue("holds half of a surrogate pair, which is no character") from None
+        raise WrongValue("holds half of a surrogate pair, which is not a character") from None
     if size > ITEM_BYTES_MAX:
         raise WrongValue(
             sentence(
@@ -421,14 +421,14 @@ def read_one_of(
     """
     faults: list[Fault] = []
     if not isinstance(document, dict):
-        raise InvalidPackage([Fault("must be a JSON object that holds one Package", "")])
+        raise InvalidPackage([Fault("must be a JSON object with one Package", "")])
     kinds = [kind for kind in items if document.get(kind) is not None]
     if len(kinds) != 1:
         listing = " and ".join(kinds) or "none"
         faults += [
             Fault(
                 sentence(
-                    "exactly one of {items} must be there, found {found}",
+                    "exactly one of {items} is required, found {found}",
                     items=", ".join(items),
                     found=listing,
                 ),

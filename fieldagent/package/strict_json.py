@@ -124,7 +124,7 @@ def _look_for_bounds(text: str, members_max: int = MEMBERS_MAX, parts_max: int =
 
 def _end_of_scalars(text: str, at: int) -> int:
     match = _BETWEEN.match(text, at)
-    assert match is not None, "it matches nothing, too"
+    assert match is not None, "it also matches nothing"
     return match.end()
 
 
@@ -142,13 +142,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in pairs:
         if name in members:
-            raise ValueError(f"the member {json.dumps(name)[:60]} is there more than once")
+            raise ValueError(f"the member {json.dumps(name)[:60]} occurs more than once")
         members[name] = value
     return members
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant).decode

@@ -57,7 +57,8 @@ def about(path: Path) -> MapAbout:
         tiles.refuse_other_layers(tiles.metadata(str(metadata.get("json", ""))), f"map-file {path}")
     elif not rows or tiles.picture(bytes(rows[0][0])) is None:
         raise UnusableMap(
-            f"map-file {path} holds no pictures (format {kind}): take one with raster tiles, PNG,"
+            f"map-file {path} does not hold pictures (format {kind}): take one with raster tiles,"
+            " PNG,"
             " JPEG or WebP, or a vector map (docs/how-to/maps.md)"
         )
     return MapAbout(

@@ -26,7 +26,7 @@ PLAIN_BYTES, ENTRIES = 4_000_000, 200_000
 FURTHEST = (1 << 63) - 1
 """Maximum offset in a file."""
 WRONG_DIRECTORY = "is damaged: its directory has an impossible value"
-WRONG_PART = "is damaged: a part of it is not what its header says"
+WRONG_PART = "is damaged: a part of it does not match its header"
 ZOOM_MAX = 22
 _GZIP_WINDOW = 31
 
@@ -74,7 +74,7 @@ def read_header(content: bytes) -> Header:
     for compression in (inner, outer):
         if compression not in (NO_COMPRESSION, GZIP):
             name = COMPRESSIONS.get(compression, str(compression))
-            raise WrongArchive(f"is compressed by {name}, and not by gzip")
+            raise WrongArchive(f"is compressed with {name}, not with gzip")
     root, metadata, leaves, tiles = spans = [Span(*fields[at : at + 2]) for at in range(2, 10, 2)]
     if any(sum(span) > FURTHEST for span in spans) or not lowest <= highest <= ZOOM_MAX:
         raise WrongArchive("is damaged: its header has an impossible value")

@@ -77,8 +77,8 @@ def refuse_other_layers(document: dict[str, Any], where: str) -> None:
         if isinstance(each, dict)
     ]
     if DRAWN.isdisjoint(names):
-        layers = ", ".join(names[:5]) or "none that it names"
+        layers = ", ".join(names[:5]) or "none"
         raise UnusableMap(
-            f"{where} has other layers than those that are drawn ({layers}): take a vector map in"
+            f"{where} has other layers than the map needs ({layers}): take a vector map in"
             " the layers of Protomaps' basemap, or one with raster tiles (docs/how-to/maps.md)"
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fieldagent.system.lazy_dataclass import dataclass
 
 WRITTEN_LATER = (
-    "{} was written by a later version of fieldagent ({}), and is left as it is: install the later"
+    "{} was written by a later version of fieldagent ({}), and is not changed: install the later"
     " version again, or put back the copy from before the upgrade"
 )
 """Text for people about a database of a later version. `docs/how-to/update.md` has the same text
@@ -16,8 +16,8 @@ under Rollback; a test compares them."""
 
 
 WRITTEN_EARLIER = (
-    "{} was written by a build of fieldagent from before its first release ({}), and is left as it"
-    " is: move it away, or name another"
+    "{} was written by a version of fieldagent before its first release ({}), and"
+    " is not changed: move it away, or name another"
 )
 
 

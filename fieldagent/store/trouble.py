@@ -43,7 +43,7 @@ def unusable(path: Path, error: sqlite3.Error | OSError) -> Unusable:
     if isinstance(error, WrongVersion):
         return OfOtherVersion(error.of(str(path)))
     what, remedy = _reason(path, error)
-    return Unusable(f"{path} cannot be used: {what}; it is left as it is. {remedy}")
+    return Unusable(f"{path} cannot be used: {what}; it is not changed. {remedy}")
 
 
 def is_full(folder: Path) -> bool:
@@ -54,12 +54,12 @@ def is_full(folder: Path) -> bool:
     return False
 
 
-_FULL = ("the disk is full", "Make room on it, then start again")
+_FULL = ("the disk is full", "Free space on it, then start again")
 _DISK = (
     "the disk does not read or write it",
     "First copy the file to another disk, then check the system's log for disk errors",
 )
-_LOCKED = ("another program holds it", "End that program, then start again")
+_LOCKED = ("another program has locked it", "End that program, then start again")
 
 
 def _reason(path: Path, error: sqlite3.Error | OSError) -> tuple[str, str]:
@@ -88,7 +88,7 @@ def _place(path: Path, what: str) -> tuple[str, str]:
     folder = path.parent
     statistics = os.statvfs(folder) if folder.is_dir() else None
     if statistics is not None and statistics.f_files and not statistics.f_favail:
-        return "the disk has no place for another file (no inodes)", _FULL[1]
+        return "the disk has no space for another file (no inodes)", _FULL[1]
     if statistics is not None and statistics.f_flag & os.ST_RDONLY:
         return "the disk is mounted for reading only", "Mount it for writing, then start again"
     me = os.geteuid()

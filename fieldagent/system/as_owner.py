@@ -197,7 +197,7 @@ def _require_ours(status: os.stat_result, place: Path, *, last: bool) -> None:
         # A sticky folder such as /tmp is meant for everyone.
         fix = "" if mode & stat.S_ISVTX else f"`chmod go-w {place}`, or "
         raise UnsafeFolder(
-            f"{place} is root's and can be written by others: root works in no such folder;"
+            f"{place} belongs to root, but others can write to it, so root does not use it;"
             f" {fix}name another one"
         )
 
@@ -210,8 +210,8 @@ def _require_one_owner(before: os.stat_result, entry: os.stat_result, place: Pat
         )
     if stat.S_ISLNK(entry.st_mode) and entry.st_uid:
         raise UnsafeFolder(
-            f"{place} is a link that user {entry.st_uid} has laid, which root does not follow:"
-            " name the place that it leads to"
+            f"{place} is a symbolic link of user {entry.st_uid}, which root does not follow: name"
+            " its target"
         )
 
 

@@ -22,7 +22,7 @@ def pairs(text: str) -> Iterator[tuple[str, str]]:
     """Yield keys and values in order; a repeated key is yielded again. Raises NoProperties."""
     for line in _logical_lines(text):
         key = _KEY.match(line)
-        assert key is not None, "the pattern takes nothing, too"
+        assert key is not None, "the pattern also matches nothing"
         yield _meant(key[1]), _meant(line[key.end() :])
 
 

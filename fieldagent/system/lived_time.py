@@ -228,7 +228,7 @@ class LivedTime:
             moved = abs(offset - self._offset)
             log.log(
                 logging.WARNING if moved >= STRANGE else logging.INFO,
-                "dates move by %+.0f s, as %s; nothing expires by that",
+                "dates change by %+.0f s, because %s; nothing expires because of this",
                 offset - self._offset,
                 f"clock source: {source}" if source in self._told else "the clock was set",
             )

@@ -57,7 +57,7 @@ def read_keys(text: str) -> list[TrustedKey]:
         if len(raw) == 42 and raw[:2] == PLAIN:
             keys.append(TrustedKey(raw[2:10], raw[10:]))
     if not keys:
-        raise NotSigned("no public key of minisign's is in it")
+        raise NotSigned("it does not contain a minisign public key")
     return keys
 
 

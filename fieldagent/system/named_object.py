@@ -44,5 +44,5 @@ def named_object(place: str, kind: type[T]) -> T:
         raise WrongProperty(f"names {place}, which cannot be loaded: {error}") from None
     if not isinstance(target, kind):
         of = f"{kind.__module__}.{kind.__qualname__}"
-        raise WrongProperty(f"names {place}, which is no {of}")
+        raise WrongProperty(f"names {place}, which is not a {of}")
     return target

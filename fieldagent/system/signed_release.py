@@ -41,7 +41,7 @@ def read_release(comment: str) -> Release:
     try:
         signed, expires = map(date.fromisoformat, days)
     except ValueError as wrong:
-        raise NotSigned(f"its signed text names no day: {wrong}") from None
+        raise NotSigned(f"its signed text has no date: {wrong}") from None
     return Release(kind, version, signed, expires)
 
 
@@ -56,7 +56,7 @@ def taken_as(kind: str, comment: str, now: float) -> Release:
     """
     release = read_release(comment)
     if release.kind != kind:
-        raise NotSigned(f"it signs a {release.kind} of fieldagent's, and no {kind}")
+        raise NotSigned(f"it signs a {release.kind} of fieldagent, not a {kind}")
     if now >= EARLIEST and datetime.fromtimestamp(now, UTC).date() > release.expires:
         raise NotSigned(
             f"it expired on {release.expires}: check this machine's date, or ask the builder"

@@ -65,7 +65,7 @@ def unpack(body: bytes) -> str:
     if form == PLAIN:
         return rest.decode("utf-8", "replace")
     if form != DEFLATED:
-        raise RemoteProtocolError("the text of an answer is in a form that is not known here")
+        raise RemoteProtocolError("the text of an answer has an unknown format")
     reader = zlib.decompressobj(wbits=-15)
     try:
         plain = reader.decompress(rest, TEXT_MAX)

@@ -39,7 +39,7 @@ def read_call(text: str) -> Callsign:
     """Parse a callsign such as `N0CALL-7`. Raises LocalProtocolError."""
     match = re.fullmatch(r"([A-Z0-9]{1,6})(?:-([0-9]|1[0-5]))?", text)
     if match is None:
-        raise LocalProtocolError(f"{text!r} is no call such as N0CALL-7")
+        raise LocalProtocolError(f"{text!r} is not a call sign such as N0CALL-7")
     return Callsign(match[1], int(match[2] or 0))
 
 
@@ -48,7 +48,7 @@ def encode(frame: Frame) -> bytes:
     if len(frame.info) > INFO_BYTES:
         raise LocalProtocolError(f"a UI frame holds at most {INFO_BYTES} bytes")
     if len(frame.via) > DIGIPEATERS:
-        raise LocalProtocolError(f"a frame goes over at most {DIGIPEATERS} digipeaters")
+        raise LocalProtocolError(f"a frame can have at most {DIGIPEATERS} digipeaters")
     calls = [(frame.destination, 0x80), (frame.source, 0), *((call, 0) for call in frame.via)]
     addresses = bytearray().join(_address(call, bit) for call, bit in calls)
     addresses[-1] |= 1

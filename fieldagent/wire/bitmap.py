@@ -27,5 +27,5 @@ def read_bitmap(bitmap: bytes, count: int) -> tuple[frozenset[int], bytes]:
     bits, digest = int.from_bytes(bitmap[:full], "little"), bitmap[full:]
     sizes = (DIGEST_BYTES,) if count or bits else (0,)
     if len(digest) not in sizes or full > max(SEVERAL_MAX, count) // 8 + 1:
-        raise ValueError("no digest of 4 bytes where one belongs")
+        raise ValueError("a digest of 4 bytes is missing")
     return frozenset(i for i in range(count or SEVERAL_MAX) if bits >> i & 1), digest

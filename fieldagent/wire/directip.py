@@ -105,7 +105,9 @@ def take_message(buffer: bytearray) -> bytes | None:
         return None
     _, length = _HEAD.unpack_from(buffer)
     if length > MESSAGE_MAX:
-        raise RemoteProtocolError(f"a message of {length} bytes; {MESSAGE_MAX} are taken")
+        raise RemoteProtocolError(
+            f"a message of {length} bytes; at most {MESSAGE_MAX} are accepted"
+        )
     end = _HEAD.size + length
     if len(buffer) < end:
         return None
@@ -254,11 +256,11 @@ def _write_location(location: MoLocation) -> bytes:
 def _imei(raw: bytes | int) -> str:
     assert isinstance(raw, bytes)
     if not raw.isdigit():
-        raise RemoteProtocolError(f"{raw!r} is no IMEI")
+        raise RemoteProtocolError(f"{raw!r} is not an IMEI")
     return raw.decode("ascii")
 
 
 def _ascii(imei: str) -> bytes:
     if len(imei) != 15 or not imei.isascii() or not imei.isdigit():
-        raise LocalProtocolError(f"an IMEI has 15 digits, {imei!r} has not")
+        raise LocalProtocolError(f"an IMEI has 15 digits, unlike {imei!r}")
     return imei.encode("ascii")

@@ -398,9 +398,9 @@ def _is_addressed(entry: Any) -> bool:
 
 def _address(entry: Entry, to: Any, asks: Any = None, author: Any = None) -> Entry:
     if not isinstance(entry.content, Item):
-        raise RemoteProtocolError("no item, and yet for somebody")
+        raise RemoteProtocolError("an entry without an item has an addressee")
     if asks is not None and not (is_int(asks) and asks in (0, 1)):
-        raise RemoteProtocolError("asks for something that is not known here")
+        raise RemoteProtocolError("asks for an unknown receipt")
     whom, whose = (None if each is None else _read_person(each) for each in (to, author))
     return replace(entry, to=whom, asks=bool(asks), author=whose)
 
@@ -485,7 +485,7 @@ def _read_entry(entry: Any, base: int) -> Entry:
             # The time of a Report distinguishes it from an earlier one with the same contents.
             return Entry(sequence, said, base if isinstance(said, Report) else EPOCH)
         if kind & ~SOS not in _TIMED:
-            raise RemoteProtocolError(f"kind {kind} is not known here")
+            raise RemoteProtocolError(f"kind {kind} is unknown")
         delta, *members = rest
         expect(in_range(delta), "a time")
         read = _TIMED[kind & ~SOS][1]

@@ -73,7 +73,7 @@ def _read_array(body: bytes) -> EnvelopeParts:
     if not isinstance(items, list) or not items or not is_int(items[0]):
         raise RemoteProtocolError("not an envelope: no array that starts with a version")
     if items[0] != VERSION:
-        raise RemoteProtocolError(f"version {items[0]} is not known here, only {VERSION} is")
+        raise RemoteProtocolError(f"version {items[0]} is unknown; this program knows {VERSION}")
     tagged = isinstance(items[-1], bytes) and len(items[-1]) == TAG_BYTES
     head, entries = items[1:3], items[3 : len(items) - tagged]
     if len(head) < 2 or not in_range(head[0]) or not in_range(head[1], low=0):
@@ -141,7 +141,7 @@ def _length(size: int) -> bytes:
 def _read_short(body: bytes) -> EnvelopeParts:
     flags = body[0]
     if flags & _LATER:
-        raise RemoteProtocolError("a short form that is not known here")
+        raise RemoteProtocolError("an unknown short form")
     tagged = bool(flags & _TAGGED)
     data = body[: len(body) - TAG_BYTES] if tagged else body
     base, at = _whole_number(data, 1, _BASE_BYTES)
@@ -183,7 +183,7 @@ def _read_number(content: bytes, before: int | None, *, wide: bool) -> tuple[int
         return _whole_number(content, 1, _WIDE_BYTES)
     number, at = strict_cbor.item_at(content, 1)
     if not is_int(number) or (number < 0 and before is None):
-        raise RemoteProtocolError("a short form without a number where one belongs")
+        raise RemoteProtocolError("a number is missing in a short form")
     return (number if before is None or number >= 0 else before + unzigzag(-1 - number)), at
 
 

@@ -46,7 +46,7 @@ def read_public_key(pem: str) -> PublicKey:
             raise ValueError("it does not begin and end as a PUBLIC KEY")
         outer, rest = _take(base64.b64decode("".join(lines[1:-1]), validate=True), SEQUENCE)
         if rest or not outer.startswith(_RSA):
-            raise ValueError("it is no RSA key")
+            raise ValueError("it is not an RSA key")
         bits, _ = _take(outer[len(_RSA) :], BIT_STRING)
         pair, _ = _take(bits[1:], SEQUENCE)
         modulus, rest = _take(pair, INTEGER)

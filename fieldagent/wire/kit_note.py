@@ -221,7 +221,7 @@ def decode(body: bytes) -> Note | None:
     """Decode a note; None for a kind from a later version. Raises RemoteProtocolError."""
     items = strict_cbor.loads(body)
     if not isinstance(items, list) or not items or type(items[0]) is not int:
-        raise RemoteProtocolError("a note is no array that starts with its kind")
+        raise RemoteProtocolError("a note is not an array that starts with its kind")
     read = _READERS.get(items[0])
     return None if read is None else read(items)
 
@@ -258,7 +258,7 @@ def _program(items: list[Any]) -> ProgramOffer:
 
 def _has_directory(items: list[Any]) -> HasDirectory:
     if not items[1:] or not _is_number(items[1]):
-        raise RemoteProtocolError("which directory the kit has is damaged")
+        raise RemoteProtocolError("the note about the kit's directory is damaged")
     return HasDirectory(items[1])
 
 
@@ -270,7 +270,7 @@ def _earshot(items: list[Any]) -> Earshot:
     rows = items[1] if items[1:] else None
     if isinstance(rows, list) and len(rows) <= STATIONS_MAX and all(map(_is_heard, rows)):
         return Earshot(dict(rows))
-    raise RemoteProtocolError("which stations the kit hears is damaged")
+    raise RemoteProtocolError("the note about the stations that the kit hears is damaged")
 
 
 def _is_heard(row: Any) -> bool:
@@ -300,7 +300,7 @@ def _listed(row: Any) -> DirectoryEntry:
                 and all(_is_number(each) for each in members)
             ):
                 return DirectoryEntry(KINDS[kind], number, name, tuple(handles), tuple(members))
-    raise RemoteProtocolError("somebody in a directory is damaged")
+    raise RemoteProtocolError("a person in a directory is damaged")
 
 
 def is_address(url: str) -> bool:
@@ -324,7 +324,7 @@ def _modems(items: list[Any]) -> tuple[ModemReport, ...]:
     if rows is None:
         return ()
     if not isinstance(rows, list) or len(rows) > MODEMS_MAX:
-        raise RemoteProtocolError("a report tells of no modems, or of too many")
+        raise RemoteProtocolError("a report names no modems, or too many")
     return tuple(_modem(row) for row in rows)
 
 

@@ -152,13 +152,13 @@ def read_version(content: bytes) -> str:
 def decode(body: bytes) -> KitStatus:
     """Decode a kit's status. Raises RemoteProtocolError."""
     if len(body) < _BODY.size or body[0] != FORM:
-        raise RemoteProtocolError("a kit's status is in a form that is not known here")
+        raise RemoteProtocolError("a kit's status has an unknown format")
     _, a, b, c, since, free, used, degrees, volts, up, machine, starts, *rest = _BODY.unpack(
         body[: _BODY.size]
     )
     *links, queued, credit, left, clock, letters, faults = rest
     if clock >= len(CLOCKS) or any(each >> 4 >= len(STATES) for each in links):
-        raise RemoteProtocolError("a kit's status names what is not known here")
+        raise RemoteProtocolError("a kit's status has an unknown value")
     bars = [None if each & 15 == _NO_BARS else each & 15 for each in links]
     if used > 100 or any(each is not None and each > BARS for each in bars):
         raise RemoteProtocolError("a kit's status has more than 100 %, or more than 5 bars")

@@ -163,7 +163,7 @@ class IpLink:
         if self._peer is None or self.free < 1:
             raise LocalProtocolError("the window is full, or the peer has not said hello")
         if (size := size_of(body)) > self._peer.size:
-            raise LocalProtocolError(f"{size} bytes, where the peer takes {self._peer.size}")
+            raise LocalProtocolError(f"{size} bytes, but the peer accepts {self._peer.size}")
         if len(body) > BODIES and not isinstance(body, bytes):
             raise LocalProtocolError(f"{len(body)} bodies, where a message has {BODIES} at most")
         self._sent += 1
@@ -180,7 +180,7 @@ class IpLink:
     def note(self, body: bytes) -> bytes:
         """Return a note as bytes. It uses no number and no place in the window."""
         if self._peer is None or not self._peer.features & NOTES:
-            raise LocalProtocolError("the peer takes no notes")
+            raise LocalProtocolError("the peer accepts no notes")
         if len(body) > BODY_BYTES:
             raise LocalProtocolError(f"{len(body)} bytes, where a note has {BODY_BYTES} at most")
         return cbor2.dumps([LinkKind.NOTE, body])
@@ -190,7 +190,7 @@ class IpLink:
         on disk.
         """
         if not self._answered < number <= self._arrived:
-            raise LocalProtocolError(f"{number} is not there to be acknowledged")
+            raise LocalProtocolError(f"{number} has not arrived and cannot be acknowledged")
         self._answered = number
         return cbor2.dumps([LinkKind.ACKNOWLEDGEMENT, number])
 
@@ -203,7 +203,7 @@ class IpLink:
         if kind == LinkKind.HELLO:
             return self._open(members)
         if self._peer is None:
-            raise RemoteProtocolError("the first message is no hello")
+            raise RemoteProtocolError("the first message is not a hello")
         if kind == LinkKind.MESSAGE:
             return self._take(_number(members), members[1:])
         if kind == LinkKind.NOTE and self._peer.features & NOTES:
@@ -226,7 +226,7 @@ class IpLink:
                 f" {self._hello.lowest} to {self._hello.highest}: update the older one"
             )
         if peer.size < BODY_BYTES or peer.window < 1:
-            raise RemoteProtocolError("the hello promises to take less than it must")
+            raise RemoteProtocolError("the hello accepts less than the protocol requires")
         features = peer.features & self._hello.features
         self._peer = LinkOpened(
             version, features, peer.size, peer.window, peer.silence, peer.journal
@@ -254,7 +254,9 @@ class IpLink:
     def _settle(self, number: int) -> Acknowledged:
         waiting = self._unacknowledged
         if not waiting or not waiting[0] <= number <= waiting[-1]:
-            raise RemoteProtocolError(f"{number} is acknowledged and does not wait for that")
+            raise RemoteProtocolError(
+                f"{number} is acknowledged, but does not wait for an acknowledgement"
+            )
         settled = []
         while waiting and waiting[0] <= number:
             settled.append(waiting.popleft())
@@ -268,7 +270,7 @@ class NoCommonVersion(RemoteProtocolError):
 def _load(message: bytes) -> list[Any]:
     items = strict_cbor.loads(message)
     if not isinstance(items, list) or not items or not _is_uint(items[0]):
-        raise RemoteProtocolError("a message is no array that starts with its kind")
+        raise RemoteProtocolError("a message is not an array that starts with its kind")
     return items
 
 

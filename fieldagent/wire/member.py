@@ -18,7 +18,7 @@ def in_range(value: Any, *, low: int = -(2**32), high: int = 2**32 - 1) -> bool:
 def expect(condition: bool, what: str) -> None:
     """Raise ValueError, which names `what` as missing, if the condition is false."""
     if not condition:
-        raise ValueError(f"no {what} where one belongs")
+        raise ValueError(f"{what} is missing")
 
 
 def read_text(value: Any) -> str:

@@ -37,5 +37,5 @@ def parts_of(text: str) -> SignatureParts:
         base64.b64decode(first), comment.removeprefix(TRUSTED), base64.b64decode(second)
     )
     if not parts.fit():
-        raise ValueError("a signature of minisign's has other sizes")
+        raise ValueError("a minisign signature has another size")
     return parts

@@ -188,10 +188,10 @@ class NodeLink:
         too large.
         """
         if self.peer is None or self.free < 1:
-            raise LocalProtocolError("the peer takes nothing now")
+            raise LocalProtocolError("the peer accepts nothing now")
         if isinstance(content, Send) and len(content.packet) > self.peer.packet_bytes:
             raise LocalProtocolError(
-                f"{len(content.packet)} bytes where {self.peer.packet_bytes} are the most"
+                f"{len(content.packet)} bytes, but the maximum is {self.peer.packet_bytes}"
             )
         self._sent = (self._sent + 1) % 256
         self._unacknowledged.append((self._sent, content))
@@ -262,7 +262,7 @@ class NodeLink:
             self._receive_hello(_read_hello(members), head[1], now)
             return
         if version != VERSION:
-            raise RemoteProtocolError(f"version {version} is not known here")
+            raise RemoteProtocolError(f"version {version} is unknown")
         if self.peer is None:
             # The peer has greeted before we started, or believes so: begin again.
             self._greet(ANSWER_WANTED)
@@ -275,7 +275,7 @@ class NodeLink:
         elif kind in _UNNUMBERED:
             self._events.append(_read(_UNNUMBERED[kind], members))
         elif kind != NodeKind.ACKNOWLEDGEMENT:
-            raise RemoteProtocolError(f"kind {kind} is not known here")
+            raise RemoteProtocolError(f"kind {kind} is unknown")
 
     def _receive_hello(self, hello: NodeHello, flags: int, now: float) -> None:
         if not hello.lowest <= VERSION <= hello.highest:
@@ -362,7 +362,7 @@ def encode_frame(head: bytes, members: list[Any]) -> bytes:
 def _load(body: bytes) -> list[Any]:
     members = strict_cbor.loads(body)
     if not isinstance(members, list):
-        raise RemoteProtocolError("no array where one belongs")
+        raise RemoteProtocolError("an array is missing")
     return members
 
 

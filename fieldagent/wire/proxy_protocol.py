@@ -26,10 +26,10 @@ def length_behind(head: bytes) -> int:
     if head[:12] != SIGNATURE:
         raise RemoteProtocolError("it does not begin with the PROXY protocol of version 2")
     if head[12] not in (LOCAL, PROXY):
-        raise RemoteProtocolError(f"0x{head[12]:02x} is no command of the PROXY protocol")
+        raise RemoteProtocolError(f"0x{head[12]:02x} is not a command of the PROXY protocol")
     length = int.from_bytes(head[14:16], "big")
     if length > MOST:
-        raise RemoteProtocolError(f"{length} bytes follow its head; at most {MOST} are taken")
+        raise RemoteProtocolError(f"{length} bytes follow its header; at most {MOST} are accepted")
     return length
 
 
@@ -42,7 +42,7 @@ def client_of(head: bytes, behind: bytes) -> str | None:
         return None
     size = ADDRESS.get(head[13])
     if size is None:
-        raise RemoteProtocolError("it names no client of TCP: IPv4 and IPv6 are taken")
+        raise RemoteProtocolError("it names no TCP client over IPv4 or IPv6")
     if len(behind) < 2 * size + 4:
         raise RemoteProtocolError("its addresses are cut short")
     return str(ipaddress.ip_address(behind[:size]))

@@ -79,7 +79,7 @@ value in that case."""
 FULL = {RnodeError.QUEUE_FULL, RnodeError.MEMORY}
 """Errors: the packet was refused, but can be accepted later."""
 BROKEN = {
-    RnodeError.RADIO_INIT: "its LoRa chip does not start: is it the firmware of this very board?",
+    RnodeError.RADIO_INIT: "its LoRa chip does not start: is the firmware for this board?",
     RnodeError.NOT_PROVISIONED: "it is not provisioned: run `rnodeconf --autoinstall` with it once",
     RnodeError.MODEM_TIMEOUT: "its LoRa chip does not answer",
 }

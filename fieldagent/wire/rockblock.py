@@ -64,7 +64,7 @@ def read_mobile_originated(signed: Mapping[str, Any], *, now: float) -> RockBloc
         faults.append("data is not hexadecimal")
     issued = signed.get("iat")
     if not isinstance(issued, int) or not now - OLDEST <= issued <= now + YOUNGEST:
-        faults.append(f"the token is of another time ({str(issued)[:20]}): check the hub's clock")
+        faults.append(f"the token has another time ({str(issued)[:20]}): check the hub's clock")
     return RockBlockMo(imei, data, tuple(faults))
 
 
@@ -74,7 +74,7 @@ def check_token(form: Mapping[str, Any], key: PublicKey) -> Mapping[str, Any]:
     """
     claims = verify(str(form.get("JWT", "")), key)
     if claims.get("iss") != ISSUER:
-        raise RemoteProtocolError("the token is not theirs")
+        raise RemoteProtocolError("the token is not from RockBLOCK")
     for name in BOUND:
         if str(claims.get(name, "")) != str(form.get(name, "")):
             raise RemoteProtocolError(f"the token is for another {name}")

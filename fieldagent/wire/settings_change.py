@@ -46,7 +46,7 @@ class SettingsChange:
         with suppress(NotAChange):
             if read_change(text) == self:
                 return text
-        raise NotAChange("a name or a value has a character that no setting has, or stands twice")
+        raise NotAChange("a name or a value has an invalid character, or occurs twice")
 
 
 def read_change(text: str) -> SettingsChange:
@@ -62,7 +62,7 @@ def read_change(text: str) -> SettingsChange:
     if len(set(names)) != len(names):
         raise NotAChange("a setting is named twice")
     if not all(value.isprintable() for _, value in pairs):
-        raise NotAChange("a value has a character that cannot be seen")
+        raise NotAChange("a value has an invisible character")
     return SettingsChange(device, kit, int(number), pairs)
 
 

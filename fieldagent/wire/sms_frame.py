@@ -84,7 +84,7 @@ class SmsFrame:
     def plain(self) -> bytes:
         """Return the bytes that the tag covers. Raises LocalProtocolError."""
         if len(self.name) != NAME_BYTES or len(self.acknowledged) > ACKNOWLEDGED_MAX:
-            raise LocalProtocolError("a name has 6 bytes, and 15 acknowledgements are the most")
+            raise LocalProtocolError("a name has 6 bytes, and at most 15 acknowledgements fit")
         head = bytes([VERSION << 4 | len(self.acknowledged)])
         return b"".join((head, self.name, *self.acknowledged, self.envelope))
 
@@ -115,10 +115,10 @@ def read(text: str) -> SmsFrame:
     try:
         whole = base64.b64decode(match[1] + padding, validate=True)
     except ValueError:
-        raise RemoteProtocolError("its length is that of no base64") from None
+        raise RemoteProtocolError("its length is not valid for base64") from None
     plain, own = whole[:-TAG_BYTES], whole[-TAG_BYTES:]
     if not plain or plain[0] >> 4 != VERSION:
-        raise RemoteProtocolError("it is of a version that is not known here: update this end")
+        raise RemoteProtocolError("its version is unknown: update this program")
     count = plain[0] & 0x0F
     rest = plain[_HEAD:]
     if len(rest) < count * TAG_BYTES:

@@ -142,7 +142,7 @@ def _parts(coding: Coding, units: Sequence[bytes], reference: int) -> list[Conte
             bodies.append(bytearray())
         bodies[-1] += unit
     if len(bodies) > 255:
-        raise LocalProtocolError(f"it takes {len(bodies)} messages, and 255 are the most")
+        raise LocalProtocolError(f"it needs {len(bodies)} messages, but the maximum is 255")
     return [
         Content(coding, bytes(body), Part(reference, len(bodies), number))
         for number, body in enumerate(bodies, 1)
@@ -177,7 +177,7 @@ def _header_bit(message: Submit | Deliver) -> int:
 def _address(number: str) -> bytes:
     """Return an address: number of digits, type, and digits, two per byte, swapped (9.1.2.5)."""
     if not _NUMBER.fullmatch(number):
-        raise LocalProtocolError(f"{number!r} is no telephone number")
+        raise LocalProtocolError(f"{number!r} is not a telephone number")
     digits = number.removeprefix("+")
     kind = _INTERNATIONAL if number.startswith("+") else _UNKNOWN
     nibbles = [_DIGITS.index(each) for each in digits] + [0xF] * (len(digits) % 2)
@@ -219,7 +219,7 @@ def decode(pdu: bytes, *, sent: bool = False) -> Submit | Deliver | StatusReport
     kind = first & 0x03
     if sent or kind == _SUBMIT:
         if kind != _SUBMIT:
-            raise RemoteProtocolError(f"it is no SUBMIT: its first octet is {first:02X}")
+            raise RemoteProtocolError(f"it is not a SUBMIT: its first octet is {first:02X}")
         return _submit(reader, first)
     if kind == _DELIVER:
         number = reader.address()
@@ -269,7 +269,7 @@ class _Reader:
             return sms_alphabet.text_of(sms_alphabet.unpack(data, length * 4 // 7))
         nibbles = [nibble for each in data for nibble in (each & 0xF, each >> 4)][:length]
         if 0xF in nibbles:
-            raise RemoteProtocolError("a number has fewer digits than it says")
+            raise RemoteProtocolError("a number has fewer digits than its length field")
         plus = "+" if kind & 0x70 == _INTERNATIONAL & 0x70 else ""
         return plus + "".join(_DIGITS[each] for each in nibbles)
 
@@ -284,14 +284,14 @@ class _Reader:
             at = datetime(2000 + year, month, day, hour, minute, second, tzinfo=zoned)
             return at.timestamp()
         except (ValueError, OverflowError) as error:
-            raise RemoteProtocolError(f"its time is none: {error}") from None
+            raise RemoteProtocolError(f"its time is invalid: {error}") from None
 
     def content(self, scheme: int, *, header: bool) -> Content:
         coding = _coding(scheme)
         length, data = self.byte(), self._rest
         if coding is not Coding.GSM7:
             if length > min(OCTETS, len(data)):
-                raise RemoteProtocolError(f"{len(data)} octets follow where {length} were to")
+                raise RemoteProtocolError(f"{len(data)} octets follow, but {length} should")
             data = data[:length]
         elif length > 160:
             raise RemoteProtocolError(f"{length} septets are more than a message has")
@@ -314,7 +314,7 @@ class _Reader:
 def _decimal(swapped: int) -> int:
     tens, ones = swapped & 0xF, swapped >> 4
     if tens > 9 or ones > 9:
-        raise ValueError(f"{swapped:02X} are no two digits")
+        raise ValueError(f"{swapped:02X} are not two digits")
     return 10 * tens + ones
 
 

@@ -32,7 +32,9 @@ def loads(data: bytes) -> Any:
     """
     item, end = item_at(data, 0)
     if end < len(data):
-        raise RemoteProtocolError(f"not CBOR of ours: {len(data) - end} bytes behind the one item")
+        raise RemoteProtocolError(
+            f"not CBOR of this protocol: {len(data) - end} bytes behind the one item"
+        )
     return item
 
 
@@ -60,7 +62,7 @@ def _end(data: bytes, at: int) -> int:
         missing[-1] -= 1
         items += 1
         if items > ITEMS_MAX:
-            raise RemoteProtocolError(f"not CBOR of ours: more than {ITEMS_MAX} items")
+            raise RemoteProtocolError(f"not CBOR of this protocol: more than {ITEMS_MAX} items")
         size = _SCALAR.get(data[at])
         if size is not None:
             at += size
@@ -69,7 +71,7 @@ def _end(data: bytes, at: int) -> int:
         if major in (_BYTES, _TEXT):
             at += length
         elif len(missing) > DEPTH_MAX:
-            raise RemoteProtocolError(f"not CBOR of ours: nested deeper than {DEPTH_MAX}")
+            raise RemoteProtocolError(f"not CBOR of this protocol: nested deeper than {DEPTH_MAX}")
         else:
             missing.append(length * (2 if major == _MAP else 1))
     if at > len(data):
@@ -81,7 +83,7 @@ def _head(data: bytes, at: int) -> tuple[int, int, int]:
     """Return the major type and the length of an item, and the start of its content."""
     major, length = data[at] >> 5, data[at] & 0x1F
     if not _BYTES <= major <= _MAP or length > 27:
-        raise RemoteProtocolError(f"not CBOR of ours: initial byte {data[at]:#04x}")
+        raise RemoteProtocolError(f"not CBOR of this protocol: initial byte {data[at]:#04x}")
     begin = at + 1 + _EXTRA.get(length, 0)
     if length in _EXTRA:
         length = int.from_bytes(data[at + 1 : begin], "big")

@@ -61,7 +61,7 @@ def read(text: str) -> list[TraceRecord]:
             continue
         match = re.fullmatch(_LINE, line)
         if match is None:
-            raise RemoteProtocolError(f"line {number} is none of a trace: {line[:60]!r}")
+            raise RemoteProtocolError(f"line {number} is not part of a trace: {line[:60]!r}")
         records.append(TraceRecord(float(match[1]), match[2], _plain(match[3])))
     return records
 

@@ -104,7 +104,7 @@ def test_a_region_in_vectors_is_drawn_light_and_dark(chromium: Any, tmp_path: Pa
         # The card is pulled out.
         place.unlink()
         shown.reload()
-        shown.locator("#map-trouble", has_text="is not there: copy it there").wait_for()
+        shown.locator("#map-trouble", has_text="does not exist: copy it there").wait_for()
         shown.locator("#map").scroll_into_view_if_needed()
         shown.locator("#map path.grid").first.wait_for(state="attached")
         shown.locator("#map-source", has_text="Natural Earth").wait_for()

@@ -64,8 +64,8 @@ def test_what_is_put_together_is_said_part_by_part(chromium: Any, kit: Agent) ->
             "3 Pakete wurden auf Funk gehört, ohne Kennzeichen, und hier ist radio-key gesetzt:"
             " jenem Gerät denselben radio-key geben (zuletzt 12:00:03 UTC)"
         ),
-        "the journal was damaged (database disk image is malformed): Packages that are whole: 3, 1"
-        " of them to be sent; payloads that are whole: 2; damaged and not sent: 4, 5; unknown: the"
+        "the journal was damaged (database disk image is malformed): intact Packages: 3, 1"
+        " of them to be sent; intact payloads: 2; damaged and not sent: 4, 5; unknown: the"
         " last 2 accepted. Post those again. The damaged one is kept as journal.sqlite3.bad": (
             "das Journal war beschädigt (database disk image is malformed): heile Pakete: 3, davon"
             " 1 zu senden; heile angekommene: 2; beschädigt und nicht gesendet: 4, 5; unbekannt:"

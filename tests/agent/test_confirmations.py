@@ -168,7 +168,7 @@ async def test_a_word_about_another_item_of_that_number_confirms_nothing(tmp_pat
             entry = await air.sos()
             clones = Entry(entry.sequence, Message("of the clone"), entry.time, sos=True)
             await air.say(ack(entry, digest_of(clones)))
-            await in_thread(agent.expect, "is not of the Package that has this number now")
+            await in_thread(agent.expect, "is not for the Package that has this number now")
             assert await refused(agent) == 1
             await air.sos(len(air.heard))
             assert (await standing(agent, id_))["status"] not in ("Delivered", "Error")
@@ -201,6 +201,6 @@ async def test_an_sos_that_was_recorded_reaches_the_hook_once_however_much_came_
                 since = len(air.heard)
                 await air.sos(since)
                 await air.say(recording)
-                await in_thread(agent.expect, "came again and went no further")
+                await in_thread(agent.expect, "were duplicates and were not passed on")
                 inbound = (await in_thread(agent.call, "GET", "/api/inbound")).body
                 assert len(inbound["payloads"]) == 1

@@ -103,8 +103,8 @@ def survive(home: Path, library: Path, fault: Fault) -> bool:
         assert "Traceback" not in output, output
         assert code in (0, 74), output
         if code:
-            assert re.search("the disk|cannot be used: .*left as it is", output), output
-        from_memory = "only an SOS is taken, from memory" in output
+            assert re.search("the disk|cannot be used: .*is not changed", output), output
+        from_memory = "only an SOS is accepted, in memory" in output
         sos_on_disk = "SOS here" in accepted
         assert not list(state.glob("*.bad"))
         with agent(home, hooked(home), MODULE, **quick) as kit:

@@ -157,7 +157,7 @@ def test_a_package_in_flight_when_the_radio_driver_fails_arrives_once(tmp_path: 
         hooked = [json.loads(ben.expect("hook: ").removeprefix("hook: ")) for _ in range(2)]
         events = [each["payloads"][0]["events"][0]["content"] for each in hooked]
         assert sorted(events) == ["next", "precious"]
-        assert faults(ada)["the rounds on the air"]["times"] == 1
+        assert faults(ada)["the radio rounds"]["times"] == 1
         works_on(ada, "Radio", *broken)
 
 

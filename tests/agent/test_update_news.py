@@ -116,7 +116,7 @@ def test_what_nobody_trusted_has_signed_is_no_news(
         kept = json.loads(news.read_text())
         news.write_text(json.dumps({**kept, "since": time.time() - 61 * DAY}))
         with kit(tmp_path, url) as running:
-            assert f"{NOT} 61 days: {url} has brought none" in told(running)[0]
+            assert f"{NOT} 61 days: {url} has provided none" in told(running)[0]
 
 
 def test_of_packages_it_is_the_date_of_apts_list(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.processes import MODULE, Agent, agent, until
 
 __all__ = ["disk"]
 INTERVAL = 6.0
-HANGS = "the disk has not taken a write for"
+HANGS = "the disk has not completed a write for"
 
 
 class Systemd:

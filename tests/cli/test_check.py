@@ -146,7 +146,9 @@ def test_a_port_at_which_nothing_answers_is_told(tmp_path: Path) -> None:
     with modem({}) as (port, _):
         code, _, bad = check(settings(tmp_path, port))
     assert code == 78
-    assert f"{port}: nothing answers AT there: is it the modem's port, and has it power?" in bad
+    assert (
+        f"{port}: no answer to AT: is this the modem's port, and does the modem have power?" in bad
+    )
 
 
 def test_a_modem_that_hangs_later_has_a_deadline(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_what_is_no_time_sets_no_clock(
     body = left if isinstance(left, bytes) else json.dumps({**TOLD, **left}).encode()
     assert clock(tmp_path, body, shows) == (REFUSED, [])
     message = capsys.readouterr().err
-    assert "the clock stays as it is" in message and why in message
+    assert "the clock is not changed" in message and why in message
 
 
 def test_where_nothing_was_left_nothing_is_done(tmp_path: Path) -> None:

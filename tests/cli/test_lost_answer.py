@@ -51,7 +51,7 @@ def test_what_may_have_been_done_is_not_denied(words: tuple[str, ...]) -> None:
         done = fieldagent(port, *words)
     assert (done.returncode, done.stdout) == (69, "")
     assert f"the agent on 127.0.0.1:{port} does not answer (" in done.stderr
-    assert "Whether it has done this is not known: before you call again, look" in done.stderr
+    assert "It is unknown whether it has done this: before you call again, check" in done.stderr
 
 
 def test_a_question_without_an_answer_has_done_nothing() -> None:
@@ -70,7 +70,7 @@ def test_another_program_at_the_port_is_told_as_that(words: tuple[str, ...], ans
     with ends_with_the_call(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n") as port:
         done = fieldagent(port, *words)
     assert (done.returncode, done.stdout) == (69, "")
-    assert done.stderr.startswith("fieldagent: the program there is not fieldagent")
+    assert done.stderr.startswith("fieldagent: the program at this port is not fieldagent")
 
 
 def test_where_nothing_listens_nothing_was_done() -> None:

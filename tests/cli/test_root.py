@@ -671,8 +671,8 @@ ODD: list[tuple[Callable[[Kit], None], str]] = [
     (lambda kit: os.chown(kit.state, 0, 0), "belongs to user 0, in a folder of user"),
     (lambda kit: os.chown(kit.state, UID + 1, 0), f"belongs to user {UID + 1}, in a folder of"),
     (lambda kit: os.chown(kit.state, UID, 0), "and to root's group"),
-    (lambda kit: kit.home.chmod(0o777), "can be written by others.*; `chmod go-w /"),
-    (a_folder_that_leads_away, "is a link that user"),
+    (lambda kit: kit.home.chmod(0o777), "others can write to it.*; `chmod go-w /"),
+    (a_folder_that_leads_away, "is a symbolic link of user"),
 ]
 
 
@@ -691,7 +691,7 @@ def test_what_is_odd_is_refused_in_words(
 def test_a_folder_for_everyone_is_not_to_be_closed(kit: Kit) -> None:
     """Root in /tmp: without write access for others, other programs fail."""
     kit.home.chmod(0o1777)
-    with pytest.raises(UnsafeFolder, match="no such folder; name another one") as refused:
+    with pytest.raises(UnsafeFolder, match="so root does not use it; name another one") as refused:
         owner_of(kit.home)
     assert "chmod" not in str(refused.value)
 

@@ -139,7 +139,8 @@ def test_any_address_may_be_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "says"), [("localhost", "IP address"), ("192.0.2.1", "none of the addresses")]
+    ("host", "says"),
+    [("localhost", "IP address"), ("192.0.2.1", "does not have any of the addresses")],
 )
 def test_an_address_that_is_not_here(host: str, says: str) -> None:
     with pytest.raises(ListenFailed, match=says):

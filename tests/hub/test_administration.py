@@ -771,7 +771,7 @@ async def test_what_a_device_cost_stands_beside_its_operators_count(store: Store
         assert report["until"] == day
         (row,) = report["usage"]
         assert (row["day"], row["here"], row["operator"]) == (day, 2, 3)
-        assert row["difference"] == "1 credit more there: sessions that did not come here: 8"
+        assert row["difference"] == "1 credit more there: sessions that did not reach this hub: 8"
         assert "money" not in row
         assert (report["total"]["here"], report["total"]["money"]) == (2, None)
         earlier = await hub.done("GET", "/api/devices/1/usage?since=2020-01-01")

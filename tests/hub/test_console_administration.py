@@ -444,7 +444,9 @@ def test_the_administration_fits_and_keeps_nobody_out(tmp_path: Path, screen: st
         office.open("Devices")
         office.unfold("kit-ada")
         shown.locator("#subject").get_by_text("Satellite cost").first.click()
-        shown.get_by_text("2 credits more there: sessions that did not come here: 8").wait_for()
+        shown.get_by_text(
+            "2 credits more there: sessions that did not reach this hub: 8"
+        ).wait_for()
         shown.get_by_text("3 credits, 0.36 EUR").first.wait_for()
         shown.locator("#device-1-cost").scroll_into_view_if_needed()
         fits()

@@ -177,7 +177,7 @@ def test_nothing_is_said_not_to_be_there_before_the_hub_has_told(world: World) -
         shown.get_by_label("Find a kit").type("a")
         shown.evaluate(DRAWN)
         text = shown.locator("#room").inner_text()
-        for words in ("No kit", "Nothing was said", "No position came in"):
+        for words in ("No kit", "Nothing was said", "No position has arrived"):
             assert words not in text
         for each in held:
             each.release()

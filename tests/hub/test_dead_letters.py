@@ -232,7 +232,7 @@ def test_what_a_gateway_spoils_is_kept_and_what_rockblock_has_signed_too(tmp_pat
         b"ABC",
     }
     assert letters[body + b"?" * 15]["imei"] == ""
-    assert "is no IMEI" in letters[body + b"?" * 15]["reason"]
+    assert "is not an IMEI" in letters[body + b"?" * 15]["reason"]
     assert "another time" in letters[body + b"3"]["reason"]
     assert len(letters) == 11
 
@@ -246,7 +246,7 @@ def test_a_key_on_one_side_alone_is_told_and_mended(tmp_path: Path, database: st
         made = administer(database, "device", "key", "kit")
         assert (made["tagged"], len(made["satellite-key"])) == (True, 64)
         operators.directip(said("with the kit's own key", 2, MASTER))
-        assert "another key than the hub has" in device(database)["keyTrouble"]
+        assert "a key that the hub does not have" in device(database)["keyTrouble"]
         (letter,) = listed(database)
         assert "the authentication tag is wrong" in letter["reason"]
         mended = administer(database, "device", "key", "kit", "--given", secret=MASTER.hex())
@@ -294,7 +294,7 @@ async def test_what_fails_by_a_mistake_of_ours_is_kept_the_second_time(
                 await bring()
             await bring()
             (letter,) = await store.read(dead_letters.listing)
-            assert "failed to take it in, twice: ZeroDivisionError" in letter["reason"]
+            assert "failed to process it, twice: ZeroDivisionError" in letter["reason"]
             replay = partial(taking.replay, device=alps.device(1), keys=[])
             assert await store.commit(replay) == 0
             assert len(await store.read(dead_letters.listing)) == 1

@@ -284,7 +284,7 @@ async def test_who_is_not_allowed_brings_nothing_and_is_told_of_once(
             with pytest.raises((RemoteProtocolError, trio.BrokenResourceError)):
                 await bring(mo(), "127.0.0.2")
         assert await bring(mo(), "127.0.0.9") is True
-    assert caplog.text.count("127.0.0.2 may not bring MO messages: directip-allow") == 1
+    assert caplog.text.count("127.0.0.2 may not deliver MO messages: directip-allow") == 1
     assert len(store.taken) == 1
 
 

@@ -168,7 +168,7 @@ def survive(home: Path, library: Path, fault: Fault | None, record: Path | None 
         assert "Traceback" not in output, output
         assert code in ((0, 74) if fault else (0,)), (code, output)
         if code:
-            assert re.search("the disk|cannot be used: .*left as it is", output), output
+            assert re.search("the disk|cannot be used: .*is not changed", output), output
         with coast.hub() as running:
             for text in POSTS:
                 coast.post(kit, text)

@@ -180,9 +180,9 @@ def test_what_the_hub_sends_is_counted_and_one_command_takes_all_away(tmp_path: 
 def test_test_kits_are_alone_in_their_workspace_and_their_tokens_private(tmp_path: Path) -> None:
     made = Made(str(tmp_path / "hub.sqlite3"), tmp_path, kits=3)
     assert stat.S_IMODE(made.tokens.stat().st_mode) == 0o600
-    with pytest.raises(AssertionError, match="is there already: name another, or move it away"):
+    with pytest.raises(AssertionError, match="already exists: name another, or move it away"):
         made.make("Second", made.tokens, 3)
-    with pytest.raises(AssertionError, match="'Alps' already: name a new one"):
+    with pytest.raises(AssertionError, match="'Alps' already exists: name a new one"):
         made.make("Alps", tmp_path / "others", 3)
     with pytest.raises(AssertionError, match="cannot be written"):
         made.make("Third", tmp_path / "no" / "tokens", 3)
@@ -240,7 +240,7 @@ def limited() -> None:
         (f"{HEADING}\nlink_a\n", ["--kits", "2"], "has 1 token: from 1 on there are not 2"),
         (f"{HEADING}\nlink_a\n", ["--first", "2"], "has 1 token: from 2 on there are not 1"),
         (f"{HEADING}\nlink_a\n", ["--hub", "http://hub.example"], "--hub must be https://"),
-        (f"{HEADING}\nlink_a\n", ["--every", "0.5"], "'0.5' is too often: once a second at most"),
+        (f"{HEADING}\nlink_a\n", ["--every", "0.5"], "'0.5' is too short: use 1 second or more"),
         (f"{HEADING}\nlink_a\n", ["--source", "192.0.2.1"], "--source 192.0.2.1 is not an address"),
         (HEADING + "\nlink_a" * 50, [], "50 links take 114 open files, and this process may have"),
     ],

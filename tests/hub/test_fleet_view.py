@@ -60,7 +60,7 @@ def test_a_fleet_of_one_kind_has_nothing_unlike() -> None:
         ({"budget": 0}, "its budget of today is spent", True),
         ({"clock": -7_200}, "its clock is behind by 2 h 0 min", True),
         ({"clock": 61}, "its clock is ahead by 61 s", True),
-        ({"clock_untold": True}, "it has no source of time", True),
+        ({"clock_untold": True}, "it has no time source", True),
         ({"weak_supply": "now"}, "its supply is too weak", True),
         ({"weak_supply": "before"}, "its supply was too weak since it was started", True),
         ({"slowed": "now"}, "its processor is slowed down, by heat or a weak supply", True),

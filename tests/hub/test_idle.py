@@ -175,7 +175,7 @@ async def test_where_the_kernel_tells_nothing_it_says_so_once_and_looks(
                     await news.wait()
     store.close()
     assert len(caplog.messages) == 1
-    assert "the kernel does not tell what other programs write" in caplog.text
+    assert "the kernel does not report writes of other programs" in caplog.text
 
 
 def _add(name: str, db: Db) -> None:

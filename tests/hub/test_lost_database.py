@@ -69,7 +69,7 @@ def test_an_empty_file_becomes_a_hub_and_this_is_said(tmp_path: Path) -> None:
     file.touch()
     first, second = command(file, "init", "Alps"), command(file, "user", "list", "--workspace=1")
     assert (first.returncode, second.returncode) == (0, 0)
-    assert "is empty: a new hub begins in it" in first.stderr
+    assert "is empty: a new hub starts in it" in first.stderr
     assert "a new hub" not in second.stderr
     file.unlink()
     assert "a new hub" not in command(file, "init", "Alps").stderr

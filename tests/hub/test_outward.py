@@ -57,7 +57,9 @@ def test_a_mail_is_handed_over_and_nobody_says_that_it_was_read(
             assert "mlat=46.5&mlon=7.25" in relay.mail(2).get_content()
             raw = {"data": {"payload": "AAEC"}, "to": DORA}
             lost = kit.call("POST", "/api/package", raw).body["id"]
-            until(lambda: "bytes cannot be sent there as text" in stages(kit, lost)[-1])
+            until(
+                lambda: "binary data cannot be sent to an address as text" in stages(kit, lost)[-1]
+            )
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_a_kit_and_a_push_come_through(name: str, tmp_path: Path) -> None:
     [
         ("127.0.0.2", b"", "trusted-proxies does not hold that address"),
         ("127.0.0.1", b"GET /healthz HTTP/1.1\r\n\r\n", "does not begin with the PROXY protocol"),
-        ("127.0.0.1", b"\r\n\r\n", "it left before it said for whom it comes"),
+        ("127.0.0.1", b"\r\n\r\n", "it closed the connection before it named its client"),
     ],
 )
 def test_who_does_not_say_for_whom_they_come_is_refused(
@@ -250,7 +250,7 @@ def test_a_socket_is_for_its_group_and_replaced_where_nobody_listens(tmp_path: P
     path.unlink()
     path.write_text("a file")
     third = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-    assert "something else than a socket is there" in third.stderr
+    assert "it is not a socket" in third.stderr
     assert path.read_text() == "a file"
 
 
@@ -293,7 +293,7 @@ def test_check_finds_a_proxy_that_passes_no_upgrade(tmp_path: Path) -> None:
     with hub(tmp_path, settings) as running, at_work(bare, site, running.port) as port:
         said = checked(tmp_path, site.kit(port))
         assert said.startswith("BAD")
-        assert "its proxy must pass WebSockets at /link" in said
+        assert "proxy must pass WebSockets at /link" in said
 
 
 @pytest.mark.full

@@ -194,7 +194,7 @@ async def test_a_lone_push_takes_few_statements(
     ("change", "detail"),
     [
         ({"x-api-key": ""}, "x-api-key is missing"),
-        ({"x-api-key": "key_one, key_one"}, "x-api-key is there more than once"),
+        ({"x-api-key": "key_one, key_one"}, "x-api-key occurs more than once"),
         ({"Authorization": ""}, "Authorization must be"),
         ({"Authorization": "Digest x"}, "Authorization must be"),
         ({"Authorization": "Basic ***"}, "Authorization must be"),

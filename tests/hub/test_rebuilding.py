@@ -100,7 +100,7 @@ async def test_a_power_cut_in_the_middle_loses_and_doubles_nothing(store: Store)
         state = await state_of(alps, 1)
         assert state is not None and not state.is_open
         assert state.words == (
-            "2 of 6 items were missing here, 2 came back, 0 its journal no longer has"
+            "2 of 6 items were missing here, 2 came back, 0 are no longer in its journal"
         )
         assert await alps.rows(
             "SELECT source_sequence, restored IS NULL, accepted FROM item WHERE source_sequence < 6"

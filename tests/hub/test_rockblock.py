@@ -101,9 +101,9 @@ UNUSABLE: dict[str, tuple[bytes, str]] = {
         for depth in (18, 300, 3_000, 6_000, 11_000)
     },
     "no ASCII": (b"JWT=\xff", "not all of it is ASCII"),
-    "null": (b"null", "it holds something else"),
-    "an array": (b"[]", "it holds something else"),
-    "a text": (b'"a"', "it holds something else"),
+    "null": (b"null", "it has other content"),
+    "an array": (b"[]", "it has other content"),
+    "a text": (b'"a"', "it has other content"),
 }
 
 

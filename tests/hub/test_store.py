@@ -299,7 +299,7 @@ def test_a_database_of_before_the_first_release_is_refused_and_left_alone(databa
     store.once(add("kept"))
     tell_version(store, database, FIRST - 1)
     store.close()
-    with pytest.raises(StoreUnavailable, match=r"from before its first release .*, and is left as"):
+    with pytest.raises(StoreUnavailable, match=r"before its first release .*, and is not changed"):
         open_store(database)
 
 

@@ -41,7 +41,7 @@ QUICK = (
     " it.EVERY, it.OVERDUE = 0.5, {overdue}; from fieldagent.__main__ import main; sys.exit(main())"
 )
 """The program with half a second instead of a minute."""
-WAY = "synthetic items go the whole way: pushed, stored and posted"
+WAY = "synthetic items are complete again: pushed, stored and posted"
 STOPPED = "the synthetic item of this minute stopped at "
 
 

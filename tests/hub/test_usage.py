@@ -124,9 +124,9 @@ async def test_ours_stands_beside_theirs_and_what_differs_is_named(store: Store)
             assert done == (2, ("999999999999999",))
         one, other = await listed(alps)
         assert (one.ours, one.theirs) == (3, 5)
-        assert one.difference() == "2 credits more there: sessions that did not come here: 11"
+        assert one.difference() == "2 credits more there: sessions that did not reach this hub: 11"
         assert (other.ours, other.theirs) == (0, 1)
-        assert other.difference().startswith("1 credit more there: sessions that did not come")
+        assert other.difference().startswith("1 credit more there: sessions that did not reach")
         agreed = [CountedDay(ONE, day, 2, 3, 51, ("7", "8"))]
         await store.commit(lambda db: usage.take_counts(db, "directip", agreed))
         assert (await listed(alps))[0].difference() == ""
@@ -216,7 +216,7 @@ def test_the_commands(tmp_path: Path) -> None:
     look = ("usage", "list", "--since", "2026-09-01", "--until", "2026-09-30")
     (row,) = json.loads(hub(database, *look, "--json", config=config).stdout)
     assert (row["name"], row["here"], row["operator"]) == ("hut", 0, 3)
-    assert row["difference"] == "3 credits more there: sessions that did not come here: 7, 8"
+    assert row["difference"] == "3 credits more there: sessions that did not reach this hub: 7, 8"
     assert row["operatorMoney"] == "0.36 EUR"
     plain = hub(database, *look, "--device", "hut", config=config).stdout
     assert "0 credits here, 0.00 EUR; on the imported days, 0 here and 3 there, 0.36 EUR" in plain

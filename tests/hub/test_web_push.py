@@ -124,7 +124,7 @@ def test_a_dispatchers_browsers_ring_until_they_are_gone(tmp_path: Path, databas
             until(lambda: administer(database, "contact", "list") == [])
             gone = [detail for event, _, detail in timeline(database, 2) if event == "not notified"]
             assert gone == 2 * [
-                "Olga's browser (by web push): the browser takes no more push messages"
+                "Olga's browser (by web push): the browser no longer accepts push messages"
             ]
 
 

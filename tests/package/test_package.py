@@ -140,8 +140,8 @@ def test_every_fault_is_named_at_once(document: Any, pointers: list[str]) -> Non
     [
         (b"", "line 1"),
         (b'{"message": {"content": "x"},}', "column"),
-        (b'{"id": 1, "id": 2}', '"id" is there more than once'),
-        (b'{"location": {"latitude": NaN}}', "NaN is no JSON number"),
+        (b'{"id": 1, "id": 2}', '"id" occurs more than once'),
+        (b'{"location": {"latitude": NaN}}', "NaN is not a JSON number"),
         (b'{"location": {"latitude": -Infinity}}', "Infinity"),
         (b'{"message": "\xff"}', "not UTF-8"),
         (b"[" * 100_000, "nested deeper than 16 at line 1, column 17"),

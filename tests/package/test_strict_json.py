@@ -49,7 +49,7 @@ def test_what_is_too_large_in_structure_is_refused_with_its_place(body: str, sai
 def test_a_member_that_is_there_twice_is_named_wherever_it_stands(at: int) -> None:
     names = [f"m{number}" for number in range(MEMBERS_MAX - 1)]
     members = ",".join(f'"{name}":1' for name in [*names, names[at]])
-    with pytest.raises(NotJson, match=f'the member "m{at}" is there more than once'):
+    with pytest.raises(NotJson, match=f'the member "m{at}" occurs more than once'):
         load_document(f"{{{members}}}".encode())
 
 

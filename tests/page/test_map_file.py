@@ -110,10 +110,10 @@ def nothing(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (vector, "holds no pictures (format png)"),
+        (vector, "does not hold pictures (format png)"),
         (cut_short, "is cut short ("),
         (no_database, "is not a PMTiles or MBTiles file"),
-        (nothing, "is not there"),
+        (nothing, "does not exist"),
     ],
 )
 def test_what_is_no_map_is_said_and_hinders_nothing(tmp_path: Path, make: object, why: str) -> None:
@@ -134,9 +134,9 @@ def test_what_is_no_map_is_said_and_hinders_nothing(tmp_path: Path, make: object
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (other_layers, "has other layers than those that are drawn (transportation, water)"),
+        (other_layers, "has other layers than the map needs (transportation, water)"),
         (of_another_version, "is of PMTiles version 2, and not 3"),
-        (packed_otherwise, "is compressed by zstd, and not by gzip"),
+        (packed_otherwise, "is compressed with zstd, not with gzip"),
     ],
 )
 def test_why_a_pmtiles_file_is_not_used_is_said(
@@ -205,12 +205,12 @@ def test_a_map_in_vectors_ends_without_a_fault(tmp_path: Path) -> None:
         place.unlink()
         with pytest.raises(HTTPError) as refused:
             urlopen(f"{base}/1/0/1", timeout=PATIENCE)
-        assert b"is not there" in refused.value.read()
+        assert b"does not exist" in refused.value.read()
         refused.value.close()
         assert [
             each
             for each in kit.call("GET", "/api/status").body["notices"]
-            if "is not there" in each
+            if "does not exist" in each
         ]
 
 

@@ -61,7 +61,7 @@ FOR_PROGRAMS = re.compile(
     |Idempotency-Key|^\?(?!week)|x-api-key|Authorization|link\ token|the\ key,\ or|console's\ cookie
     |trackers\ can|--workspace|sourceUserId|^the\ (source|target|key)\ .*(workspace|push|may)
     |known\ member|exactly\ one\ of|is\ required\ for|language\ is\ one\ of|are\ text\ of\ at\ most
-    |no\ such\ tile|cancel\ call|no\ tracker's|^(there\ is\ a\ workspace|no\ \{table\})|^name\ the
+    |no\ such\ tile|cancel\ call|not\ a\ tracker's|^(workspace\ \{name\}|no\ \{table\})|^name\ the
     |^must\ be\ \{words\}$|^names\ one|delta\ has|is\ not\ a\ circle
     |^this\ version\ knows|these\ arguments$
     """,

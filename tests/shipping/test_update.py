@@ -133,7 +133,7 @@ def test_what_has_changed_is_all_that_is_fetched(ready: Kit, zipapp: Path, progr
             assert done.returncode == 0, done.stdout + done.stderr
             assert ready.version() == number
             size = delta.stat().st_size
-            assert f"a delta of {size:,} bytes has made it" in done.stderr and size < 4000
+            assert f"a delta of {size:,} bytes was applied" in done.stderr and size < 4000
 
 
 @pytest.fixture

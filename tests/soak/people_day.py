@@ -119,7 +119,7 @@ class Valley:
         texts = self.texts_to(person)
         if said.is_sos:
             return any("Your SOS" in each or "added to the SOS" in each for each in texts)
-        return not person.known or any("credits of today are spent" in each for each in texts)
+        return not person.known or any("credits for today are spent" in each for each in texts)
 
     def unseen(self, person: Person) -> list[str]:
         """Return the person's texts without any sign."""

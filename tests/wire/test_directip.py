@@ -101,7 +101,7 @@ def test_elements_may_come_in_any_order_with_unknown_ones_between() -> None:
         ("01", "cut short"),
         ("01001c00", "0x01 is cut short"),
         ("010001" + "00", "0x01 is 1 bytes long"),
-        ("01001c" + "000004d2" + "41" * 15 + "00" + "0007" + "0002" + "6ab3e400", "is no IMEI"),
+        ("01001c" + "000004d2" + "41" * 15 + "00" + "0007" + "0002" + "6ab3e400", "is not an IMEI"),
     ],
 )
 def test_damage_is_named(elements: str, why: str) -> None:

@@ -216,7 +216,7 @@ def test_a_note_is_read_where_both_ends_take_them_and_skipped_otherwise() -> Non
     assert one.free == WINDOW and one.ping()[0] == 1
     older, hub = pair(LinkHello(), LinkHello(features=NOTES))
     assert older.receive(note) is None
-    with pytest.raises(LocalProtocolError, match="takes no notes"):
+    with pytest.raises(LocalProtocolError, match="accepts no notes"):
         hub.note(b"")
 
 
@@ -235,14 +235,14 @@ def test_features_are_those_that_both_have() -> None:
 
 HELLO = [0, 1, 1, 0, BODY_BYTES, WINDOW, 0]
 DAMAGE: dict[str, tuple[list[Any], str]] = {
-    "no hello": ([[1, 1]], "no hello"),
-    "an acknowledgement before the hello": ([[2, 1]], "no hello"),
+    "no hello": ([[1, 1]], "not a hello"),
+    "an acknowledgement before the hello": ([[2, 1]], "not a hello"),
     "a second hello": ([HELLO, HELLO], "second hello"),
     "a hello cut short": ([HELLO[:6]], "hello is damaged"),
     "a hello of text": ([[*HELLO[:6], "0"]], "hello is damaged"),
     "a version below zero": ([[0, -1, *HELLO[2:]]], "hello is damaged"),
-    "too small a size": ([[*HELLO[:4], BODY_BYTES - 1, 4, 0]], "less than it must"),
-    "no window": ([[*HELLO[:5], 0, 0]], "less than it must"),
+    "too small a size": ([[*HELLO[:4], BODY_BYTES - 1, 4, 0]], "less than the protocol requires"),
+    "no window": ([[*HELLO[:5], 0, 0]], "less than the protocol requires"),
     "a number left out": ([HELLO, [1, 2]], "message 2 where 1"),
     "a number twice": ([HELLO, [1, 1], [1, 1]], "message 1 where 2"),
     "a number that is none": ([HELLO, [1, True]], "no number"),
@@ -254,10 +254,10 @@ DAMAGE: dict[str, tuple[list[Any], str]] = {
     "too many bodies": ([HELLO, [1, 1, [b"x"] * 201]], "more than 200 bodies"),
     "too large a body": ([HELLO, [1, 1, bytes(BODY_BYTES + 1)]], "no body of 102400 bytes"),
     "more than the window": ([HELLO, *([1, n] for n in range(1, 6))], "more unacknowledged"),
-    "an acknowledgement of nothing": ([HELLO, [2, 1]], "does not wait for that"),
-    "no array": ([HELLO, {1: 1}], "no array"),
-    "an empty array": ([[]], "no array"),
-    "a kind that is none": ([HELLO, [False, 1]], "no array"),
+    "an acknowledgement of nothing": ([HELLO, [2, 1]], "does not wait for an acknowledgement"),
+    "no array": ([HELLO, {1: 1}], "not an array"),
+    "an empty array": ([[]], "not an array"),
+    "a kind that is none": ([HELLO, [False, 1]], "not an array"),
 }
 
 
@@ -301,9 +301,9 @@ def test_the_window_is_the_peers() -> None:
     assert ours.free == 0
     with pytest.raises(LocalProtocolError, match="window"):
         ours.ping()
-    with pytest.raises(LocalProtocolError, match="takes 102400"):
+    with pytest.raises(LocalProtocolError, match="accepts 102400"):
         theirs.send(bytes(BODY_BYTES + 1))
-    with pytest.raises(LocalProtocolError, match="takes 102400"):
+    with pytest.raises(LocalProtocolError, match="accepts 102400"):
         theirs.send((bytes(BODY_BYTES // 2), bytes(BODY_BYTES // 2)))
     with pytest.raises(LocalProtocolError, match="200 at most"):
         theirs.send((b"x",) * 201)

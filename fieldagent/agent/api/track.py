@@ -211,7 +211,7 @@ async def _take(parts: Parts, tracking: Tracking, request: Request) -> Response:
         if not fits(body.get(name))
     ]
     if faults:
-        raise Problem(422, detail="this is no tracker's", errors=faults)
+        raise Problem(422, detail="this is not a tracker's report", errors=faults)
     clock = parts.journal.clock
     tracking.tracker = TrackerPace(
         float(body["interval"]),

@@ -141,7 +141,7 @@ def _bind(sock: trio.socket.SocketType, interface: str) -> None:
         if error.errno == errno.ENODEV:
             text = f"interface {interface} not found: check that the modem is connected and set up"
             raise Unreachable(LinkState.ABSENT, text) from error
-        text = f"nothing may be bound to {interface}: {error.strerror}"
+        text = f"cannot bind to {interface}: {error.strerror}"
         if error.errno == errno.EPERM:
-            text += "; kernels before 5.7 ask for CAP_NET_RAW"
+            text += "; kernels before 5.7 need CAP_NET_RAW"
         raise Unreachable(LinkState.FAULT, text) from error

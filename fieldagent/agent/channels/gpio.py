@@ -85,4 +85,4 @@ def find_chip(name: str) -> Path:
             ioctl(device, GET_CHIP_INFO, answer)
         if _CHIP.unpack(answer)[1].rstrip(b"\0").decode("ascii", "replace") in PI_CHIPS:
             return path
-    raise FileNotFoundError("no GPIO chip of a Raspberry Pi is there: name one, gpio:gpiochip0/17")
+    raise FileNotFoundError("no GPIO chip of a Raspberry Pi was found: name one, gpio:gpiochip0/17")

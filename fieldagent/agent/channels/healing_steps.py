@@ -158,13 +158,13 @@ class Healer:
             kind, _, where = self._off.read_text().partition(" ")
         except (OSError, UnicodeDecodeError):
             return
-        log.warning("%s %s may be off still, by a step that did not end", kind, where)
+        log.warning("%s %s may still be off, because a step did not end", kind, where)
         on = _ON_AGAIN.get(kind)
         try:
             if on is not None:
                 await trio.to_thread.run_sync(on, where)
         except FileNotFoundError:
-            log.info("%s %s is not there any more", kind, where)
+            log.info("%s %s no longer exists", kind, where)
         except (OSError, ValueError) as error:
             log.error("%s %s could not be switched on again: %s", kind, where, _why(error))
             return
@@ -279,7 +279,7 @@ def usb_switch(port: str, where: str) -> Path:
     for folder in (tty, *tty.parents):
         if (folder / "authorized").is_file() and (folder / "devnum").is_file():
             return folder / "authorized"
-    raise FileNotFoundError(f"{port} is on no USB device")
+    raise FileNotFoundError(f"{port} is not on a USB device")
 
 
 def check_step(healing: Healing, step: HealingStep) -> Finding:

@@ -67,7 +67,7 @@ async def open_web_socket(hub: HubAddress, stream: trio.abc.Stream, path: str = 
     except HandshakeRefused as refused:
         raise _refusal(refused) from refused
     except Closed as closed:
-        raise Unreachable(LinkState.NO_SERVICE, "the hub broke the connection off") from closed
+        raise Unreachable(LinkState.NO_SERVICE, "the hub closed the connection") from closed
 
 
 async def probe(hub: HubAddress) -> None:
@@ -83,7 +83,7 @@ async def probe(hub: HubAddress) -> None:
             except Closed as closed:
                 if not closed.broke_off:
                     return
-    text = "the WebSocket opens, and nothing comes through it: does something between hold it back?"
+    text = "the WebSocket opens, but no data arrives: does a proxy hold it back?"
     raise Unreachable(LinkState.FAULT, text)
 
 
@@ -94,9 +94,8 @@ def _refusal(refused: HandshakeRefused) -> Unreachable:
         return Unreachable(LinkState.FAULT, REVOKED_WORDS)
     if refused.status == UPGRADE_REQUIRED:
         what = (
-            "the hub is there, but something between takes the header Upgrade away (HTTP 426): its"
-            " proxy must pass WebSockets at /link, as docs/how-to/hub-tls.md has it for nginx and"
-            " others"
+            "the hub answers, but a proxy removes the header Upgrade (HTTP 426): the hub's"
+            " proxy must pass WebSockets at /link; see docs/how-to/hub-tls.md for nginx and others"
         )
     elif refused.status in _BUSY:
         text = f"the hub cannot take the link now: {refused}"

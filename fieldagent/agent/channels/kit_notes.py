@@ -199,11 +199,11 @@ class KitNotes:
         last = report.program if offer.file == PROGRAM_OFFER else report.settings
         if last is not None and last.number == offer.number:
             return
-        log.info("the hub brings %s: %s looks at it", offer.what, UNITS[offer.file])
+        log.info("the hub sent %s: %s checks it", offer.what, UNITS[offer.file])
         try:
             await trio.to_thread.run_sync(partial(self._leave, offer, body))
         except OSError as error:
-            log.warning("%s cannot be kept, the hub brings it again: %s", offer.what, error)
+            log.warning("%s cannot be stored, the hub will send it again: %s", offer.what, error)
             return
         self.watch_until = trio.current_time() + MAY_CHANGE
         self.offered.set()

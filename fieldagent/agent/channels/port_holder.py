@@ -21,7 +21,7 @@ def held_by(port: str) -> str:
     unit = _unit(process)
     if unit:
         named = "the agent" if unit == "fieldagent" else unit
-        stop = f"`sudo systemctl stop {unit}` frees it, and `start` puts that back to work"
+        stop = f"`sudo systemctl stop {unit}` frees it, and `start` starts it again"
         return f"is in use by {named} (process {process}): {stop}"
     command = _command(process)
     named = "the agent" if _is_agent(command) else f"`{' '.join(command)[:60]}`"

@@ -180,7 +180,7 @@ class RadioDriver:
         finally:
             if not settled:
                 sent = result not in UNSENT and not transmission.answerable
-                why = UNSENT.get(result, "the radio gave it up")
+                why = UNSENT.get(result, "the radio gave up on the packet")
                 await self._settle(transmission, sent, why, BUSY)
         if result is TransmitResult.DROPPED:
             self.link.facts["packetsGivenUp"] = int(self.link.facts.get("packetsGivenUp", 0)) + 1

@@ -45,7 +45,7 @@ class TransmitResult(Enum):
 
 UNSENT = {
     TransmitResult.DROPPED: "the channel is busy",
-    TransmitResult.SPENT: "the air-time of this hour is spent; an SOS goes all the same",
+    TransmitResult.SPENT: "the air-time of this hour is spent; an SOS is sent anyway",
 }
 """Results of packets that were not on the air, each with the reason for people."""
 
@@ -83,7 +83,7 @@ class ReceiveQueue:
             self._heard.send_nowait(packet)
         except trio.WouldBlock:
             if count := self._lost.note():
-                log.warning("packets were lost, %d of them: more come than can be stored", count)
+                log.warning("%d packets were lost: more arrive than can be stored", count)
 
     async def receive(self) -> HeardPacket:
         return await self._packets.receive()

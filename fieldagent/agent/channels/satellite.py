@@ -70,7 +70,7 @@ TRIES_BESIDE = 2
 """Attempts per look at a message that was already read with pauses."""
 GARBLED_MAX = 600.0
 """Seconds for which an unreadable message stays in the modem, if its place is not needed."""
-GARBLED = "its sum was wrong, or its end lacked, each time that it was read"
+GARBLED = "its checksum was wrong, or its end was missing, each time it was read"
 STAYS = "a message is garbled on the serial line and is read again: check the cable"
 
 
@@ -116,7 +116,7 @@ class MailReader:
         if not read.intact:
             if self.garbled_since is None:
                 self.garbled_since = now
-                await self.modem.link.recorder.fault("a message came garbled")
+                await self.modem.link.recorder.fault("a message was garbled")
             if not needed and not hurry and now - self.garbled_since < GARBLED_MAX:
                 return MailRead.STAYS
         if size:
@@ -140,7 +140,7 @@ class MailReader:
         best, hurry = None, False
         for seconds in pauses:
             if seconds and not hurry:
-                log.info("a message came garbled over the serial line: reading it again")
+                log.info("a message was garbled on the serial line: reading it again")
                 hurry = await self.pause(seconds)
             best = await self.modem.read() or best
             if best is not None and best.intact:
@@ -292,8 +292,8 @@ class SatelliteDriver:
             return ""
         what = counted(waiting, "message") if waiting else "a message"
         return (
-            f"{what} at the gateway, and no credits of today to fetch more: half of them are kept"
-            " for what the kit has to say"
+            f"{what} at the gateway, but no credits are left today to fetch more: half of them"
+            " are reserved for messages from the kit"
         )
 
     # Waiting for the next task.
@@ -401,8 +401,8 @@ class SatelliteDriver:
             result = await self.modem.write(transmission.body)
             if result is sbd.WriteResult.STORED:
                 return
-            log.info("the modem did not take a message: %s; trying again", result.name)
-        raise ModemSilent(f"the modem does not take messages: {result.name}")
+            log.info("the modem did not accept a message: %s; trying again", result.name)
+        raise ModemSilent(f"the modem does not accept messages: {result.name}")
 
     async def _converse(self, transmission: Transmission | None, momsn: int) -> None:
         """Hold a session with the gateway. If its reply is lost, the intent stays and is resolved
@@ -427,7 +427,7 @@ class SatelliteDriver:
             verdict = await self._verdict(status, momsn)
         self._judge_link(status, verdict)
         if status.network_waits and (seconds := await self.modem.ask_traffic()):
-            log.info("the network takes a session again in %d s", seconds)
+            log.info("the network accepts the next session in %d s", seconds)
             self.pace.rest.until_traffic(seconds, trio.current_time(), self.pace.random.random())
         if transmission is not None:
             await self._settle(transmission, status, verdict)
@@ -576,4 +576,8 @@ _OUTCOMES = {
 def _asked_in_words(result: sbd.SessionResult, status: MoStatus) -> str:
     """Return the result, for people, of a session without an outgoing message."""
     reached = status.verdict is SessionVerdict.SENT
-    return MT_STATUS.get(result.mt_status, "mail was asked for") if reached else status.means
+    return (
+        MT_STATUS.get(result.mt_status, "a mailbox check was requested")
+        if reached
+        else status.means
+    )

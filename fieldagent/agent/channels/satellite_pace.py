@@ -19,7 +19,7 @@ FRUITLESS_FIRST, FRUITLESS_MAX = 300.0, 6 * 3600.0
 TRAFFIC_MAX = 3600.0
 """Longest wait in seconds that the network may request, because a damaged number could
 mean a day."""
-WITHHELD = "the modem holds a message and does not give it; no other is fetched before"
+WITHHELD = "the modem holds a message and does not hand it over; no other can be fetched before it"
 TOO_LARGE = 1
 """MO status: the first message of the queue is too large for this modem, and blocks the queue."""
 
@@ -118,6 +118,6 @@ class GatewayMailbox:
         if not self.fruitless:
             return ""
         return (
-            f"{counted(max(1, self.queued), 'message')} at the gateway did not come when asked for"
-            f" ({self.fruitless} times); asked for more seldom"
+            f"{counted(max(1, self.queued), 'message')} at the gateway did not arrive when"
+            f" requested ({self.fruitless} times); trying less often"
         )

@@ -126,7 +126,7 @@ class Modem:
             await self.port.write(data)
             return
         self._give_up()
-        raise ModemSilent(f"{command} was not taken within {seconds:.0f} s")
+        raise ModemSilent(f"{command} was not accepted within {seconds:.0f} s")
 
     async def _answer(self, command: str, seconds: float) -> sbd.SbdEvent:
         with waits.move_on_after(seconds):
@@ -200,7 +200,7 @@ class Modem:
         ):
             reply = await self.ask(command)
             if not reply.ok:
-                log.info("the modem does not know %s; going on without", command)
+                log.info("the modem does not know %s; continuing without it", command)
                 self.refused.add(command)
         # Firmware TA16005 hangs in its first session without this query.
         await self.ask_time()
@@ -249,7 +249,9 @@ class Modem:
                 continue
             if reply.ok:
                 return reply
-        raise ModemSilent("nothing answers AT there: is it the modem's port, and has it power?")
+        raise ModemSilent(
+            "no answer to AT: is this the modem's port, and does the modem have power?"
+        )
 
     async def identify(self) -> None:
         """Query IMEI and firmware, and show them among the link's facts. Raises ModemSilent and

@@ -78,7 +78,7 @@ async def open_serial(
         try:
             _read_nothing_only_at_the_end(line.fileno())
         except (OSError, termios.error) as error:  # termios.error is not an OSError.
-            raise PortLost(f"{path} went away while it was opened ({error.args[-1]})") from None
+            raise PortLost(f"{path} disappeared while it was opened ({error.args[-1]})") from None
         async with trio.lowlevel.FdStream(os.dup(line.fileno())) as stream:
             if recorder is not None:
                 recorder.begin(path, baud)

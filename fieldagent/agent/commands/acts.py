@@ -72,7 +72,7 @@ async def retry(hands: Hands, known: KnownCommand) -> str:
     """Let the modem try now. Raises CannotBeDone."""
     outbox = _satellite(hands)
     outbox.link.ask()
-    return f"the modem tries now, {counted(len(outbox), 'Package')} to send"
+    return f"the modem tries now, with {counted(len(outbox), 'Package')} to send"
 
 
 def may_heal(hands: Hands) -> None:
@@ -125,9 +125,9 @@ async def reboot(hands: Hands, known: KnownCommand) -> NoReturn:
     try:
         await trio.to_thread.run_sync(partial(put_file, place, boot.encode()))
     except OSError as error:
-        raise Failed(f"the order cannot be left for root's unit: {error.strerror}") from None
+        raise Failed(f"the order cannot be stored for root's unit: {error.strerror}") from None
     await trio.sleep(REBOOTED)
-    raise Failed("fieldagent-reboot.path runs not here, or the machine does not go down")
+    raise Failed("fieldagent-reboot.path does not run here, or the machine does not shut down")
 
 
 async def change_settings(hands: Hands, known: KnownCommand) -> str:
@@ -150,7 +150,7 @@ async def update_program(hands: Hands, known: KnownCommand) -> str:
     state = hands.settings.state_directory
     if _report(hands, "program", known.number) is None:
         version = await _leave_delta(hands, known)
-        log.warning("root's unit tries version %s, of a delta", version)
+        log.warning("root's unit tests version %s, built from a delta", version)
     if await _ended(hands, "program", known.number):
         return f"{__version__} runs"
     (state / PROGRAM_OFFER).unlink(missing_ok=True)
@@ -182,7 +182,7 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
     """Leave the delta and return the version that it names. Raises CannotBeDone, Failed."""
     payload = program_deltas.payload_of(hands.parts.journal, _digest(known))
     if payload is None:
-        raise CannotBeDone("the delta is here no more: another came after it")
+        raise CannotBeDone("the delta was replaced by a later one")
     try:
         version = read_release(read_payload(payload).signature.comment).version
     except (ValueError, NotSigned) as wrong:
@@ -198,7 +198,7 @@ async def _leave_delta(hands: Hands, known: KnownCommand) -> str:
     try:
         await trio.to_thread.run_sync(leave)
     except OSError as error:
-        raise Failed(f"it cannot be left for root's unit: {error.strerror}") from None
+        raise Failed(f"it cannot be stored for root's unit: {error.strerror}") from None
     return version
 
 
@@ -289,7 +289,7 @@ async def _leave(hands: Hands, known: KnownCommand) -> None:
     except NotAChange as wrong:
         raise CannotBeDone(str(wrong)) from None
     except OSError as error:
-        raise Failed(f"they cannot be left for root's unit: {error.strerror}") from None
+        raise Failed(f"they cannot be stored for root's unit: {error.strerror}") from None
 
 
 def _report(hands: Hands, what: str, number: int) -> OfferReport | None:

@@ -39,7 +39,7 @@ ROOM_AGAIN = 60.0
 LOOK_AGAIN = 3_600.0
 """Seconds until the age of waiting commands is checked."""
 NOT_HERE = "its subject did not arrive within 5 days"
-UNREADABLE = "it cannot be read on the kit's disk any more, and was not done: give it again"
+UNREADABLE = "it is damaged on the kit's disk, and was not carried out: send it again"
 CUT_OFF = "the agent stopped during the command: its progress is unknown"
 
 
@@ -189,6 +189,8 @@ async def _answer_by_radio(hands: Hands, number: int, answer: CommandAnswer) -> 
 
     accepted = await parts.journal.persist(store)
     if accepted is None:
-        log.error("the answer to command %d has no way: no radio is configured any more", number)
+        log.error(
+            "the answer to command %d cannot be sent: no radio is configured any more", number
+        )
     else:
         parts.intake.queue_relayed(accepted)

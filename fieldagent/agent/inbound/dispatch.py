@@ -200,7 +200,7 @@ class _Dispatch:
             await self.bury(delivery, f"{result.reason}; given up after {len(schedule)} tries")
             return
         log.warning(
-            "%s did not take %s: %s; tried again in %.0f s",
+            "%s did not accept %s: %s; tried again in %.0f s",
             self.name,
             delivery.request_id,
             result.reason,
@@ -210,7 +210,7 @@ class _Dispatch:
 
     async def bury(self, delivery: Delivery, reason: str) -> None:
         log.error(
-            "%s did not take %s: %s; `fieldagent inbound replay %s` hands it over again",
+            "%s did not accept %s: %s; `fieldagent inbound replay %s` hands it over again",
             self.name,
             delivery.request_id,
             reason,

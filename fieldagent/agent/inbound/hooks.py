@@ -78,7 +78,7 @@ def notices(hooks: Collection[Hook], left_overs: Collection[LeftOver]) -> Iterat
                 "`fieldagent inbound list --state dead` shows them, `fieldagent inbound replay"
                 " --dead` hands them over again"
             )
-            yield f"the {each.hook} did not take {payloads}: {each.reason}; {remedy}"
+            yield f"the {each.hook} did not accept {payloads}: {each.reason}; {remedy}"
         else:
             yield f"the {each.hook} is tried again with {payloads}: {each.reason}"
 

@@ -83,13 +83,13 @@ class HubReception:
             if self._failed != body:
                 self._failed = body
                 raise
-            log.exception("a message could not be taken in, twice")
+            log.exception("a message could not be processed, twice")
             # Leave out the cost, because booking it may be the error.
             await self._inbox.bury(
                 body,
                 lambda db: None,
                 channel=self._queue.channel,
-                reason=f"the agent failed to take it in, twice: {brief(error)}",
+                reason=f"the agent failed to process it, twice: {brief(error)}",
             )
         self._failed = None
 

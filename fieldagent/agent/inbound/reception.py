@@ -274,7 +274,7 @@ class Inbox:
         for number in taken.mismatches:
             self.note_mismatch(number)
         if taken.duplicates:
-            log.info("%d came again and went no further", taken.duplicates)
+            log.info("%d were duplicates and were not passed on", taken.duplicates)
         for payload in taken.payloads:
             if SOS_MARK in payload.body:
                 log.warning("an SOS has come from %s: %s", payload.sender, payload.body)
@@ -293,8 +293,8 @@ class Inbox:
         """
         self.mismatches += 1
         log.error(
-            "a confirmation of number %d is not of the Package that has this number now, and counts"
-            " for nothing: it is of a lost journal's, or of another kit with our number",
+            "a confirmation of number %d is ignored, because it is not for the Package that has"
+            " this number now: it comes from a lost journal, or another kit has our number",
             sequence,
         )
 

@@ -166,8 +166,8 @@ async def _attend(
             pipes.cancel_scope.deadline = trio.current_time() + LINGER
     if ended and pipes.cancel_scope.cancelled_caught:
         log.warning(
-            "inbound-hook left children that hold its output open: they are ended;"
-            " redirect all of their output if they are to go on"
+            "inbound-hook left child processes that hold its output open: they are stopped;"
+            " redirect all of their output if they should continue"
         )
         await _end_all(process)
     return ended
@@ -190,7 +190,7 @@ def _print(emit: Callable[[str], None], line: str) -> None:
     try:
         emit(line)
     except OSError as error:
-        log.warning("inbound-hook printed %r, which has nowhere to go: %s", line, error.strerror)
+        log.warning("inbound-hook printed %r, which cannot be sent: %s", line, error.strerror)
     except ValueError as error:  # The encoding does not have the character, or the file is closed.
         log.warning("inbound-hook printed %r, which cannot be shown: %s", line, error)
 

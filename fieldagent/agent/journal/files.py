@@ -104,7 +104,7 @@ class JournalFiles:
 
     def _tell(self, why: str) -> None:
         self.not_on_disk = why
-        log.error("%s. Until then only an SOS is taken, from memory: it is not on disk", why)
+        log.error("%s. Until then only an SOS is accepted, in memory: it is not on disk", why)
 
     def to_memory(self, why: str) -> None:
         """Continue in memory with the full content. If it is already there, do nothing, because two
@@ -135,7 +135,7 @@ class JournalFiles:
         memory.
         """
         if self.free() < 2 * self.path.stat().st_size + ROOM_BYTES:
-            raise Unusable("the disk has too little room")
+            raise Unusable("the disk has too little space")
         if not self._others:
             opened = open_journal(self._home)
             self.mark.close()

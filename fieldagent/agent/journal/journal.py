@@ -229,7 +229,7 @@ class Journal(GroupCommit[sqlite3.Connection]):
                     await self._leaving.wait()
             else:
                 if self.full:
-                    log.info("there is room on the disk again")
+                    log.info("there is space on the disk again")
                 self.full = False
                 return result
 

@@ -72,8 +72,8 @@ def _save_nothing(path: Path, connection: sqlite3.Connection, mark: HighWater, n
     # The first number is random, and the first id is 1. Only a caller's ids can exceed the numbers.
     packages = min(mark.package, mark.id or mark.package)
     text = (
-        f"nothing could be saved; unknown: the last {packages} accepted; payloads that came and are"
-        f" lost: {mark.payload}. Post those again"
+        f"nothing could be saved; unknown: the last {packages} accepted; received payloads"
+        f" that are lost: {mark.payload}. Post those again"
     )
     return Saved(text, packages, mark.payload)
 

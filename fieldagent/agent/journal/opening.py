@@ -193,7 +193,7 @@ def _see_that_all_is_there(connection: sqlite3.Connection) -> None:
         for (name,) in ours.execute(names).fetchall():
             columns = f"SELECT name, type, \"notnull\", pk FROM pragma_table_info('{name}')"
             if ours.execute(columns).fetchall() != connection.execute(columns).fetchall():
-                raise DamageFound(f"the table {name} is not as it was made")
+                raise DamageFound(f"the table {name} was changed")
 
 
 def _see_that_all_is_sound(connection: sqlite3.Connection) -> None:
@@ -201,7 +201,7 @@ def _see_that_all_is_sound(connection: sqlite3.Connection) -> None:
         if connection.execute(f"SELECT 1 FROM {table} WHERE {unsound} LIMIT 1").fetchall():
             raise DamageFound(f"the table {table} has entries that the agent did not write")
     if alone := connection.execute("PRAGMA foreign_key_check").fetchone():
-        raise DamageFound(f"the table {alone[0]} has entries that belong to nothing")
+        raise DamageFound(f"the table {alone[0]} has orphaned entries")
 
 
 def _mend(path: Path, mark: HighWater, why: str) -> None:

@@ -397,7 +397,7 @@ class PacketReception:
         if not confirms(db, sequence, ack, packet.taken):
             return
         if ack.by_hub:
-            text = f"station {station} brought it to the hub"
+            text = f"station {station} relayed it to the hub"
             history.note(db, [sequence], Channel.RADIO, "relayed", text, now)
         elif ack.left:
             text = f"left by station {station}'s satellite"

@@ -66,7 +66,7 @@ def load(settings: Settings) -> RadioKeys:
     except FileNotFoundError:
         return of_settings(settings)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.error("%s cannot be read, radio-key of the settings counts: %s", place, error)
+        log.error("%s cannot be read, so radio-key of the settings is used: %s", place, error)
         return of_settings(settings)
     made_of, keys = content
     return keys if made_of == _digest(settings) else of_settings(settings)

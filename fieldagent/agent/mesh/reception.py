@@ -123,7 +123,7 @@ class RadioReception:
         self._go_round(packet)
         self._note_words(packet, now)
         if returned:
-            log.info("station %d is in earshot", packet.sender)
+            log.info("station %d is in range", packet.sender)
             # A hello is answered by one station; an item is answered by its acknowledgement.
             self._piggyback.introduce(at_once=presents and not packet.acks)
         if returned or presents:
@@ -246,7 +246,7 @@ class RadioReception:
         for sequence, ack in packet.overheard:
             self._piggyback.overhear(sequence, ack)
         for sequence, text in packet.stopped:
-            log.warning("number %d goes no further: %s", sequence, with_names(self._journal, text))
+            log.warning("number %d is not relayed: %s", sequence, with_names(self._journal, text))
         for sequence, ack in packet.heard:
             if await hear(self._packing, self._endings, sequence, ack):
                 # Our item may have left before this kit restarted.

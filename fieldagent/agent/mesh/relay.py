@@ -119,8 +119,8 @@ class Relay:
         if not self.waiting:
             return ""
         text = (
-            f"{len(self.waiting)} that neighbours ask us to bring to the hub wait until midnight"
-            " UTC: radio-relay-credits-per-day is spent"
+            f"{len(self.waiting)} from neighbours for the hub wait until midnight UTC:"
+            " radio-relay-credits-per-day is spent"
         )
         urgent = sum(_is_urgent(each.entry) for each in self.waiting.values())
         return f"{text}; {urgent} of them belong to an SOS" if urgent else text

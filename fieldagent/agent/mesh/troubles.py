@@ -29,8 +29,8 @@ class Trouble(Enum):
     )
     DROPPED_KEY = (
         "droppedKeyPackets",
-        "tagged with a radio-key that the hub has had dropped: a stolen kit's, or one that was away"
-        " meanwhile (`fieldagent hub device radio-key status`); nothing of it is taken in",
+        "tagged with a radio-key that was replaced: by a stolen kit, or by one that missed the"
+        " change (`fieldagent hub device radio-key status`); it is ignored",
     )
     NO_TAG = (
         "untaggedPackets",
@@ -43,7 +43,7 @@ class Trouble(Enum):
     )
     NOT_SEALED = (
         "notSealedPackets",
-        "that anybody can read, of this group, and radio-seal is on here: set it on that kit too",
+        "from this group without encryption, but radio-seal is on here: set it on that kit too",
     )
     SEALED = (
         "sealedPackets",

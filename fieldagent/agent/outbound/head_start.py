@@ -72,7 +72,7 @@ def _begin(
     usual = len(cheaper) * head_start
     if by is not None and own is not None:
         # The effect of a longer wait is unknown, so it is waited for.
-        after, why = _latest(cheaper, own, by), f"{CHEAPER}, and it is in time yet"
+        after, why = _latest(cheaper, own, by), f"{CHEAPER}, and there is still time"
     elif by is not None or any(each.steps is None for each in cheaper):
         after, why = usual if by is None else min(usual, by), CHEAPER
     else:

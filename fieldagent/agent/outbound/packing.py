@@ -236,7 +236,7 @@ class Packing:
             try:
                 candidate = self._next(key)
             except DamagedPackage as damaged:
-                log.error("%s: it ends as Error and is kept for a look; post it again", damaged)
+                log.error("%s: it ends as Error and stays in the list; post it again", damaged)
                 self.queue.finish(key, DAMAGED)
                 continue
             except TooLarge as error:

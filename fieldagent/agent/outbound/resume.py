@@ -125,7 +125,7 @@ class Resume:
         self._ended += self._intake.enqueue(accepted, legs, life, passed)
 
     def _give_up(self, damaged: DamagedPackage) -> None:
-        log.error("%s: it ends as Error and is kept for a look; post it again", damaged)
+        log.error("%s: it ends as Error and stays in the list; post it again", damaged)
         sequence = damaged.sequence
         legs = outbound.legs(self._journal, sequence)
         self._ended += [

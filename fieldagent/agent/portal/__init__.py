@@ -92,7 +92,7 @@ class Portal:
             return Admission(self._answer)
         if (head.method, head.path) == ("POST", KEEP):
             return Admission(self._keep, body=1_024, takes=(FORM,))
-        raise Problem(404, f"here people find the address of the kit's page: GET {PAGE}")
+        raise Problem(404, f"GET {PAGE} shows the address of the kit's page")
 
     async def _answer(self, request: Request) -> Response:
         stays = self._stays.get(request.peer, 0.0) > self._clock()

@@ -105,7 +105,7 @@ class TncModem:
                     await trio.sleep(ASK_EVERY)
             return TransmitResult.UNKNOWN
         if count := self._given_up.note():
-            log.warning("the TNC gave packets up, %d of them: it finds no free channel", count)
+            log.warning("the TNC gave up %d packets: it finds no free channel", count)
         return TransmitResult.DROPPED
 
     async def _ask(self) -> int | None:

@@ -36,23 +36,23 @@ def keys(name: str) -> tuple[Key, ...]:
             f"{name}-frequency",
             frequency,
             None,
-            "MHz, such as 869.525: the same at each kit, and one that is allowed where they are",
+            "MHz, such as 869.525: the same for each kit, and allowed in their country",
         ),
         Key(
             f"{name}-share",
             share,
             None,
-            "per cent of any hour in which this radio may be on the air, as the law has it for that"
-            " frequency: 1 or 10 in Europe's 868 MHz bands, 100 where there is no such limit; not"
-            " needed where radio-region tells it, and never more than that",
+            "most airtime in per cent of any hour, as the law limits it on that frequency: 1 or"
+            " 10 in Europe's 868 MHz bands, 100 without a limit; radio-region sets it if this is"
+            " missing, and limits it",
         ),
-        Key(f"{name}-bandwidth", _bandwidth, 125_000, "kHz, the same at each kit (125)"),
+        Key(f"{name}-bandwidth", _bandwidth, 125_000, "kHz, the same for each kit (125)"),
         Key(
             f"{name}-spreading",
             whole(5, 12, "spreading factor"),
             9,
-            "spreading factor, 5 to 12, the same at each kit: one more reaches further and takes"
-            " twice as long (9)",
+            "spreading factor, 5 to 12, the same for each kit: each step reaches further and"
+            " takes twice as long (9)",
         ),
         Key(f"{name}-coding", whole(5, 8, "of coding rate 4/5 to 4/8"), 5, "of 4/5 to 4/8 (5)"),
         Key(f"{name}-power", whole(0, 30, "dBm"), 14, "dBm at the antenna (14)"),
@@ -138,7 +138,7 @@ class BoardTurn:
             return TransmitResult.SPENT
         result = await self._give_until_taken(write, seconds, patience)
         if result is TransmitResult.DROPPED and (count := self._given_up.note()):
-            log.warning("the radio gave packets up, %d of them: it finds no free channel", count)
+            log.warning("the radio gave up %d packets: it finds no free channel", count)
         return result
 
     async def _give_until_taken(

@@ -161,8 +161,10 @@ class MeshcoreModem:
     async def _set(self, command: MeshcoreCommand, content: bytes, words: str) -> None:
         answer = await self._ask(command, content)
         if answer.code == MeshcoreSaid.ERROR:
-            why = wire.ERRORS.get(answer.content[0] if answer.content else 0, "it does not say why")
-            raise RadioLost(f"the radio does not take {words}: {why}; see {NAME}-… in the settings")
+            why = wire.ERRORS.get(answer.content[0] if answer.content else 0, "it gives no reason")
+            raise RadioLost(
+                f"the radio does not accept {words}: {why}; see {NAME}-… in the settings"
+            )
 
     async def _ask(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreWord:
         """Return the answer to a command. Raises RadioLost if there is none."""
@@ -171,7 +173,7 @@ class MeshcoreModem:
             await self._greet()
             answer = await self._answer(command, content)
         if answer is None:
-            raise RadioLost(f"the radio answers a ping, and not {command.name}")
+            raise RadioLost(f"the radio answers a ping, but not {command.name}")
         return answer
 
     async def _answer(self, command: MeshcoreCommand, content: bytes = b"") -> MeshcoreWord | None:

@@ -67,13 +67,13 @@ async def tell(line: DeviceLine) -> DeviceReport:
     trouble = []
     if lora is None:
         lines = []
-        trouble.append("it answers a ping, and nothing more: unplug it, and plug it in again")
+        trouble.append("it answers a ping, but nothing else: unplug it, and plug it in again")
     if millivolts >= NONE_BELOW:
         lines.append(f"its battery has {millivolts / 1000:.2f} V")
         if millivolts < LOW:
             trouble.append(
-                f"its battery has {millivolts / 1000:.2f} V: charge it. A board whose power dips"
-                " forgets how it was set"
+                f"its battery has {millivolts / 1000:.2f} V: charge it. A board loses its"
+                " settings if its power dips"
             )
     named = f" on {board}" if board else ""
     what = f"MeshCore's KISS modem firmware {version}{named}"

@@ -138,7 +138,7 @@ def _channel(host: MeshtasticHost, name: str) -> int:
         )
     if channel.role != Role.SECONDARY:
         raise RadioLost(
-            f"{name!r} is the radio's primary channel, on which its people speak: add a secondary"
+            f"{name!r} is the radio's primary channel, which people use: add a secondary"
             f" one for the kits, and name that as {NAME}-channel"
         )
     if not wire.is_private(channel.settings):
@@ -203,8 +203,8 @@ RADIO = Radio(
             f"{NAME}-share",
             share,
             10.0,
-            "per cent of any hour in which this radio may be on the air for us, which no region's"
-            " law makes more: 1 where others share the preset (10)",
+            "most airtime of the kit in per cent of any hour, within the limit of the region: 1"
+            " if other radios share the preset (10)",
         ),
     ),
     counts_air=True,

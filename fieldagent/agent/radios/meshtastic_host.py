@@ -93,13 +93,13 @@ QUEUED_WORDS: dict[int, str] = {
 ROUTING_WORDS: dict[int | None, str] = {
     None: "the radio did not report it",
     RoutingError.NONE: "a radio has it",
-    RoutingError.NO_ROUTE: "no way leads there",
+    RoutingError.NO_ROUTE: "there is no route to the receiver",
     RoutingError.TIMEOUT: "no answer",
     RoutingError.MAX_RETRANSMIT: "no acknowledgement",
     RoutingError.NO_CHANNEL: "the receiver does not have the channel",
     RoutingError.TOO_LARGE: "it is too large for the radio",
     RoutingError.DUTY_CYCLE_LIMIT: "the radio's air-time of this hour is spent",
-    RoutingError.RATE_LIMIT_EXCEEDED: "the radio takes one text in two seconds",
+    RoutingError.RATE_LIMIT_EXCEEDED: "the radio accepts one text in two seconds",
     RoutingError.PKI_FAILED: "the receiver's key has changed",
     RoutingError.PKI_UNKNOWN_PUBKEY: "the receiver does not know this radio's key",
     RoutingError.PKI_SEND_FAIL_PUBLIC_KEY: "the radio does not know the receiver's key yet",
@@ -228,7 +228,7 @@ class _Heard:
 
     def _note_lost(self) -> None:
         if count := self._lost.note():
-            log.warning("packets were lost, %d of them: more come than can be stored", count)
+            log.warning("%d packets were lost: more arrive than can be stored", count)
 
 
 def _is_text(heard: HostHeard) -> bool:

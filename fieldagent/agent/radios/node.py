@@ -71,7 +71,7 @@ class NodeModem:
             self._in_hand = None
         if not self._result.transmitted and (count := self._given_up.note()):
             reason = self._result.reason
-            log.warning("the node gave packets up, %d of them; the last: %s", count, reason)
+            log.warning("the node gave up %d packets; the last: %s", count, reason)
         return TransmitResult.TRANSMITTED if self._result.transmitted else TransmitResult.DROPPED
 
     async def receive(self) -> HeardPacket:
@@ -87,7 +87,7 @@ class NodeModem:
             while self._node.peer is None:
                 await self._news.wait()
             return
-        raise RadioLost("no node answers there: is it the node's port, and has it power?")
+        raise RadioLost("no node answers: is this the node's port, and does the node have power?")
 
     async def listen(self) -> NoReturn:
         """Read from the port and handle the node's messages, forever. Raises PortLost, and
@@ -137,10 +137,12 @@ class NodeModem:
     def _opened(self, opened: node.NodeOpened) -> None:
         hello = opened.hello
         if hello.packet_bytes < AIR_BYTES_MIN:
-            text = f"the node takes packets of {hello.packet_bytes} bytes"
+            text = f"the node accepts packets of {hello.packet_bytes} bytes"
             raise RadioLost(f"{text}, {AIR_BYTES_MIN} are needed: give it other settings")
         if hello.packet_bytes < self._packet_bytes:
-            text = f"the node takes packets of {hello.packet_bytes} bytes, not {self._packet_bytes}"
+            text = (
+                f"the node accepts packets of {hello.packet_bytes} bytes, not {self._packet_bytes}"
+            )
             mend = f"set radio-packet-bytes={min(hello.packet_bytes, AIR_BYTES_MAX)}"
             raise RadioLost(f"{text}: {mend} on each kit of the group, and restart")
         if opened.anew:

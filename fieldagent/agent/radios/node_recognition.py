@@ -56,15 +56,15 @@ async def tell(line: DeviceLine) -> DeviceReport:
     await answer_to(line, _hello(), both)
     hello, status = _told(bytes(heard))
     if hello is None:
-        return DeviceReport("a node of the node link that sent one Hello and no more")
-    lines = [f"it takes packets of {hello.packet_bytes} bytes"]
+        return DeviceReport("a node of the node link that sent one Hello and nothing else")
+    lines = [f"it accepts packets of {hello.packet_bytes} bytes"]
     battery = None if status is None else status.battery
     if battery is not None:
         lines.append(f"its battery has {battery} %")
     trouble = []
     if hello.packet_bytes < AIR_BYTES_MIN:
         trouble.append(
-            f"it takes packets of {hello.packet_bytes} bytes, {AIR_BYTES_MIN} are needed: give it"
+            f"it accepts packets of {hello.packet_bytes} bytes, {AIR_BYTES_MIN} are needed: give it"
             " other settings"
         )
     settings = {}

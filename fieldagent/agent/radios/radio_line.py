@@ -42,6 +42,6 @@ async def open_line(place: str, baud: int, tcp_port: int) -> AsyncIterator[Seria
         with trio.fail_after(CONNECT_MAX):
             stream = await trio.open_tcp_stream(parts.hostname or "", parts.port or tcp_port)
     except (OSError, ValueError, trio.TooSlowError) as error:  # A port or name may be malformed.
-        raise PortLost(f"{place} cannot be reached: {str(error) or 'nobody answers'}") from None
+        raise PortLost(f"{place} cannot be reached: {str(error) or 'no answer'}") from None
     async with stream:
         yield SerialPort(place, stream)

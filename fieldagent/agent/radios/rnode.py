@@ -123,8 +123,8 @@ class RnodeModem:
             firmware = ".".join(map(str, version))
             if tuple(version) < wire.OLDEST:
                 raise RadioLost(
-                    f"the radio's firmware is RNode {firmware}, and 1.52 is the oldest that this"
-                    " understands: `rnodeconf --update` with its port brings a later one"
+                    f"the radio's firmware is RNode {firmware}, but 1.52 or later is needed:"
+                    " update it with `rnodeconf --update` and its port"
                 )
             self._link.facts["firmware"] = firmware
             await self._set_up()
@@ -136,7 +136,7 @@ class RnodeModem:
                 await self._port.write(wire.say(RnodeCommand.STATE, wire.OFF))
                 await self._port.write(wire.say(RnodeCommand.LEAVE, wire.LEAVE))
         except PortLost:
-            log.debug("the radio is gone as it is closed")
+            log.debug("the radio disappeared while it was closed")
 
     async def look_after(self) -> NoReturn:
         """Check the radio regularly and after a restart. Raises RadioLost."""
@@ -186,7 +186,7 @@ class RnodeModem:
             await self._greet()
             answer = await self._answer(command, content)
         if answer is None:
-            raise RadioLost(f"the radio is there, and does not answer {command.name}")
+            raise RadioLost(f"the radio is connected, but does not answer {command.name}")
         return answer
 
     async def _answer(self, command: RnodeCommand, content: bytes) -> bytes | None:

@@ -67,7 +67,7 @@ async def tell(line: DeviceLine) -> DeviceReport:
         lora = LoraSettings(frequency, bandwidth, spreading, coding)
         lines.append(f"set to {lora.in_words()}, {power} dBm")
     if wire.starts_by_itself(memory):
-        lines.append("it has settings stored, with which it starts until an agent sets others")
+        lines.append("it starts with its stored settings until an agent changes them")
     return DeviceReport(
         f"RNode {firmware or 'of unknown firmware'}",
         tuple(lines),
@@ -82,8 +82,8 @@ def _trouble(version: bytes, firmware: str, *, provisioned: bool | None) -> list
     troubles = []
     if tuple(version) < wire.OLDEST:
         troubles.append(
-            f"its firmware is RNode {firmware}, and 1.52 is the oldest that is understood:"
-            " `rnodeconf --update` with its port brings a later one"
+            f"its firmware is RNode {firmware}, but 1.52 or later is needed: update it with"
+            " `rnodeconf --update` and its port"
         )
     if provisioned is False:
         troubles.append(wire.BROKEN[RnodeError.NOT_PROVISIONED])

@@ -46,7 +46,7 @@ class UdpModem:
         try:
             await self._mouth.sendto(packet, self._group)
         except OSError as error:
-            raise RadioLost(f"the network accepts nothing: {reason_of(error)}") from None
+            raise RadioLost(f"the network does not accept packets: {reason_of(error)}") from None
         await waits.sleep(len(packet) * self._seconds_a_byte)
         # A sent datagram does not show who heard it; other kits confirm that.
         return TransmitResult.TRANSMITTED
@@ -56,7 +56,7 @@ class UdpModem:
             try:
                 packet, sender = await self._ear.recvfrom(DATAGRAM)
             except OSError as error:
-                raise RadioLost(f"the network brings nothing: {reason_of(error)}") from None
+                raise RadioLost(f"the network delivers no packets: {reason_of(error)}") from None
             is_own = sender == self._mouth.getsockname()
             if not is_own and random.random() >= self._loss:
                 return HeardPacket(packet)

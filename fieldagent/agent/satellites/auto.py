@@ -49,8 +49,8 @@ async def kind_at(port: str, baud: int | None, *, searches: bool = True) -> tupl
             return probe.kind, speed
     kinds = ", ".join(probe.kind for probe in known)
     raise NobodyAnswers(
-        f"no satellite modem ({kinds}) answers at {port}: is it the modem's port, and has the"
-        " modem power?"
+        f"no satellite modem ({kinds}) answers at {port}: is this the modem's port, and does the"
+        " modem have power?"
     )
 
 

@@ -62,13 +62,13 @@ def installed() -> str:
     packages = {name: version for name, *version, state in rows if state in WHOLE}
     if HUB in packages:
         raise NotAtHand(
-            f"{HUB} is installed here too, and its database would not follow back:"
+            f"{HUB} is installed here too, and its database cannot be rolled back:"
             " `sudo apt install` updates both"
         )
     versions = {version for name in NAMES for version in packages.get(name, [""])}
     if len(versions) != 1 or "" in versions:
         raise NotAtHand(
-            f"{' and '.join(NAMES)} are not installed whole, in one version:"
+            f"{' and '.join(NAMES)} are not installed completely, in one version:"
             " `sudo apt --fix-broken install` first"
         )
     return versions.pop()

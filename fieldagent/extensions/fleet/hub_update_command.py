@@ -132,7 +132,7 @@ def _beside(kit: Candidate, version: str) -> Planned | None:
     if why := update_offers.cannot(kit):
         return Planned(kit.device, 0, "left out", why)
     if kit.version == version:
-        return Planned(kit.device, 0, "taken", "it ran already")
+        return Planned(kit.device, 0, "taken", "it already ran this version")
     if _is_newer(kit.version, version):
         return Planned(kit.device, 0, "left out", f"it runs {kit.version}, which is newer")
     return None

@@ -18,10 +18,10 @@ from fieldagent.system.wording import reason_of
 from fieldagent.wire.kit_note import OfferReport
 
 IN_WORDS = {
-    "trial": "are on trial: they stay where the link to the hub and all channels return",
+    "trial": "are on trial: they stay if the link to the hub and all channels return",
     "taken": "are in force",
     "refused": "were refused, and nothing was changed",
-    "back": "did not do, and those of before are in force again",
+    "back": "did not work, and the previous ones are in force again",
 }
 
 

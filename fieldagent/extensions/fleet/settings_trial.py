@@ -101,10 +101,10 @@ def _begin(
         number = read_change(text).number
         change = _verified(text, signature, key)
         if change.number == (last := _last_number(place)):
-            complain(again := f"settings {last} were here before: nothing is done")
+            complain(again := f"settings {last} were already processed: nothing is done")
             return again
         if change.number < last:
-            raise NotForThisKit(f"later ones were here before, number {last}")
+            raise NotForThisKit(f"later settings were already processed, number {last}")
         if why := kit_health.unsafe_to_stop(load(settings).api_port):
             raise NotForThisKit(why)
         before = read_text_file(settings)

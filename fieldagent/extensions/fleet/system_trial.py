@@ -259,7 +259,7 @@ def _piece(
             continue
         if digest(content) == piece.content:
             return content, len(packed)
-    raise NotTaken(f"piece {number + 1} of {trial.what} does not become what was signed")
+    raise NotTaken(f"piece {number + 1} of {trial.what} differs from what was signed")
 
 
 def _whole(place: Place, trial: SystemTrial, number: int) -> SystemPiece:

@@ -75,8 +75,8 @@ def begin(order: UpdateOrder, place: Place, slots: Slots) -> SystemTrial:
         place.system.unlink()
         raise NotTaken(f"{system_trial.UNIT} cannot be started: its message is above")
     tell(
-        f"{now.version} → {trial.version}: {system_trial.UNIT} writes it, starts it, and goes back"
-        " if it does not work"
+        f"{now.version} → {trial.version}: {system_trial.UNIT} writes it, starts it, and rolls"
+        " back if it does not work"
     )
     return trial
 

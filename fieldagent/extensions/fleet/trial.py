@@ -195,7 +195,7 @@ def tell_the_hub(settings: Path, text: str) -> None:
     try:
         call(port, "POST", "/api/package/async", body, timeout=kit_health.ANSWERS)
     except CallFailed as failed:
-        complain(f"the hub was not told: {failed}")
+        complain(f"the hub was not notified: {failed}")
 
 
 def end_of_trial(place: Place, result: dict[str, Any], state: Path) -> None:

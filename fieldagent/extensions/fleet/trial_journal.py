@@ -105,7 +105,7 @@ def _put_back(state: Path, before: int, program: str) -> str:
     try:
         carry_over(journal, made)
     except sqlite3.Error as error:
-        lost = f"what was accepted meanwhile is in {kept} alone ({error})"
+        lost = f"items that were accepted in the meantime are only in {kept} ({error})"
     kept.unlink(missing_ok=True)
     os.link(journal, kept)
     rename_file(made, journal)

@@ -104,7 +104,7 @@ def begin(
     place.result.unlink(missing_ok=True)
     trial.write(place, offered)
     _start_unit(place)
-    tell(f"{now} → {next_}: {trial.UNIT} puts it in place, and goes back if it does not work")
+    tell(f"{now} → {next_}: {trial.UNIT} installs it, and rolls back if it does not work")
     return offered
 
 
@@ -137,7 +137,7 @@ def _programs(order: UpdateOrder, place: Place, brought: SignedDelta | None) -> 
     if program.is_file() and brought is not None:
         now = program.read_bytes()
         new, version = _brought(brought, now, order.key)
-        return Programs(order.what or "what has come", new, now, signed_as=version)
+        return Programs(order.what or "the offered program", new, now, signed_as=version)
     if program.is_file():
         what = order.what or load(order.settings).update_address
         if not what:
@@ -160,8 +160,9 @@ def _packaged(version: str, folder: Path) -> Programs:
     """Return the programs in the packages. Raises NotAtHand, OSError."""
     if version and ("/" in version or version.endswith((".deb", ".pyz"))):
         raise NotAtHand(
-            "fieldagent is here as Debian packages, and apt's repositories alone are trusted with"
-            " those: name a version, or nothing (`build/repository` makes one, on a stick too)"
+            "fieldagent is installed as Debian packages, which may only come from apt's"
+            " repositories: name a version, or nothing (`build/repository` makes a repository,"
+            " also on a USB stick)"
         )
     now = debian_packages.installed()
     next_ = version or debian_packages.newest()
@@ -172,14 +173,14 @@ def _packaged(version: str, folder: Path) -> Programs:
         debian_packages.fetch(folder, now)
     except NotAtHand as missing:
         raise NotAtHand(
-            f"{missing}. The way back needs them: put them into {folder}, or"
-            f" `sudo apt install {debian_packages.NAMES[-1]}` updates without one"
+            f"{missing}. The rollback needs them: put them into {folder}, or"
+            f" `sudo apt install {debian_packages.NAMES[-1]}` updates without a rollback"
         ) from None
     debian_packages.keep_only(folder, now, next_)
     debian_packages.change_alone(folder, next_)
     new, before = (debian_packages.content(folder, each) for each in (next_, now))
     if debian_packages.UNIT not in new:
-        raise NotAtHand(f"{next_} has no {trial.UNIT}, which could bring {now} back")
+        raise NotAtHand(f"{next_} has no {trial.UNIT}, which could roll back to {now}")
     packed = debian_packages.as_zipapp
     return Programs(next_, packed(new), packed(before), next_, now)
 
@@ -203,7 +204,7 @@ def _brought(brought: SignedDelta, now: bytes, key: Path) -> tuple[bytes, str]:
         release = release_of(brought.delta, signature, DELTA, keys_in(key))
         return program_of_contents(apply_delta(brought.delta, contents(now))), release.version
     except (NotSigned, NoDelta) as wrong:
-        raise NotTaken(f"the delta that has come: {wrong}") from None
+        raise NotTaken(f"the delta from the hub: {wrong}") from None
 
 
 def _by_delta(
@@ -222,9 +223,9 @@ def _by_delta(
     except ServerAway:
         raise
     except (NoDelta, NotTaken) as why:
-        tell(f"the whole program is taken, as the delta from this one is of no use: {why}")
+        tell(f"the whole program is fetched, because the delta cannot be used: {why}")
         return None
-    tell(f"a delta of {len(delta):,} bytes has made it of the program that is here")
+    tell(f"a delta of {len(delta):,} bytes was applied to the installed program")
     return program, release
 
 
@@ -264,7 +265,7 @@ def _channels(port: int) -> dict[str, str]:
     """Return the state of each working channel; empty if no agent runs."""
     channels = kit_health.working_channels(port)
     if channels is None:
-        tell("no agent runs: it is tried whether the new one does")
+        tell("no agent runs: the test shows whether the new one does")
     return channels or {}
 
 
@@ -309,7 +310,7 @@ def last(place: Place, *, as_json: bool) -> int:
         return OK
     what = f"did not work, and {result['previous_version']} runs again"
     if not result.get("starts", 1):
-        what = f"was not started, and {result['previous_version']} runs on"
+        what = f"was not started, and {result['previous_version']} continues"
     complain(f"{result['version']} {what}: {escaped_lines(result['why'])}")
     return ERROR
 

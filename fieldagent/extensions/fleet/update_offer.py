@@ -51,7 +51,7 @@ def take(order: UpdateOrder, place: Place) -> int:
     except InvalidSettings as wrong:
         return refuse_settings(wrong)
     except OSError as error:
-        complain(f"what the hub has offered waits: {reason_of(error)}")
+        complain(f"the program that the hub offered waits: {reason_of(error)}")
         return IO_FAILED
 
 
@@ -80,7 +80,7 @@ def _taken(order: UpdateOrder, place: Place, body: bytes, state: Path) -> tuple[
     last = outcomes.of_offer(place.offered)
     if last is not None and last.number == offer.number:
         return offer.number, ""
-    what = offer.url or "what a command has brought"
+    what = offer.url or "the program from a command"
     try:
         brought = None if offer.url else _brought(state)
         _begin(order._replace(what=what), place, offer, brought)
@@ -94,7 +94,7 @@ def _brought(state: Path) -> SignedDelta:
     try:
         return read_payload(read_left(state / PROGRAM_DELTA) or b"")
     except ValueError as wrong:
-        raise NotTaken(f"what the agent has left: {wrong}") from None
+        raise NotTaken(f"the agent's offer: {wrong}") from None
 
 
 def _begin(

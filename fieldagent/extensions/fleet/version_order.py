@@ -11,7 +11,7 @@ def check_newer(now: str, next_: str, *, older_too: bool) -> None:
     """Check that `next_` is newer than `now`, unless older ones are allowed. Raises NotTaken."""
     if older_too or order(next_) > order(now):
         return
-    what = "is what runs" if next_ == now else f"is older than {now}, which runs"
+    what = "is already running" if next_ == now else f"is older than {now}, which runs"
     raise NotTaken(f"{next_} {what}: --older installs it anyway")
 
 

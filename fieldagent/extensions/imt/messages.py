@@ -225,7 +225,7 @@ STATE_REASONS: Mapping[int, str] = {
     1: "its self-test failed",
     2: "it is too hot or too cold",
     3: "it protects its radio's power stage",
-    4: "its own parts do not understand each other (VAM handshake)",
+    4: "its parts cannot communicate (VAM handshake)",
     5: "its hardware is not valid",
     6: "its supply voltage is too low",
     7: "it is in a manufacturing test",
@@ -348,7 +348,7 @@ FINAL: Mapping[str, MoStatus] = {
     "network_error": MoStatus(_S.DOUBTFUL, "the network failed"),
     "protocol_error": MoStatus(_S.DOUBTFUL, "modem and network did not understand each other"),
     "crc_error_in_transfer": MoStatus(_S.DOUBTFUL, "it was garbled in the air"),
-    "message_cancelled_in_transit": MoStatus(_S.DOUBTFUL, "withdrawn when it may have left"),
+    "message_cancelled_in_transit": MoStatus(_S.DOUBTFUL, "withdrawn, although it may have left"),
 }
 """Meaning of a final_mo_status, or of a message_response that refuses the message."""
 
@@ -363,7 +363,7 @@ def mo_refused(word: str) -> MoStatus:
     status = FINAL.get(word)
     if status is not None and status.verdict in (_S.NOT_SENT, _S.FAULT):
         return status
-    return MoStatus(_S.NOT_SENT, f"the modem does not take it: {word[:60]}")
+    return MoStatus(_S.NOT_SENT, f"the modem does not accept it: {word[:60]}")
 
 
 # An MT message.
@@ -406,7 +406,7 @@ class MtAssembly:
             whole += bytes(start - len(whole)) + segments[start]
         if gap:
             body = bytes(whole[:-CRC_BYTES])
-            return MtMessage(ended.key.topic, body, f"{gap} bytes of it did not come")
+            return MtMessage(ended.key.topic, body, f"{gap} bytes of it did not arrive")
         body, guard = bytes(whole[:-CRC_BYTES]), bytes(whole[-CRC_BYTES:])
         if crc(body) != guard:
             checksum = int.from_bytes(guard)

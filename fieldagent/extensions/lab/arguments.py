@@ -79,7 +79,7 @@ def add_simulate(commands: Subparsers) -> None:
     )
     satellite.add_argument("--key", help="the kit's satellite-key")
     satellite.add_argument(
-        "--hub", metavar="HOST:PORT", help="bring MO messages to a hub's directip-listen"
+        "--hub", metavar="HOST:PORT", help="deliver MO messages to a hub's directip-listen"
     )
     satellite.add_argument(
         "--mt-port", type=port, default=0, help="port to which the hub posts MT messages (any)"
@@ -102,15 +102,15 @@ def _add_simulated_radios(kinds: Subparsers) -> None:
         kinds,
         "node",
         ("extensions.lab.simulate_node", "node"),
-        "radio nodes on ptys, a lossy air between them",
+        "simulate radio nodes on ptys, with losses between them",
     )
     node.add_argument(
         "--kind",
         choices=("node", "meshcore-kiss", "rnode", "meshtastic", "meshcore"),
         default="node",
-        help="which radios, by their radio-protocol or mesh-protocol (node)",
+        help="kind of the radios, as in radio-protocol or mesh-protocol (node)",
     )
-    node.add_argument("--nodes", type=whole(1, 100), default=2, help="how many (2)")
+    node.add_argument("--nodes", type=whole(1, 100), default=2, help="number of nodes (2)")
     node.add_argument(
         "--link", type=Path, metavar="FOLDER", help="make the ports reachable as FOLDER/node-1 …"
     )
@@ -118,63 +118,76 @@ def _add_simulated_radios(kinds: Subparsers) -> None:
         "--topology",
         type=Path,
         metavar="FILE",
-        help="file with one radio link a line: `1 2`, `2 3 0.3` (30 % lost), `3 > 4` (one way)",
+        help="file with one radio link per line: `1 2`, `2 3 0.3` (30 % lost), `3 > 4` (one way)",
     )
     node.add_argument(
         "--tcp-port",
         type=port,
         metavar="PORT",
-        help="reach the others than node 1 by TCP, at 127.0.0.1 from this port on (0: any), as an"
-        " app does",
+        help="first TCP port at 127.0.0.1 of the nodes after node 1, for apps (0: any)",
     )
     node.add_argument(
         "--crowd",
         type=whole(0, 10_000),
         default=0,
         metavar="N",
-        help="meshtastic and meshcore: N more that each knows (0)",
+        help="meshtastic and meshcore: number of further nodes that each knows (0)",
     )
     for name, what in (
         ("loss", "that a packet is not heard"),
         ("duplicates", "that it is heard twice"),
-        ("bit-errors", "that a bit is turned over; the radio drops such packets"),
+        ("bit-errors", "that a bit is flipped; the radio drops such packets"),
     ):
-        node.add_argument(f"--{name}", type=_chance, default=0.0, help=f"chance {what} (0)")
-    node.add_argument("--delay", type=seconds, default=0.0, help="seconds it takes at most (0)")
+        node.add_argument(
+            f"--{name}", type=_chance, default=0.0, help=f"chance from 0 to 1 {what} (0)"
+        )
+    node.add_argument(
+        "--delay", type=seconds, default=0.0, help="longest delay of a packet in seconds (0)"
+    )
     node.add_argument("--bitrate", type=positive, default=9600.0, help="bits per second (9600)")
     node.add_argument(
-        "--packet-bytes", type=whole(1, 255), default=255, help="most bytes that each takes (255)"
+        "--packet-bytes", type=whole(1, 255), default=255, help="most bytes of a packet (255)"
     )
-    node.add_argument("--seed", type=int, help="the same seed, the same chances")
+    node.add_argument("--seed", type=int, help="seed of the random losses")
 
 
 def _add_fleet(kinds: Subparsers) -> None:
-    summary = "very many kits on IP links to a hub of yours, and a report"
+    summary = "emulate thousands of kits on IP links to your hub, and report"
     fleet = command(kinds, "fleet", ("extensions.lab.simulate_fleet", "fleet"), summary)
-    fleet.add_argument("--hub", required=True, metavar="URL", help="your hub, as hub-address")
+    fleet.add_argument(
+        "--hub", required=True, metavar="URL", help="address of your hub, as in hub-address"
+    )
     fleet.add_argument(
         "--tokens",
         required=True,
         type=Path,
         metavar="FILE",
-        help="of test kits of that hub: `fieldagent hub device make` writes it",
+        help="file with the tokens of test kits of that hub, from `fieldagent hub device make`",
     )
-    fleet.add_argument("--kits", type=count, metavar="N", help="how many (all of the file)")
+    fleet.add_argument("--kits", type=count, metavar="N", help="number of kits (all of the file)")
     fleet.add_argument(
-        "--first", type=count, default=1, metavar="N", help="begin with that token (1)"
-    )
-    fleet.add_argument(
-        "--every", type=_pace, default=60.0, metavar="SECONDS", help="a position of each kit (60)"
+        "--first", type=count, default=1, metavar="N", help="number of the first token to use (1)"
     )
     fleet.add_argument(
-        "--minutes", type=positive, default=5.0, metavar="M", help="how long (5); Ctrl-C ends it"
+        "--every",
+        type=_pace,
+        default=60.0,
+        metavar="SECONDS",
+        help="seconds between two positions of each kit (60)",
+    )
+    fleet.add_argument(
+        "--minutes",
+        type=positive,
+        default=5.0,
+        metavar="M",
+        help="minutes to run (5); Ctrl-C ends it",
     )
     fleet.add_argument(
         "--connect-rate",
         type=positive,
         default=100.0,
         metavar="R",
-        help="kits that call for the first time, a second (100)",
+        help="kits per second that connect for the first time (100)",
     )
     fleet.add_argument(
         "--source",
@@ -183,23 +196,30 @@ def _add_fleet(kinds: Subparsers) -> None:
         metavar="ADDRESS",
         help="local address to connect from; several take turns",
     )
-    fleet.add_argument("--ca-file", type=Path, metavar="FILE", help="as hub-ca-file")
+    fleet.add_argument(
+        "--ca-file",
+        type=Path,
+        metavar="FILE",
+        help="certificate authority of the hub, as in hub-ca-file",
+    )
     fleet.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def add_drill(commands: Subparsers) -> None:
     """Add `fieldagent drill`, which `drill_command` runs."""
-    summary = "a team's week in minutes: real agents and hub, and a report"
+    summary = "simulate a team's week in minutes with real agents and a real hub"
     drill = command(commands, "drill", ("extensions.lab.drill_command", "drill"), summary)
     drill.add_argument(
         "plan", type=Path, nargs="+", metavar="FILE", help="kits, people and what fails (TOML)"
     )
-    drill.add_argument("--seed", type=int, default=1, help="the same seed, the same week (1)")
-    drill.add_argument("--days", type=positive, metavar="D", help="instead of the file's")
+    drill.add_argument("--seed", type=int, default=1, help="seed of the week's chances (1)")
+    drill.add_argument(
+        "--days", type=positive, metavar="D", help="days to simulate, instead of the plan's"
+    )
     drill.add_argument(
         "--against",
         metavar="KEY=VALUE",
-        help="also with this setting of the file, side by side: kits.credits-per-day=20",
+        help="compare with another value of a setting, such as kits.credits-per-day=20",
     )
     drill.add_argument(
         "--budget", action="store_true", help="print the credits a day that a kit needs"
@@ -218,7 +238,7 @@ def add_drill(commands: Subparsers) -> None:
 def _pace(value: str) -> float:
     every = positive(value)
     if every < 1:
-        raise argparse.ArgumentTypeError(f"{value!r} is too often: once a second at most")
+        raise argparse.ArgumentTypeError(f"{value!r} is too short: use 1 second or more")
     return every
 
 

@@ -87,7 +87,7 @@ class GsmPort:
                         stuck = self.modem.faults.stuck
                         self.modem.receive_data(await line.receive_some(4096))
                         if self.modem.faults.stuck < stuck:
-                            say("a Ctrl-Z is not heard")
+                            say("a Ctrl-Z is ignored")
                         self.poke()
             self.modem.power_off()
 
@@ -187,7 +187,7 @@ def obey(port: GsmPort, line: str) -> str:
             port.plug()
         case _:
             raise BadCommand(f"{line.strip()!r} is not a command; `help` lists all")
-    return "as you say"
+    return "done"
 
 
 _PART = re.compile(r"(\S+) ([0-9]{1,3}) ([0-9]{1,3})/([0-9]{1,3}) (.+)", re.ASCII)
@@ -211,7 +211,7 @@ def _report(modem: SimulatedGsmModem, text: str) -> str:
         raise BadCommand("write it like this: report 1 delivered")
     if not 1 <= int(match[1]) <= len(modem.sent_to):
         return f"{len(modem.sent_to)} SMS have left"
-    return "as you say" if modem.report(int(match[1]), _STATUS[match[2]]) else FULL
+    return "done" if modem.report(int(match[1]), _STATUS[match[2]]) else FULL
 
 
 def _octets(text: str) -> bytes:

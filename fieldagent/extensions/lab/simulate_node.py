@@ -205,7 +205,7 @@ def _away(nodes: Nodes, rest: list[str]) -> str:
 def _near(nodes: Nodes, rest: list[str]) -> str:
     number = _socket(nodes, rest).node.number
     nodes.air.away.discard(number)
-    return f"node {number} is in earshot again"
+    return f"node {number} is in range again"
 
 
 def _between(nodes: Nodes, rest: list[str]) -> str:

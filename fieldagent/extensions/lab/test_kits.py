@@ -26,7 +26,7 @@ def device_make(arguments: argparse.Namespace) -> int:
 
     def carry_out(_: HubSettings, store: Store) -> int:
         if target.exists():
-            raise Refused(f"{target} is there already: name another, or move it away")
+            raise Refused(f"{target} already exists: name another, or move it away")
         result = store.once(lambda db: _make(db, arguments.workspace, arguments.kits, target))
         return show(arguments, result)
 
@@ -36,9 +36,7 @@ def device_make(arguments: argparse.Namespace) -> int:
 def _make(db: Db, name: str, kits: int, target: Path) -> Row:
     now = time.time()
     if db.execute("SELECT 1 FROM workspace WHERE name = ?", name):
-        raise Refused(
-            f"there is a workspace {name!r} already: name a new one, in which test kits are alone"
-        )
+        raise Refused(f"workspace {name!r} already exists: name a new one, only for test kits")
     workspace = directory.add_workspace(db, name, now=now)
     owner = directory.add_user(db, workspace, OWNER, type_="Device", now=now)
     tokens = [

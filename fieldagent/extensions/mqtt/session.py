@@ -43,7 +43,7 @@ STEADY = 60.0
 
 REFUSALS: dict[int, str] = {
     ConnectCode.VERSION: "the broker does not speak MQTT 3.1.1",
-    ConnectCode.IDENTIFIER: "the broker does not take the client id {client}: correct mqtt-name",
+    ConnectCode.IDENTIFIER: "the broker does not accept the client id {client}: correct mqtt-name",
     ConnectCode.UNAVAILABLE: "the broker reports that it is unavailable",
     ConnectCode.CREDENTIALS: "the broker refuses the password: correct mqtt-user and {password}",
     ConnectCode.NOT_AUTHORIZED: (
@@ -195,7 +195,7 @@ class MqttSession:
         except* BrokerLost as lost:
             self._lose(first_error(lost))
         finally:
-            self._lose(BrokerLost("we leave the broker"))
+            self._lose(BrokerLost("the program disconnects"))
         assert self._lost is not None
         raise self._lost
 
@@ -253,7 +253,9 @@ class MqttSession:
             await self._send(mqtt.subscribe(number, filters))
             await self._wait(answered, ANSWER_MAX, "has not answered a subscription")
             if number in self._refused:
-                text = f"the broker lets {self._client.who} not subscribe to {', '.join(filters)}"
+                text = (
+                    f"the broker does not let {self._client.who} subscribe to {', '.join(filters)}"
+                )
                 raise BrokerLost(f"{text}: correct its access rules", fault=True)
 
     async def acknowledge(self, number: int) -> None:

@@ -178,7 +178,9 @@ class AprsPeople:
             self._take_position(heard, what)
         elif isinstance(what, AprsEmergency):
             log.warning(
-                "the place of %s, in distress, cannot be read: %s", heard.source, what.fault
+                "the position of %s, which reports distress, cannot be read: %s",
+                heard.source,
+                what.fault,
             )
             self._take_emergency(heard)
         elif isinstance(what, AprsObject):
@@ -294,7 +296,7 @@ class AprsPeople:
             with trio.move_on_after(WRITE_MAX):
                 await self._line.write(kiss.encode(frame))
                 return
-        raise RadioLost(f"the TNC has taken nothing for {WRITE_MAX:.0f} seconds")
+        raise RadioLost(f"the TNC has accepted nothing for {WRITE_MAX:.0f} seconds")
 
     def _take_answer(self, handle: str, to: str, number: str, *, has_it: bool) -> None:
         asked = self._asked.get((handle, number))

@@ -104,10 +104,10 @@ def _third_party(text: str) -> AprsHeard:
     """Parse `SOURCE>DESTINATION,PATH:information`, which a gateway received elsewhere."""
     match = _THIRD_PARTY.fullmatch(text)
     if match is None:
-        raise RemoteProtocolError("a third party's packet without a head")
+        raise RemoteProtocolError("a third-party packet without a header")
     source, to, info = match.groups()
     if info.startswith("}"):
-        raise RemoteProtocolError("a third party's packet within another")
+        raise RemoteProtocolError("a third-party packet inside another")
     try:
         destination = read_call(to)
     except LocalProtocolError:
@@ -351,7 +351,7 @@ def _checked(
 def write_message(to: str, text: str, number: str) -> bytes:
     """Return the information field of a message. Raises LocalProtocolError."""
     if not re.fullmatch(f"[A-Za-z0-9]{{1,{ID_MAX}}}", number):
-        raise LocalProtocolError(f"{number!r} is no id of up to {ID_MAX} letters and digits")
+        raise LocalProtocolError(f"{number!r} is not an id of up to {ID_MAX} letters and digits")
     body = text.encode()
     if len(body) > TEXT_MAX or any(each in text for each in "|~{\r\n"):
         raise LocalProtocolError(f"a message has at most {TEXT_MAX} bytes, and no | ~ {{")

@@ -204,7 +204,7 @@ class MeshcorePeople:
             try:
                 message = wire.read_text(answer)
             except RemoteProtocolError as error:
-                log.warning("the people's radio brings a message that cannot be read: %s", error)
+                log.warning("the people's radio sent a message that cannot be read: %s", error)
                 return
             if message.channel is None:
                 await self._hear_direct(message)

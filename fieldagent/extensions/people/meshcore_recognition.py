@@ -76,7 +76,7 @@ def _report(host: CompanionHost, millivolts: int | None, contacts: int) -> Devic
     }
     lines = [f"set to {lora.in_words()}, {own.power} dBm"]
     for each in channels:
-        key = "a key of its own" if each["private"] else "a key that everybody has"
+        key = "a key of its own" if each["private"] else "a key that everyone has"
         lines.append(f"channel {each['index']} {each['name'] or '(without a name)'}: {key}")
     lines.append(f"it knows {contacts} contacts of at most {device.contacts_max}")
     if millivolts:

@@ -201,7 +201,7 @@ class Postman:
     async def _bring(self, radio: PeopleRadio, post: HandheldPost) -> bool:
         """Send a text. Return True if another text to their radio is worthwhile now."""
         if self.journal.clock.now() >= post.expires:
-            log.warning("a text has not reached %s in its time", self.who(post.handle).name)
+            log.warning("a text did not reach %s in time", self.who(post.handle).name)
             await self.journal.persist(handhelds.settle(post.number, state="expired"))
             return True
         parts = parts_of(post.text, radio.text_bytes)
@@ -211,7 +211,7 @@ class Postman:
             answers = 0 if place else post.answers
             outcome = await radio.say(post.handle, parts[place], packet, answers)
             if not self._note(post.handle, outcome):
-                log.info("%s has not got a text: %s", self.who(post.handle).name, outcome.why)
+                log.info("%s did not receive a text: %s", self.who(post.handle).name, outcome.why)
                 if not outcome.too_early:
                     await self.journal.persist(handhelds.settle(post.number, tries=post.tries + 1))
                 return False

@@ -6,19 +6,16 @@ from __future__ import annotations
 
 from fieldagent.page.language import catalogue_of, filled
 
-RAISED = (
-    "Your SOS is on this kit's disk and goes out on every channel that it has. SOS CANCEL takes it"
-    " back."
-)
+RAISED = "This kit has stored your SOS and sends it on all its channels. SOS CANCEL cancels it."
 WITHHELD = (
-    "Your SOS is on this kit's disk and rings here. It takes the channels that cost nothing: the"
+    "Your SOS is stored on this kit and rings here. It takes the channels that cost nothing: the"
     " satellite credits for radios that this kit does not know are spent for today."
 )
-AGAIN = "This is added to the SOS that is open here. `SOS CANCEL` takes yours back."
+AGAIN = "This is added to the SOS that is open here. `SOS CANCEL` cancels yours."
 NO_SOS = "No SOS of yours is open on this kit."
 CALLED_OFF = "Your SOS is called off. Everyone who may have received it is notified."
 STAYS = "Your part is called off. The SOS stays open, because it also has others."
-UNPROVED = "This does not bear the key of the radio that raised the SOS: it stays open."
+UNPROVED = "The SOS stays open, because this radio's key is not that of the radio that raised it."
 GUEST = (
     "This kit does not know you, and sends only an SOS from you: write `SOS` and the problem."
     " Ask its operator to add your radio {handle}."
@@ -34,8 +31,11 @@ RINGS_NOBODY = (
 )
 JOINED = "This kit knows you now, {name}: your texts here go to the hub."
 WRONG_CODE = "That is not the code of this kit."
-SPENT = "Your {limit} satellite credits of today are spent: it was not taken. An SOS goes always."
-FULL = "This kit's disk is full: it was not taken."
+SPENT = (
+    "Your {limit} satellite credits for today are spent: your text was not accepted. An SOS"
+    " is always sent."
+)
+FULL = "This kit's disk is full: your text was not accepted."
 
 
 def say(language: str, text: str, **values: object) -> str:

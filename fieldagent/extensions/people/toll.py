@@ -57,7 +57,7 @@ class Toll:
             "" if limit else "mesh-credits-per-day is not set",
             max(0, left),
             limit,
-            "mesh-credits-per-day lets stations cost",
+            "mesh-credits-per-day allows for stations",
             self._bearer_bytes,
         )
         now = self._journal.clock.date(self._journal.clock.now())

@@ -67,8 +67,8 @@ class Count:
 
     def in_words(self) -> str:
         """Return a sentence with the saved and lost content; lost Packages must be posted again."""
-        text = f"Packages that are whole: {self.packages}, {self.waiting} of them to be sent"
-        text += f"; payloads that are whole: {self.payloads}"
+        text = f"intact Packages: {self.packages}, {self.waiting} of them to be sent"
+        text += f"; intact payloads: {self.payloads}"
         if self.damaged:
             named = ", ".join(str(id_) for id_ in self.damaged[:NAMED_MAX])
             more = len(self.damaged) - NAMED_MAX
@@ -76,7 +76,7 @@ class Count:
         if self.unknown:
             text += f"; unknown: the last {self.unknown} accepted"
         if self.payloads_lost:
-            text += f"; payloads that came and are lost: {self.payloads_lost}"
+            text += f"; received payloads that are lost: {self.payloads_lost}"
         if self.damaged or self.unknown:
             text += ". Post those again"
         return text

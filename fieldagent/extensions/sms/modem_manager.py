@@ -129,7 +129,9 @@ def read_created(output: str) -> int:
     """Return the place of a created message. Raises RemoteProtocolError."""
     match = _PATH.search(output)
     if match is None:
-        raise RemoteProtocolError(f"mmcli names no message that it made: {output.strip()[:60]!r}")
+        raise RemoteProtocolError(
+            f"mmcli does not name the message that it created: {output.strip()[:60]!r}"
+        )
     return int(match[1])
 
 
@@ -159,7 +161,7 @@ def _content(content: dict[str, Any]) -> Content:
         try:
             return Content(Coding.DATA, bytes.fromhex(data))
         except ValueError:
-            raise RemoteProtocolError("mmcli shows octets that are none") from None
+            raise RemoteProtocolError("mmcli shows octets that are not hexadecimal") from None
     return Content(Coding.UCS2, _text(content, "text").encode("utf-16-be", "replace"))
 
 
@@ -228,7 +230,7 @@ def complaint(errors: str) -> str:
     """Return mmcli's error on one line."""
     match = _ERROR.search(errors)
     said = match[1] if match is not None else errors.strip().partition("\n")[0]
-    return said[:200] or "it said nothing"
+    return said[:200] or "it printed nothing"
 
 
 def is_not_allowed(errors: str) -> bool:

@@ -253,18 +253,18 @@ _REFUSED_FOR_GOOD = {
 }
 _SIM = {
     310: "no SIM is inserted",
-    311: "the SIM wants its PIN",
-    312: "the telephone wants its PIN",
+    311: "the SIM needs its PIN",
+    312: "the telephone needs its PIN",
     313: "the SIM failed",
     314: "the SIM is busy",
     315: "the SIM is wrong",
-    316: "the SIM wants its PUK",
-    317: "the SIM wants its PIN 2",
-    318: "the SIM wants its PUK 2",
+    316: "the SIM needs its PUK",
+    317: "the SIM needs its PIN 2",
+    318: "the SIM needs its PUK 2",
 }
 _NOT_NOW = {
     38: "the network is out of order",
-    41: "the network has a fault for a moment",
+    41: "the network has a temporary fault",
     42: "the network is congested",
     47: "the network has no resources",
     302: "the modem does not allow it now",
@@ -279,7 +279,7 @@ _NOT_NOW = {
 def judge(reply: GsmReply | None) -> Sent:
     """Return the result of a submission. `reply` is None if there was no reply in time."""
     if reply is None:
-        return Sent(Outcome.DOUBTFUL, reason="the modem answered nothing to an SMS that it had")
+        return Sent(Outcome.DOUBTFUL, reason="the modem did not answer to an SMS that it had")
     if reply.ok:
         match = next((each for line in reply.lines if (each := _REFERENCE.fullmatch(line))), None)
         if match is None:

@@ -241,7 +241,7 @@ def _tree(xml: bytes) -> CotElement:
     try:
         parser.Parse(xml, True)
     except expat.ExpatError as error:
-        raise RemoteProtocolError(f"an event that is not XML: {error}") from None
+        raise RemoteProtocolError(f"the event is not XML: {error}") from None
     assert tree.root is not None, "expat refuses what has no element"
     return tree.root
 

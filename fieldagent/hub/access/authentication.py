@@ -147,7 +147,7 @@ class Authentication:
             self._told_of_proxy = True
             log.warning(
                 "a proxy on this machine sends X-Forwarded-For, and trusted-proxies is not set:"
-                " everybody behind it counts as one address, with its limits; set"
+                " all clients behind it count as one address and share its limits; set"
                 " trusted-proxies=127.0.0.1/32 ::1/128"
             )
 

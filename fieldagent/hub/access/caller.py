@@ -117,7 +117,7 @@ def read_proof(headers: Mapping[str, str]) -> Proof:
         raise unauthorized("the header x-api-key is missing: `fieldagent hub key add` makes a key")
     if "," in key:
         # A comma means joined headers of the same name (RFC 9110, 5.3). A key never contains one.
-        raise unauthorized("the header x-api-key is there more than once: send it once")
+        raise unauthorized("the header x-api-key occurs more than once: send it once")
     authorization = headers.get("authorization", "")
     if bearer := _BEARER.fullmatch(authorization):
         return Proof(key, token=bearer[1])
@@ -260,7 +260,7 @@ def _admitted(known: _Known, member: int, call: Call) -> Caller | Problem:
 
 _WHERE = {
     Purpose.PUSH: "to workspace",
-    Purpose.READ: "what is of workspace",
+    Purpose.READ: "the data of workspace",
     Purpose.ACKNOWLEDGE: "an SOS of workspace",
     Purpose.ADMINISTER: "workspace",
 }

@@ -54,7 +54,7 @@ def add_workspace(db: Db, name: str, *, now: float) -> int:
     """Add a workspace and return its id. Raises Refused if the name is taken."""
     check_name(name)
     if _one(db, "SELECT id FROM workspace WHERE name = ?", name):
-        raise Refused(sentence("there is a workspace {name} already", name=repr(name)))
+        raise Refused(sentence("workspace {name} already exists", name=repr(name)))
     id_ = insert_row(db, "workspace", name=name, created=now)
     note(db, id_, ADMINISTRATION, "workspace add", f"{id_} {name}", now)
     return id_

@@ -29,7 +29,7 @@ from fieldagent.system.sentence import sentence
 AT_ONCE = 500
 """Rows of a table per transaction."""
 
-COPIES = "copies of the database, exports and logs: they are yours to find"
+COPIES = "copies of the database, exports and logs, which you must find yourself"
 GIVEN = "items that kits and webhooks have received"
 
 
@@ -60,7 +60,7 @@ def plan(db: Db, subject: Subject) -> dict[str, Any]:
     stays = [GIVEN, COPIES, "lines of the audit, by number, for keep-audit-days"]
     summary: dict[str, Any] = {"id": subject.id, "name": subject.name, "deletes": goes}
     if subject.kind == "device":
-        stays.insert(0, "the items that it sent: they are its user's")
+        stays.insert(0, "the items that it sent, which belong to its user")
     else:
         summary["items"] = sum(
             _count(db, f"SELECT count(*) FROM item WHERE {where}", *parameters)

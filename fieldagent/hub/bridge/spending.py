@@ -19,7 +19,7 @@ from fieldagent.wire.credit import credits_for
 
 SMS_CREDITS = 1
 """Credits counted for one SMS."""
-NO_DISTANCE = "waits for a link: it is too long, or too dear, for satellite and SMS"
+NO_DISTANCE = "waits for a link: it is too long or too expensive for satellite and SMS"
 
 
 class Allowance(NamedTuple):

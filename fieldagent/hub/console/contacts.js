@@ -28,7 +28,7 @@ function contact(each) {
     element("strong", {}, each.name), " ", how.filter(Boolean).join(", "),
     each.fault ? element("p", { class: "fault" }, fault) : "",
     deeds(
-      button(`contact-${each.id}-test`, say("Test"), go("POST", `${path}/test`, say("The test for {name} was handed over; ask whether it came.", { name: each.name }))),
+      button(`contact-${each.id}-test`, say("Test"), go("POST", `${path}/test`, say("The test for {name} was handed over; ask whether it arrived.", { name: each.name }))),
       button(`contact-${each.id}-remove`, say("Remove"), sure(say("Remove {name}?", { name: each.name }), go("DELETE", path, say("{name} is removed.", { name: each.name }))))));
 }
 
@@ -73,12 +73,12 @@ export const chainTest = () => element("div", { class: "deeds" },
     const place = by("chain-results");
     place.replaceChildren();
     const { results } = await call("POST", "/api/chain/test");
-    const taken = say("handed over; ask whether it came");
+    const taken = say("handed over; ask whether it arrived");
     // If the person has left the page, the list no longer exists.
     place.replaceChildren(...results.map(each => element("li", { class: each.handedOver ? "" : "fault" },
       say("Step {n}, {name}: {what}", { n: each.step, name: each.name, what: each.handedOver ? taken : each.reason }))));
     const failed = results.filter(each => !each.handedOver).length;
-    return say("{tests} sent, {failed} not taken.", { tests: counted(results.length, "{n} test", "{n} tests"), failed });
+    return say("{tests} sent, {failed} not accepted.", { tests: counted(results.length, "{n} test", "{n} tests"), failed });
   }, loadContacts))),
   element("ol", { id: "chain-results", role: "status" }));
 

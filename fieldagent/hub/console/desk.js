@@ -148,10 +148,10 @@ function lines(sos) {
     element("p", {}, `${say("Last seen: {where}", { where: where(sos.position) })} · `, kit),
   ];
   if (sos.revoked) shown.push(element("p", { class: "revoked" },
-    say("Kit revoked since {since}: this may be a thief's, or somebody's in need. Nothing goes to the kit.", { since: revokedSince(sos.revoked) })));
+    say("Kit revoked since {since}: a thief may have sent this, or a person in need. Nothing is sent to the kit.", { since: revokedSince(sos.revoked) })));
   if (sos.unauthenticated) shown.push(element("p", {}, say("Sender not verified.")));
   if (sos.calledOff)
-    shown.push(element("p", {}, say("Called off from the kit, {time}. Ask whether it is so, then close it.", { time: moment(sos.calledOff) })));
+    shown.push(element("p", {}, say("Called off from the kit, {time}. Ask the kit to confirm this, then close it.", { time: moment(sos.calledOff) })));
   if (sos.seen)
     shown.push(element("p", {}, say("Seen by {who}, {time}", { who: sos.seen.by.name, time: moment(sos.seen.at) })
       + (sos.askedToTakeOver ? say(", hand-over to {name} requested", { name: sos.askedToTakeOver.name }) : "")));

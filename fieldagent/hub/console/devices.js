@@ -81,7 +81,7 @@ const add = () => act(async () => {
   return say("{name} is added.", { name }) + taken(told);
 }, loadDevices);
 
-const RULES = [["", say("whenever it does")], ["10800", say("every 3 hours")], ["43200", say("every 12 hours")], ["86400", say("every 24 hours")],
+const RULES = [["", say("whenever the kit does")], ["10800", say("every 3 hours")], ["43200", say("every 12 hours")], ["86400", say("every 24 hours")],
   ["by", say("each day by a time")]];
 
 function checkInFields() {

@@ -27,7 +27,7 @@ const UNLIKE = {
   "degrees-others": values => say("its processor is at {own} °C; those of the others at {most} °C", values),
   "clock-ahead": values => say("its clock is ahead by {age}", values),
   "clock-behind": values => say("its clock is behind by {age}", values),
-  "clock-untold": () => say("it has no source of time"),
+  "clock-untold": () => say("it has no time source"),
   starts: values => say("its agent was started {own} times in a day", values),
   "starts-others": values => say("its agent was started {own} times in a day; those of the others: {most}", values),
   satellite: values => say("it has seen no satellite for {own} hours", values),
@@ -78,7 +78,7 @@ function supply({ status, about }) {
 
 function clock({ status, about }) {
   if (!status) return "";
-  if (status.clockFrom === null) return say("it has no source of time");
+  if (status.clockFrom === null) return say("it has no time source");
   const ahead = about?.clockAhead ?? null;
   if (ahead === null) return "";
   if (Math.abs(ahead) < RIGHT) return say("right");

@@ -65,7 +65,7 @@ function showKits() {
   if (!by("kit-show").options.length) by("kit-show").append(...kinds.map(([value]) => element("option", { value })));
   kinds.forEach(([, words], at) => { by("kit-show").options[at].textContent = words; });
   if (by("kit-show").value !== place.show) by("kit-show").value = place.show;
-  tell("kits-told", !isTold ? "" : !kits.length ? say("No kit yet.") : those.length ? `${counted(those.length, "{n} kit", "{n} kits")}${troubled && !place.show ? say(", {n} in trouble", { n: troubled }) : ""}` : say("None is so."));
+  tell("kits-told", !isTold ? "" : !kits.length ? say("No kit yet.") : those.length ? `${counted(those.length, "{n} kit", "{n} kits")}${troubled && !place.show ? say(", {n} in trouble", { n: troubled }) : ""}` : say("No kit is in this state."));
 }
 
 /** Returns the last reported signal and battery of each modem. */

@@ -18,7 +18,7 @@ function hook(each) {
   return element("li", { class: "row" },
     element("strong", {}, each.url), " ",
     [each.after ? say("for an SOS without an answer for {span}", { span: counted(each.after, "{n} minute", "{n} minutes") }) : "", each.signed ? "" : say("not signed"),
-      state(each), each.waiting && say("{n} waiting", { n: each.waiting }), each.dead && say("{n} were not taken", { n: each.dead })].filter(Boolean).join(", "),
+      state(each), each.waiting && say("{n} waiting", { n: each.waiting }), each.dead && say("{n} were not accepted", { n: each.dead })].filter(Boolean).join(", "),
     deeds(
       button(`hook-${each.id}-test`, say("Test"), go("POST", `${path}/test`, say("{url} accepted the test message.", { url }))),
       ...each.disabled === null ? [] : [

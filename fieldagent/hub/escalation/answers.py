@@ -226,7 +226,7 @@ def _proved_by_message(db: Db, answer: ContactAnswer, said: Wording, now: float)
     if link is None and (written := correspondence.of_message(db, answer.answers)) is not None:
         return correspondence.take(db, [written], answer, now)
     if link is None or link.contact is None:
-        return "to no message of ours"
+        return "to no message of this hub"
     ((workspace,),) = db.execute("SELECT workspace FROM sos WHERE id = ?", link.sos)
     try:
         contact = contacts.named(db, workspace, link.contact)
@@ -313,7 +313,7 @@ def _unsent(contact: AlarmContact, why: str) -> str:
 
 def _keep(db: Db, contact: AlarmContact, link: AlarmLink, words: str, now: float) -> None:
     """Show the desk a text that did not go to the kit."""
-    detail = f"wrote, and it did not go to the kit: {words}"[: sos_desk.TEXT_MAX]
+    detail = f"wrote, but it was not sent to the kit: {words}"[: sos_desk.TEXT_MAX]
     sos.note_event(db, link.sos, "note", now, name=contact.name, detail=detail)
 
 

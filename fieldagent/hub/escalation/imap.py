@@ -163,7 +163,7 @@ async def read_apart(raw: bytes, mail_from: str) -> ContactAnswer | None:
         if answer is None:
             return None
         return ContactAnswer(KIND_NAME, hashlib.sha256(raw).hexdigest(), **answer)
-    raise MailUnreadable(f"its reader took more than {DEADLINE:g} s")
+    raise MailUnreadable(f"reading it took more than {DEADLINE:g} s")
 
 
 async def _in_thread(step: Callable[[], T]) -> T:

@@ -56,8 +56,8 @@ class KitSmsInbox:
             return
         except Unknown:
             log.warning(
-                "an SMS of %s names no device in use, or its tag is not made with that device's"
-                " link token: it counts for nothing",
+                "an SMS of %s is ignored: it names no active device, or its tag was not made with"
+                " that device's link token",
                 answer.sender,
             )
             return

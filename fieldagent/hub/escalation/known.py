@@ -42,7 +42,7 @@ def _kinds_at(named: tuple[str, ...]) -> Kinds:
     kinds = [named_object(place, ContactKind) for place in named]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):
-        raise WrongProperty("names one that is there already")
+        raise WrongProperty("names one that already exists")
     return by_name
 
 

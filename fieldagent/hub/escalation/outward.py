@@ -30,7 +30,7 @@ AT_ONCE = 1
 """Items claimed at once. With several, the last could wait for the other services until its claim
 expires, and another process would send it too."""
 NO_ANSWER = "Answers do not reach the sender."
-DATA = "bytes cannot be sent there as text"
+DATA = "binary data cannot be sent to an address as text"
 
 
 async def run(store: Store, reach: Reach, *, clock: Callable[[], float], note_fault: Note) -> None:

@@ -135,7 +135,7 @@ async def send(
     except RequestFailed as failure:
         return HandoverResult(HandoverOutcome.FAILED, failure.reason)
     if reply.status in _GONE:
-        return HandoverResult(HandoverOutcome.GONE, "the browser takes no more push messages")
+        return HandoverResult(HandoverOutcome.GONE, "the browser no longer accepts push messages")
     result = judge(reply, clock(), "let the browser request it again")
     said = visible(reply.body.decode("utf-8", "replace"))[:REASON_SHOWN]
     if result.outcome is HandoverOutcome.FAILED and said:

@@ -72,7 +72,7 @@ def take_check_in(db: Db, entry: Entry, asked: CheckIn, brought: KitMessage) -> 
 def take_answer(db: Db, entry: Entry, answer: CommandAnswer, brought: KitMessage) -> None:
     """Record a kit's answer to a command. Only its own link or modem may deliver it."""
     if brought.doubt or brought.relaying is not None:
-        brought.troubles.append("an answer to a command, which another device brought")
+        brought.troubles.append("an answer to a command, relayed by another device")
     elif not mark_arrived(db, entry, brought):
         brought.duplicates += 1
     else:

@@ -97,19 +97,20 @@ _OF_THE_AIR = Ack | RelayRequest | SentBy | Program | Way | Beside | RemoteComma
 
 NOBODY = (
     "no device in use has this IMEI: add or enable its device, or correct a mistyped one"
-    " (`fieldagent hub device add`, `enable`, `imei`), which takes this in"
+    " (`fieldagent hub device add`, `enable`, `imei`); this also processes the message"
 )
 NOT_TAGGED = (
-    "its messages bear no tag, and the hub has a key for it: set satellite-key on the kit to that"
-    " key, or take it away (`fieldagent hub device key --remove`)"
+    "its messages have no tag, but the hub has a key for it: set satellite-key on the"
+    " kit to that key, or remove the key (`fieldagent hub device key --remove`)"
 )
 OTHER_KEY = (
-    "its messages are tagged with another key than the hub has: give both the same (`fieldagent hub"
+    "its messages are tagged with a key that the hub does not have: set the same key on both"
+    " (`fieldagent hub"
     " device key`)"
 )
 UNCHECKED = (
-    "its messages are tagged, and the hub has no key to check that: anybody may send in its name;"
-    " give the hub the kit's satellite-key (`fieldagent hub device key --given`)"
+    "its messages are tagged, but the hub has no key to check them, so anyone can send in"
+    " its name: give the hub the kit's satellite-key (`fieldagent hub device key --given`)"
 )
 FAILED_KEPT = 64
 
@@ -154,14 +155,21 @@ class MobileOriginated:
                 device = await self._store.read(lambda db: device_of_imei(db, imei))
             except Unknown:
                 if await self._store.commit(lambda db: self._keep_strangers(db, imei, body)):
-                    log.error("%d bytes from %s are kept: %s", len(body), imei, NOBODY)
+                    log.error(
+                        "%d bytes from %s are stored as a dead letter: %s", len(body), imei, NOBODY
+                    )
                     return
             else:
                 await self.take_in(device, body, Bearer.SATELLITE, estimate)
                 return
         now = self._clock()
         await self._store.commit(lambda db: dead_letters.keep_once(db, body, unusable, imei, now))
-        log.error("%d bytes from %s are kept: %s", len(body), imei or "no IMEI", unusable)
+        log.error(
+            "%d bytes from %s are stored as a dead letter: %s",
+            len(body),
+            imei or "no IMEI",
+            unusable,
+        )
 
     def _keep_strangers(self, db: Db, imei: str, body: bytes) -> bool:
         """Keep a message from an unknown IMEI. Return False if a device has the IMEI meanwhile."""
@@ -191,8 +199,8 @@ class MobileOriginated:
             if (device.id, digest) not in self._failed:
                 self._failed.append((device.id, digest))
                 raise
-            log.exception("a message from %s could not be taken in, twice", device.name)
-            reason = f"the hub failed to take it in, twice: {brief(error)}"
+            log.exception("a message from %s could not be processed, twice", device.name)
+            reason = f"the hub failed to process it, twice: {brief(error)}"
             await self._store.commit(lambda db: self._bury(db, device, body, bearer, reason))
 
     async def _take_in(
@@ -206,7 +214,9 @@ class MobileOriginated:
             envelope = decode(body, keys=keys)
         except RemoteProtocolError as error:
             trouble, reason = _in_words(error)
-            log.error("%d bytes from %s are kept: %s", len(body), device.name, reason)
+            log.error(
+                "%d bytes from %s are stored as a dead letter: %s", len(body), device.name, reason
+            )
 
             def bury(db: Db) -> None:
                 self._bury(db, device, body, bearer, reason)
@@ -238,8 +248,8 @@ class MobileOriginated:
         self.mismatches += len(brought.mismatches)
         for confirmation in brought.mismatches:
             log.error(
-                "%s from %s is not of the item that has this number now, and counts for nothing: it"
-                " is from before a backup was restored, or an old recording",
+                "%s from %s is ignored, because it is not for the item that has this number now:"
+                " it is from before a backup was restored, or an old recording",
                 confirmation,
                 device.name,
             )
@@ -279,8 +289,8 @@ class MobileOriginated:
             self._take(db, envelope, brought)
         except Exception as error:
             db.execute("ROLLBACK TO SAVEPOINT dead_letter")
-            brought.troubles.append(f"the hub failed to take it in: {brief(error)}")
-            log.exception("a dead letter of %s could not be taken in", device.name)
+            brought.troubles.append(f"the hub failed to process it: {brief(error)}")
+            log.exception("a dead letter of %s could not be processed", device.name)
         db.execute("RELEASE SAVEPOINT dead_letter")
         if troubles := [*envelope.not_understood, *brought.troubles]:
             dead_letters.stays(db, letter.id, device.id, "; ".join(troubles))
@@ -292,7 +302,9 @@ class MobileOriginated:
         if envelope.origin not in (0, brought.device.id):
             neighbour = neighbour_of(db, brought.device, envelope.origin)
             if neighbour is None:
-                brought.troubles.append(f"items of {envelope.origin}, no device of this workspace")
+                brought.troubles.append(
+                    f"items from {envelope.origin}, which is not a device of this workspace"
+                )
                 return brought
             brought.relaying, brought.device = brought.device, neighbour
             brought.doubt = doubt_of(db, brought.relaying, neighbour, brought.proved)
@@ -394,7 +406,7 @@ class MobileOriginated:
         """
         device = brought.device
         if parcel.station:
-            brought.troubles.append(f"a parcel for {parcel.station}, which goes down and not up")
+            brought.troubles.append(f"a parcel for {parcel.station}, which only a hub may send")
             return
         try:
             envelope = unwrap(parcel.body, secrets_of(db, device.id), UP)

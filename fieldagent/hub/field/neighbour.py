@@ -36,7 +36,7 @@ def doubt_of(db: Db, relaying: Device, neighbour: Device, proved: bool) -> str:
         )
     if tagged and not proved:
         return (
-            f"an item of {neighbour.name}, whose messages bear a tag, in one of {relaying.name}"
-            " without: give that one a satellite-key too"
+            f"an item of {neighbour.name}, whose messages have a tag, in a message of"
+            f" {relaying.name} without a tag: give {relaying.name} a satellite-key too"
         )
     return ""

@@ -167,7 +167,7 @@ async def ring_again(
     """Ask the operator to ring a modem again; end the ring alerts if it refuses. Other failures are
     logged or noted; only StoreFailed is raised.
     """
-    what = f"{ring.name}, for which the operator keeps {counted(ring.waiting, 'MT message')}"
+    what = f"{ring.name}, for which the operator holds {counted(ring.waiting, 'MT message')}"
     try:
         if (operator := operators.get(ring.operator)) is None:
             return
@@ -208,4 +208,4 @@ def _tell(call: OperatorCall, verdict: Verdict) -> None:
     if verdict.outcome is Outcome.SENT:
         log.info("%s: the operator has it", what)
     else:
-        log.warning("%s: %s; it is called in again", what, verdict.reason)
+        log.warning("%s: %s; trying again", what, verdict.reason)

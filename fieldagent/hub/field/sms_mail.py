@@ -60,8 +60,11 @@ RETRY = 30.0
 RECEIPTS = 8
 FEW = 2
 """Largest number of SMS for a message with several items."""
-TOO_LONG = f"waits for another way: too long for SMS ({PARTS_DOWN} are the most)"
-SPENT = "waits for another way, or midnight UTC: kit-sms-per-day leaves fewer SMS than it takes"
+TOO_LONG = f"waits for another channel: too long for SMS (at most {PARTS_DOWN})"
+SPENT = (
+    "waits for another channel, or midnight UTC: it needs more SMS than kit-sms-per-day"
+    " leaves today"
+)
 
 
 class SmsToKit(NamedTuple):
@@ -174,7 +177,7 @@ def claim(db: Db, now: float, per_day: int) -> SmsToKit | None:
         _rest(db, id_, midnight)
         if per_day:
             log.warning(
-                "%s is sent no more SMS today: %d are the most (kit-sms-per-day)",
+                "no more SMS are sent to %s today: the limit is %d (kit-sms-per-day)",
                 *(device.name, per_day),
             )
         return None

@@ -233,7 +233,7 @@ def _as_it_is(db: Db, offer: _UnderWay, kit: _Row, now: float) -> _Row:
             kit.disabled,
         )  # fmt: skip
         if version == offer.version:
-            state, why = "taken", "it ran already"
+            state, why = "taken", "it already ran this version"
         elif why := cannot(known):
             state = "left out"
     elif kit.state in ("waiting", "trial") and kit.disabled is not None:

@@ -85,7 +85,7 @@ TEXTS = {
     "degrees-others": "its processor is at {own} °C; those of the others at {most} °C",
     "clock-ahead": "its clock is ahead by {age}",
     "clock-behind": "its clock is behind by {age}",
-    "clock-untold": "it has no source of time",
+    "clock-untold": "it has no time source",
     "starts": "its agent was started {own} times in a day",
     "starts-others": "its agent was started {own} times in a day; those of the others: {most}",
     "satellite": "it has seen no satellite for {own} hours",

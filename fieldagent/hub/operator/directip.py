@@ -67,7 +67,7 @@ STRANGERS_NAMED = 100
 
 _M, _D, _A, _G = Scope.MESSAGE, Scope.DEVICE, Scope.ACCOUNT, Scope.GATEWAY
 DIRECTIP = {
-    -1: Failure("-1", _D, "the gateway calls the IMEI malformed: correct it", HOURLY),
+    -1: Failure("-1", _D, "the gateway reports a malformed IMEI: correct it", HOURLY),
     -2: Failure(
         "-2", _D, "the gateway does not know the IMEI: provision it with the operator", HOURLY
     ),
@@ -167,7 +167,7 @@ class _Door:
         except Problem:  # it uses too much processor time
             return
         except (RemoteProtocolError, trio.BrokenResourceError) as error:
-            log.error("an MO message from %s was not taken: %s", address, error)
+            log.error("an MO message from %s was not accepted: %s", address, error)
         except Exception as error:
             self._note_fault(error, f"an MO message from {address}")
 
@@ -182,7 +182,7 @@ class _Door:
         if not is_allowed:
             return
         if elements is None:
-            raise RemoteProtocolError("it did not come in time, and others did")
+            raise RemoteProtocolError("it did not arrive in time, but others did")
         async with self._storing:
             confirmed = await self._store(elements)
         with trio.move_on_after(DEADLINE):
@@ -191,7 +191,7 @@ class _Door:
     async def _refuse(self, address: str) -> None:
         if len(self._told) < STRANGERS_NAMED and address not in self._told:
             self._told.add(address)
-            log.error("%s may not bring MO messages: directip-allow does not name it", address)
+            log.error("%s may not deliver MO messages: directip-allow does not name it", address)
         # The delay makes repeated connections cheaper.
         await trio.sleep(REFUSAL)
 
@@ -233,9 +233,9 @@ class _Door:
                 message.momsn,
                 message.status,
                 SESSIONS.get(message.status, "which this hub does not know"),
-                f"its {len(message.payload)} bytes are taken in"
+                f"its {len(message.payload)} bytes are accepted"
                 if message.payload
-                else "it brought nothing",
+                else "it was empty",
             )
         if message.payload:
             await self._take_in(message.imei, message.payload, _estimate(message))
@@ -311,7 +311,7 @@ def _listen(own: Own) -> MoListener | None:
         return None
     host, port = own["directip-listen"]
     listeners = open_listeners(port, [host], allow_remote=True)
-    log.info("the operator's gateway may bring MO messages to %s:%d", host, port_of(listeners))
+    log.info("the operator's gateway can deliver MO messages to %s:%d", host, port_of(listeners))
 
     async def serve(sockets: Sequence[socket.socket], host: OperatorHost) -> None:
         await serve_directip(

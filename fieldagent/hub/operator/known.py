@@ -33,5 +33,5 @@ def operators(own: Iterable[str] = ()) -> Mapping[str, OperatorKind]:
     kinds = [named_object(place, OperatorKind) for place in (*operator_places().values(), *own)]
     by_name = {kind.name: kind for kind in kinds}
     if len(by_name) < len(kinds):
-        raise WrongProperty("names one that is there already")
+        raise WrongProperty("names one that already exists")
     return by_name

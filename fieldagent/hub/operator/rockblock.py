@@ -112,7 +112,7 @@ def _form(asked: Request) -> dict[str, str]:
         if asked.headers.get("content-type", "").startswith("application/json"):
             document = load_document(body)
             if not isinstance(document, dict):
-                raise NotJson("it holds something else")
+                raise NotJson("it has other content")
             return {name: str(value) for name, value in document.items()}
         if not body.isascii():
             raise NotJson("not all of it is ASCII")

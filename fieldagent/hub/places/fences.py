@@ -246,7 +246,7 @@ def in_words(name: str, seen: KitPosition, crossed: Crossing, now: float) -> str
     place = f"{seen.position.latitude:.5f} {seen.position.longitude:.5f}"
     before = "the one before"
     if crossed.unclear_between:
-        before = "those between do not tell on which side they were; the last one that does"
+        before = "those in between do not show the side; the last one that does"
     came = f"; it came at {moment_in_words(now, now)}" if now - crossed.at > LATE else ""
     return (
         f"{seen.name}'s position of {moment_in_words(crossed.at, now)} was {now_side} '{name}'"

@@ -55,7 +55,10 @@ async def run(store: Store) -> None:
             gone = {each: 1 + suspects.get(each, 0) for each in await store.read(missing)}
             dead = [worker for worker, looks in gone.items() if looks >= LOOKS]
             if dead and (freed := await store.commit(partial(_bury, dead=dead))):
-                log.warning("a hub has died: this hub continues %d of its posts and calls", freed)
+                log.warning(
+                    "a hub stopped without notice: this hub continues %d of its posts and calls",
+                    freed,
+                )
         suspects = gone
         await waits.sleep(LOOK)
 

@@ -338,7 +338,7 @@ def _entry(device: int, number: int, body: bytes) -> Entry | None:
 def _note_damaged(device: int, number: int) -> None:
     """Log the damage once per command."""
     log.error(
-        "command %d to device %d is damaged in the database, and is not brought: give it again,"
-        " and look at the disk",
+        "command %d to device %d is damaged in the database, and is not sent: send it again, and"
+        " check the disk",
         *(number, device),
     )

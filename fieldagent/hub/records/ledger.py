@@ -223,7 +223,7 @@ def say_more(db: Db, posting: Posting, device: int, incident: int, now: float) -
 
 
 REPLACED = "replaced by a newer item"
-CAME_BACK = "a kit brought it back after the database was restored"
+CAME_BACK = "a kit returned it after the database was restored"
 
 
 def enter_again(db: Db, posting: Posting, *, at: float, now: float, is_closed: bool = False) -> int:

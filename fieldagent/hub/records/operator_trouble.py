@@ -38,13 +38,13 @@ def note_account(db: Db, operator: str, device: int, reason: str, now: float) ->
     workspace once. Return a log line, or an empty string.
     """
     ((name,),) = db.execute("SELECT name FROM device WHERE id = ?", device)
-    text = f"Nothing goes to kits over satellite: {reason}. Messages to {name} wait"
+    text = f"No messages are sent to kits over satellite: {reason}. Messages to {name} wait"
     return _raise_once(db, operator, device, text, now)
 
 
 def note_account_works(db: Db, operator: str, now: float) -> None:
     """Record that the account works: the operator has judged or accepted a message."""
-    _note_over(db, operator, "the operator takes messages again", now)
+    _note_over(db, operator, "the operator accepts messages again", now)
 
 
 def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) -> list[str]:
@@ -53,7 +53,7 @@ def note_balance(db: Db, operator: str, short: Mapping[str, float], now: float) 
     """
     trouble = f"{operator} balance"
     if not short:
-        _note_over(db, trouble, "enough is left of each plan again", now)
+        _note_over(db, trouble, "each plan has enough left again", now)
         return []
     left = ", ".join(f"{remaining:g} of {plan}" for plan, remaining in sorted(short.items()))
     text = f"Little is left of this month's at {operators()[operator].title}: {left}"

@@ -17,7 +17,7 @@ CLAIM = 120.0
 """Seconds after which an unsettled item is handed over again."""
 PER_DAY = 50
 """Items of one device per day, because the operator of the hub pays for each mail and SMS."""
-TOO_MANY = f"{PER_DAY} messages to addresses a day are spent"
+TOO_MANY = f"{PER_DAY} messages to addresses have been sent today, which is the limit"
 
 
 class Outward(NamedTuple):

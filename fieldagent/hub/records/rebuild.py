@@ -37,7 +37,7 @@ class Rebuild(NamedTuple):
         """Return a text for people: the missing items, and how many of them came back."""
         return (
             f"{self.missing} of {counted(self.listed + self.gone, 'item')} were missing here,"
-            f" {self.back} came back, {self.gone} its journal no longer has"
+            f" {self.back} came back, {self.gone} are no longer in its journal"
         )
 
 

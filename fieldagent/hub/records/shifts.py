@@ -119,7 +119,9 @@ def end_of(db: Db, member: int, now: float) -> None:
         f" AND NOT {MAY_ANSWER.format('shift')} RETURNING workspace",
         *(now, member, now),
     ):
-        audit.note(db, workspace, audit.HUB, "watch end", f"{member} answers no SOS any more", now)
+        audit.note(
+            db, workspace, audit.HUB, "watch end", f"{member} can no longer answer an SOS", now
+        )
         _look_soon(db, workspace)
 
 

@@ -69,12 +69,12 @@ class UsageDay(NamedTuple):
         named = ", ".join(self.unknown[:NAMED_MAX])
         rest = len(self.unknown) - NAMED_MAX
         named += f" and {rest} more" if rest > 0 else ""
-        lost = f"sessions that did not come here: {named}" if named else ""
+        lost = f"sessions that did not reach this hub: {named}" if named else ""
         if more > 0:
-            cause = lost or "sessions that did not come here, or mailbox checks"
+            cause = lost or "sessions that did not reach this hub, or mailbox checks"
             return f"{counted(more, self.unit)} more there: {cause}"
         if more < 0:
-            cause = "messages that the modem has not fetched, or a session without a bill"
+            cause = "messages that the modem has not fetched, or an unbilled session"
             return f"{counted(-more, self.unit)} fewer there: {cause}"
         return lost
 

@@ -152,13 +152,13 @@ class Health:
 
 
 _FAILING = "MT messages whose last call to the operator failed, by operator, scope and code."
-_BALANCE = "Rest of an operator account's monthly plan, in the unit of the plan."
+_BALANCE = "Remaining monthly plan of an operator account, in the unit of the plan."
 GAUGES = {
     "database_up": "1 if the database answers and accepts writes, else 0.",
-    "disk_full": "1 if the database has no room for writes, else 0.",
+    "disk_full": "1 if the database has no space for writes, else 0.",
     "database_answer_seconds": "Time of the last query to the database.",
     "items": "Stored items. Above 1000 an upper bound, because some may be deleted.",
-    "deliveries_waiting": "Deliveries to kits that the kit has not confirmed.",
+    "deliveries_waiting": "Deliveries to kits without a confirmation from the kit.",
     "oldest_delivery_seconds": "Age of the oldest waiting delivery, 0 if none waits.",
     "satellite_messages_waiting": "MT messages that the operator has not accepted.",
     "oldest_satellite_message_seconds": "Age of the oldest waiting MT message.",
@@ -170,8 +170,8 @@ GAUGES = {
     "imeis_contested": "IMEIs that two workspaces claim.",
     "sos_open": "SOS that no person has acknowledged.",
     "alarms_open": "Alarms of the hub that no person has acknowledged.",
-    "sos_unreached": "Open SOS of which no dispatcher could be notified.",
-    "alarms_unreached": "Open alarms of which no dispatcher could be notified.",
+    "sos_unreached": "Open SOS about which no dispatcher could be notified.",
+    "alarms_unreached": "Open alarms about which no dispatcher could be notified.",
     "sos_seen": "SOS that are acknowledged and not closed.",
     "oldest_unseen_sos_seconds": "Age of the oldest unacknowledged SOS, 0 if there is none.",
     "contact_steps_broken": "Steps of the contact chain at which no contact could be notified.",
@@ -179,8 +179,8 @@ GAUGES = {
     "devices_linked": "Kits with an IP link to any hub of the database.",
     "links": "Kits with an IP link to this hub.",
     "bridges_linked": "Bridges of this hub that are connected to their servers.",
-    "rebuild_kits_waiting": "Kits not asked yet for items that a restored database lost.",
-    "rebuild_items_missing": "Items that a restored database lacked and kits had.",
+    "rebuild_kits_waiting": "Kits that must still return items that a restored database lost.",
+    "rebuild_items_missing": "Items that were missing in a restored database and that kits had.",
     "rebuild_items_back": "Items that a restored database got back from kits.",
     "rebuild_items_gone": "Largest possible number of lost items that no kit has.",
     "radio_key_kits_pending": "Kits that have not taken the last step of a radio-key change.",

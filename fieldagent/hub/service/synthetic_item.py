@@ -183,13 +183,13 @@ class SyntheticItems:
             if not await self.store.commit(
                 lambda db: synthetic_rows.give_webhook(db, own, id_, self.clock())
             ):
-                raise NoFurther("store", "it was accepted, and is not in the database")
+                raise NoFurther("store", "it was accepted, but is not in the database")
             journey.stage = "hook"
             while True:
                 written = self.store.heard(ANYTHING)
                 standing = await self.store.read(lambda db: synthetic_rows.standing(db, own, id_))
                 if standing is None:
-                    raise NoFurther("store", "it was stored, and is not in the database any more")
+                    raise NoFurther("store", "it was stored, but is no longer in the database")
                 if standing.state == "handed":
                     return
                 if standing.state == "dead":
@@ -238,7 +238,7 @@ class SyntheticItems:
 
     async def _why(self, journey: _Journey) -> str:
         """Return the reason why the item was not complete within OVERDUE seconds."""
-        late = f"no further in {OVERDUE:g} s"
+        late = f"no progress for {OVERDUE:g} s"
         begun, id_, standing = journey.begun, journey.request_id, None
         if journey.stage != "hook" or begun is None:
             return late
@@ -260,13 +260,13 @@ class SyntheticItems:
     def _tell(self, stopped: NoFurther | None, began: float) -> None:
         if stopped is None:
             if self.reason != "":
-                log.info("synthetic items go the whole way: pushed, stored and posted")
+                log.info("synthetic items are complete again: pushed, stored and posted")
             self.since, self.reason = began, ""
         elif (text := str(stopped)) != self.reason:
             self.reason = text
             log.error(
-                "the synthetic item of this minute stopped at %s: %s; the last that went the whole"
-                " way is %.0f s old",
+                "the synthetic item of this minute stopped at %s: %s; the last complete one is"
+                " %.0f s old",
                 *(stopped.stage, stopped.why, self.age()),
             )
 
@@ -277,4 +277,4 @@ class SyntheticItems:
         try:
             await self.store.commit(lambda db: synthetic_rows.clear(db, begun, id_, self.clock()))
         except (StoreUnavailable, StoreFull) as error:
-            log.debug("a synthetic item is taken away later: %s", error)
+            log.debug("a synthetic item will be removed later: %s", error)

@@ -64,7 +64,7 @@ def see_that_none_was_lost(file: Path) -> None:
     if left:
         names = " and ".join(map(str, left))
         raise StoreFailed(
-            f"the database {file} {what}, and what belonged to it is still there: put a backup in"
+            f"the database {file} {what}, but its other files are still there: put a backup in"
             f" its place; to begin a new one, remove {names}"
         )
     if size:
@@ -73,8 +73,8 @@ def see_that_none_was_lost(file: Path) -> None:
         )
     if file.exists():
         log.warning(
-            "%s is empty: a new hub begins in it, which knows no kit and no user. If there was one"
-            " before, stop this, and put a backup in its place",
+            "%s is empty: a new hub starts in it, without kits and users. If it held a database"
+            " before, stop this program, and put a backup in its place",
             file,
         )
 
@@ -100,8 +100,8 @@ def set_aside_log_of_another(file: Path) -> None:
         _beside(file, "-shm").unlink(missing_ok=True)
         sync_folder(file.parent)
     log.warning(
-        "%s is a copy that was put back; the log beside it is of the database that was there before"
-        " it, and is %s now: remove it",
+        "%s is a restored copy; the log beside it belongs to the database before it, and is now"
+        " named %s: remove it",
         *(file, kept),
     )
 

@@ -362,11 +362,15 @@ class PostgresStore:
             what = str(trouble)
         if stuck is None and writes and (what or self._connections.pooled):
             # Behind a pooler, the session of the writer is unknown.
-            stuck = Stuck("its server is busy with that; check its activity")
+            stuck = Stuck("its server is still busy with it; check its activity")
         # The late transaction may have ended meanwhile.
         if stuck is None or not {*late} & {*self._connections.used_for(OVERDUE)}:
             return
-        what = what or f"{self._connections.name} takes no write: after {OVERDUE:g} s {stuck.why}"
+        what = (
+            what
+            or f"{self._connections.name} does not complete a write: after {OVERDUE:g} s"
+            f" {stuck.why}"
+        )
         self._stuck = stuck._replace(why=what)
         self._note_gone(StoreUnavailable(what))
         self._touch.cancel()
@@ -423,7 +427,7 @@ class PostgresStore:
             self._gone, self._stuck = None, Stuck("")
             away = time.monotonic() - self._gone_since
             log.warning(
-                "%s answers again, and takes writes, after %.0f s", self._connections.name, away
+                "%s answers again, and accepts writes, after %.0f s", self._connections.name, away
             )
         self._topics.announce_all()
 

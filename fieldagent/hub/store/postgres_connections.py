@@ -250,7 +250,7 @@ def _read(database: str, password_file: Path | None) -> tuple[str, str]:
     if not parts or any("@" in part for part in shown) or not _PORTS.fullmatch(shown[1]):
         raise StoreUnavailable(
             "the address of the database cannot be read: it must be"
-            " postgresql://USER:PASSWORD@HOST:PORT/NAME, with %-escapes for what is none of"
+            " postgresql://USER:PASSWORD@HOST:PORT/NAME, with %-escapes for other characters than"
             " A-Z a-z 0-9 - . _ ~ in each part"
         ) from None
     if password_file is not None:

@@ -41,7 +41,7 @@ class WriteProof:
         self.written = time.monotonic()
         if needed_room:
             self.full = False
-            log.warning("%s has room again", self.database)
+            log.warning("%s has space again", self.database)
 
     def note_full(self, error: psycopg.Error) -> StoreFull:
         """Note a full disk, log it once, and return the error for callers. That error does not

@@ -67,9 +67,9 @@ def why_stuck(
         if each.pid != writes:
             continue
         if each.event == "SyncRep":
-            return Stuck("no standby has confirmed it: see to those of synchronous_standby_names")
+            return Stuck("no standby has confirmed it: check those in synchronous_standby_names")
         what = f"waits for {each.kind} {each.event}" if each.kind else "is busy"
-        return Stuck(f"its server {what}: see how its disk and its processors do")
+        return Stuck(f"its server {what}: check its disk and its processors")
     return None
 
 
@@ -81,7 +81,7 @@ def _locked(connection: Connection, blocked: _Wait) -> Stuck:
     )
     text = (
         f"it waits for {what[0] if what else 'what'}, which is locked by"
-        f" {names or 'a transaction that is prepared'}: let that come to its end, or end it"
+        f" {names or 'a prepared transaction'}: wait until it ends, or end it"
     )
     return Stuck(text, tuple(transaction for *_, transaction in holders))
 

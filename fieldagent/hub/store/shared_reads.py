@@ -23,7 +23,7 @@ class _Round:
     over: trio.Event = field(default_factory=trio.Event)
     results: Sequence[Any] = ()
     error: Exception | None = field(
-        default_factory=lambda: StoreUnavailable("who asked for all of them was cancelled")
+        default_factory=lambda: StoreUnavailable("the read for all callers was cancelled")
     )
 
 

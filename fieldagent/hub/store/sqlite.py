@@ -167,7 +167,9 @@ class SqliteStore:
     async def prove(self) -> None:
         begun, now = self._begun, time.monotonic()
         if begun is not None and now - begun > LATE:
-            raise StoreUnavailable(f"{self._file} has taken no write for {now - begun:.0f} s")
+            raise StoreUnavailable(
+                f"{self._file} has not completed a write for {now - begun:.0f} s"
+            )
         if self._full or now - self._last_write > FRESH:
             full = self._full
             # The write is not announced, because no task waits for it.
@@ -286,8 +288,8 @@ def _writes_to(file: Path) -> Iterator[FileWrites | None]:
         writes = FileWrites(file.with_name(f"{file.name}-wal"))
     except OSError as error:
         log.warning(
-            "the kernel does not tell what other programs write to %s (inotify: %s): the hub looks"
-            " every %g s, which is all that changes; raise the limit and restart it",
+            "the kernel does not report writes of other programs to %s (inotify: %s), so the hub"
+            " checks every %g s; raise the limit and restart it",
             file,
             error,
             POLL,

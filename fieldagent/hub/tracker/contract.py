@@ -129,7 +129,7 @@ def ident_of(value: Any, name: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value.strip() or len(value) > IDENT_MAX:
-        raise Problem(400, f"{name} must be 1 to {IDENT_MAX} characters: which tracker it is")
+        raise Problem(400, f"{name} must be 1 to {IDENT_MAX} characters: the tracker's id")
     return value.strip()
 
 

@@ -108,7 +108,7 @@ def _distress_words(
     unread = f" Not read: {_readable(report.unread, UNREAD_MAX)}." if report.unread else ""
     return (
         f"Alarm {alarm} of the tracker {tracker.name}, {where}, {clock_time(at)}.{unread}"
-        " No answer can be sent to a tracker: reach its carrier in another way."
+        " No answer can be sent to a tracker: contact its carrier by other means."
     )
 
 

@@ -28,7 +28,7 @@ def read(request: Request) -> TrackerReport | None:
     if not isinstance(document, dict):
         raise Problem(400, "the body must be a JSON object, as OwnTracks sends it")
     if document.get("_type") == "encrypted":
-        raise Problem(400, "the position is encrypted: take the encryption key out of OwnTracks")
+        raise Problem(400, "the position is encrypted: remove the encryption key in OwnTracks")
     if document.get("_type") != "location":
         return None
     topic = document.get("topic")
@@ -37,7 +37,7 @@ def read(request: Request) -> TrackerReport | None:
         user, device = topic.split("/")[1:3]
     ident = f"{user}/{device}" if user and device else document.get("tid")
     return TrackerReport(
-        ident_of(ident, "the user and device of OwnTracks' settings"),
+        ident_of(ident, "user and device from the settings of OwnTracks"),
         time_of(document.get("tst"), "tst"),
         place_of(
             {

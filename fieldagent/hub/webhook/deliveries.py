@@ -428,7 +428,7 @@ def _note_failed(db: Db, end: End) -> str:
         # Log the item's id, because an escalation was posted under another.
         ((request_id,),) = db.execute("SELECT request_id FROM item WHERE id = ?", post.items[0])
         return (
-            f"webhook {webhook} did not take {request_id}: {result.reason};"
+            f"webhook {webhook} did not accept {request_id}: {result.reason};"
             f" `fieldagent hub webhook replay {request_id}` posts it again"
         )
     if apart:

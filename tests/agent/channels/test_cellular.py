@@ -691,7 +691,7 @@ async def test_who_may_not_bind_is_told(
     hub = MemoryHub()
     async with wired(hub) as wire, agent(tmp_path, over(wire, ca, interface="lo")) as k:
         await until(lambda: k.outbox.link.state is LinkState.FAULT)
-        assert "nothing may be bound to lo" in k.outbox.link.reason
+        assert "cannot bind to lo" in k.outbox.link.reason
         assert wire.connections == 0
 
 

@@ -194,7 +194,7 @@ async def test_an_offer_that_the_disk_refuses_is_left_to_the_next_link(
     state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await KitNotes(state / "nowhere", {}).take_in(BODY)
-    assert "cannot be kept, the hub brings it again" in caplog.text
+    assert "cannot be stored, the hub will send it again" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"number": "7"}', '{"number": 7}'])

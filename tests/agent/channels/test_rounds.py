@@ -658,10 +658,10 @@ async def test_what_costs_more_than_is_left_for_others_waits_for_the_next_day(
 ) -> None:
     async with on_spent_credits(tmp_path) as ben:
         assert len(ben.outboxes[SATELLITE]) == 1
-        assert "2 that neighbours ask us to bring to the hub wait until midnight" in ben.notice()
+        assert "2 from neighbours for the hub wait until midnight" in ben.notice()
         await trio.sleep(86_400 + 10)
         assert len(ben.outboxes[SATELLITE]) == 1, "the first has outlived its time, as it may"
-        assert "1 that neighbours ask" in ben.notice()
+        assert "1 from neighbours for the hub wait" in ben.notice()
 
 
 @pytest.mark.full
@@ -687,7 +687,7 @@ async def test_what_waits_for_the_next_day_is_packed_once(
             patched.setattr(Journal, "persist", write_nothing)
             await trio.sleep(6 * 3600)
         assert len(packed) == before
-        assert "2 that neighbours ask us to bring to the hub wait" in ben.notice()
+        assert "2 from neighbours for the hub wait" in ben.notice()
 
 
 async def test_one_entry_acknowledges_holding(tmp_path: Path, clock: Any) -> None:

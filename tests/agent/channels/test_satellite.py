@@ -691,7 +691,7 @@ async def test_a_mailbox_that_gives_nothing_is_asked_ever_more_seldom(
         sky.port.poke()
         await trio.sleep(34_000)  # until shortly before midnight
         assert 1 <= k.outbox.budget.spent().credits <= most
-        assert "did not come when asked for" in k.outbox.link.reason
+        assert "did not arrive when requested" in k.outbox.link.reason
         assert k.outbox.link.facts["waitingAtGateway"] == 1
         sky.modem.faults.stuck_mail = None
         sky.home.send(Message("to the kit"))
@@ -1151,7 +1151,7 @@ async def test_a_message_that_cannot_be_read_is_paid_once_and_holds_up_no_sos(
         assert k.outbox.budget.spent().credits == sky.modem.state.mtmsn + 1
         if how in ("silence", "an error", "noise"):
             assert sky.modem.state.volatile.mt_flag
-            assert "does not give it" in k.outbox.link.reason
+            assert "does not hand it over" in k.outbox.link.reason
             assert sky.gateway.waiting() == 1, "the SOS brought one, and no check another"
 
 

@@ -100,5 +100,5 @@ def test_mail_that_money_holds_back_is_told(tmp_path: Path) -> None:
             gateway.type(f"mt {text}")
         with agent(tmp_path, settings) as kit:
             kit.post("fetches the first with what the day has")
-            reason = "2 messages at the gateway, and no credits of today to fetch more"
+            reason = "2 messages at the gateway, but no credits are left today to fetch more"
             until(lambda: reason in _satellite(kit)["reason"])

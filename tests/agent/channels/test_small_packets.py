@@ -115,7 +115,7 @@ def test_a_small_node_says_what_to_set(tmp_path: Path) -> None:
     small = {**key, "radio-packet-bytes": str(SMALL)}
     with nodes(tmp_path, "--seed", "7", "--packet-bytes", str(SMALL)):
         with kit(tmp_path, 1, {}, **key) as ada:
-            ada.expect("the node takes packets of 51 bytes, not 200: set radio-packet-bytes=51")
+            ada.expect("the node accepts packets of 51 bytes, not 200: set radio-packet-bytes=51")
             assert "set radio-packet-bytes=51" in told(ada, "status")
         with kit(tmp_path, 1, {}, **small) as ada, kit(tmp_path, 2, {}, **small) as ben:
             assert ada.post(LONG).body["status"] == "Delivered"

@@ -151,7 +151,7 @@ def test_a_message_whose_sum_stays_wrong_is_kept_unread(tmp_path: Path) -> None:
             above.type("wrong-sum")
         above.type(f"mt-raw {encode([ENTRY]).hex()}")
         until(lambda: letters(kit))
-        assert "its sum was wrong" in letters(kit)[0]["reason"]
+        assert "its checksum was wrong" in letters(kit)[0]["reason"]
         assert payloads(kit) == []
 
 
@@ -164,7 +164,7 @@ def test_what_the_agent_always_fails_at_does_not_hold_up_its_channel(tmp_path: P
     ):
         above.type(f"mt-raw {encode([ENTRY]).hex()}")
         until(lambda: letters(kit))
-        assert "failed to take it in, twice: AsATest" in letters(kit)[0]["reason"]
+        assert "failed to process it, twice: AsATest" in letters(kit)[0]["reason"]
         assert kit.post("goes on").body["status"] == "Delivered"
         assert kit.call("GET", "/api/health").status == 200
         kit.stop()

@@ -243,7 +243,7 @@ async def test_a_child_that_holds_the_output_open_is_ended(
 ) -> None:
     result, printed = await run(f"{child} & echo $!; exit 0")
     assert result.outcome is HandoverOutcome.HANDED
-    assert "left children that hold its output open" in caplog.text
+    assert "left child processes that hold its output open" in caplog.text
     await until_async(lambda: not alive(int(printed[0])))
 
 

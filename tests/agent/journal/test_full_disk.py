@@ -74,7 +74,7 @@ def test_what_comes_waits_above_until_there_is_room(disk: Path, tmp_path: Path) 
         )
         assert "the disk is full" in shown.stdout
         logs.unlink()
-        agent.expect("there is room on the disk again")
+        agent.expect("there is space on the disk again")
         agent.expect("handed")
         assert "hello" in (tmp_path / "came").read_text()
         assert agent.post("after").body["status"] == "Delivered"

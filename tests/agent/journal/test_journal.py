@@ -426,6 +426,6 @@ def test_a_journal_of_before_the_first_release_is_left_as_it_is(tmp_path: Path) 
     path.with_name("journal.sqlite3-mark").unlink()
     with closing(sqlite3.connect(path)) as database:
         database.execute(f"PRAGMA user_version={JOURNAL.first - 1}")
-    with pytest.raises(OfOtherVersion, match=r"from before its first release .*, and is left"):
+    with pytest.raises(OfOtherVersion, match=r"before its first release .*, and is not changed"):
         Journal(path)
     assert not list(tmp_path.glob("*.bad"))

@@ -121,7 +121,7 @@ def damaged_on_a_full_disk(state: Path) -> Iterator[None]:
 
 HINDRANCES: list[tuple[Hindrance, str]] = [
     (newer, "was written by a later version of fieldagent"),
-    (locked, "another program holds it"),
+    (locked, "another program has locked it"),
     (folder_instead, "it is a folder"),
     (immutable, "see that this program may write"),
     (read_only, "mounted for reading only"),

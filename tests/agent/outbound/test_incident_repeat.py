@@ -329,7 +329,7 @@ ON_AIR = (Channel.RADIO, Channel.SATELLITE)
 GOES_ON: dict[str, tuple[set[Channel], str]] = {
     "nothing": ({*ON_AIR}, "open"),
     "a neighbour's Ack": ({*ON_AIR}, "open"),
-    "a neighbour that says it brought it to the hub": ({*ON_AIR}, "open"),
+    "a neighbour that says it relayed it to the hub": ({*ON_AIR}, "open"),
     "the hub's receipt, tagged": ({Channel.RADIO}, "open"),
     "the hub's receipt, by nobody knows whom": ({*ON_AIR}, "open"),
     "seen: tagged": ({Channel.SATELLITE}, "seen"),

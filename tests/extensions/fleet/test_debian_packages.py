@@ -111,7 +111,7 @@ def test_what_is_at_hand_is_not_fetched_and_runs_before_it_is_installed(
 
 def test_without_the_packages_for_the_way_back_there_is_no_update(at_hand: Path) -> None:
     debian_packages.files(at_hand, "1")[0].unlink()
-    with pytest.raises(NotAtHand, match=r"apt cannot fetch 1: unknown\. The way back needs them"):
+    with pytest.raises(NotAtHand, match=r"apt cannot fetch 1: unknown\. The rollback needs them"):
         update._packaged("", at_hand)
 
 

@@ -223,7 +223,7 @@ def test_an_earlier_number_and_a_change_of_the_signed_text_are_refused(kit: Kit)
     kit.go_on()
     kit.bring(("sos-repeat", "300"), number=8)
     assert kit.go_on() == 65
-    assert "later ones were here before, number 9" in kit.outcome()[2]
+    assert "later settings were already processed, number 9" in kit.outcome()[2]
     kit.bring(("sos-repeat", "300"), number=10)
     kit.offer.write_bytes(kit.offer.read_bytes().replace(b"=300", b"=301"))
     assert kit.go_on() == 65

@@ -371,7 +371,7 @@ def test_a_piece_that_was_changed_is_not_written(card: Card) -> None:
 
 
 def test_what_is_no_newer_of_another_board_or_too_large_is_refused(card: Card) -> None:
-    with pytest.raises(NotTaken, match="is what runs"):
+    with pytest.raises(NotTaken, match="is already running"):
         card.begin(card.served / "1.0.0.system")
     subprocess.run(["truncate", "-s", "1M", card.slots.device("b")], check=True)
     with pytest.raises(NotTaken, match="this card has room for"):

@@ -92,7 +92,7 @@ SPOILED: list[tuple[Callable[[Served], object], str]] = [
     (lambda served: served.delta.unlink(), "cannot be read"),
     (foreign, "trusted here"),
     (expired, "it expired on 2026-01-02"),
-    (as_program, "it signs a program of fieldagent's, and no delta"),
+    (as_program, "it signs a program of fieldagent, not a delta"),
     (of_another, "for a different program"),
     (of_no_program, "its result is not a program"),
     (lambda served: served.signed_delta(b"fieldagent delta 2\n" + bytes(99)), "a later version"),
@@ -115,7 +115,7 @@ def test_what_is_of_no_use_is_told_and_the_whole_is_taken(
         monkeypatch.setenv("PATH", str(tools))
     assert served.take() == (program("2.0.0"), "2.0.0")
     said = capsys.readouterr().err
-    assert "the whole program is taken, as the delta from this one is of no use: " in said
+    assert "the whole program is fetched, because the delta cannot be used: " in said
     assert reason in said
 
 
@@ -131,7 +131,7 @@ def test_where_none_is_served_nothing_is_said_of_one(
 def test_a_delta_is_no_program(served: Served) -> None:
     """This also holds if the address of a delta is given as a program."""
     served.next = served.delta
-    with pytest.raises(NotTaken, match="signs a delta of fieldagent's, and no program"):
+    with pytest.raises(NotTaken, match="signs a delta of fieldagent, not a program"):
         served.take()
 
 

@@ -251,7 +251,7 @@ def test_damage_is_told_with_the_bytes() -> None:
     assert garbled == messages.MtMessage(244, b"hello", "its CRC is wrong", guard=0)
     holed = assembled(bytes(4000), skip=1)
     assert holed is not None
-    assert holed.damage == "1446 bytes of it did not come"
+    assert holed.damage == "1446 bytes of it did not arrive"
     assert (len(holed.body), holed.guard) == (4000, None)
 
 

@@ -256,7 +256,7 @@ def test_a_text_waits_for_who_is_out_of_range(tmp_path: Path, firmware: Firmware
         kit.air.type("away 2")
         kit.air.expect("out of range")
         above.type("mt @Ada come down by noon")
-        kit.kit.expect("Ada has not got a text: no acknowledgement")
+        kit.kit.expect("Ada did not receive a text: no acknowledgement")
         assert kit.mesh()["texts"] == {"waiting": 1}
         kit.air.type("near 2")
         ada.type("position 46.5475 7.985 3454")
@@ -286,7 +286,7 @@ def test_an_sos_is_the_persons_and_only_they_take_it_back(
         ben.type("position 46.5475 7.985 3454")
         until(lambda: any(each["position"] for each in kit.people_around()))
         ben.type(f"text {kit.number} SOS leg broken")
-        hears(ben, "Your SOS is on this kit's disk")
+        hears(ben, "This kit has stored your SOS")
         until(lambda: len(kit.packages()) == 2)
         position, said = kit.packages()
         who = f"{firmware.person_name(3)} ({firmware.ben[:12]}"
@@ -311,7 +311,7 @@ def test_one_of_two_who_call_theirs_off_ends_it_for_nobody_else(tmp_path: Path) 
         ada, ben = kit.people
         insists(ben, f"text {kit.number} join edelweiss", "This kit knows you now")
         ben.type("alert avalanche")
-        assert learn(ben, "heard")["text"].startswith("Your SOS is on this kit's disk")
+        assert learn(ben, "heard")["text"].startswith("This kit has stored your SOS")
         ada.type(f"text {kit.number} mayday buried to the waist")
         until(lambda: "This is added to the SOS" in "\n".join(ada.output()))
         ben.type(f"text {kit.number} SOS CANCEL")

@@ -225,7 +225,7 @@ async def test_who_has_not_the_key_ends_no_sos(tmp_path: Path) -> None:
         await there.say("SOS CANCEL", key=b"")
         open_incident = incident.open_one(there.kit.journal)
         assert open_incident is not None
-        assert there.answers()[-1].startswith("This does not bear the key")
+        assert there.answers()[-1].startswith("The SOS stays open, because this radio's key")
         await there.say("SOS CANCEL", key=KEY)
         assert incident.open_one(there.kit.journal) is None
 
@@ -429,7 +429,7 @@ async def test_each_person_has_so_many_credits_a_day(tmp_path: Path) -> None:
         for number in range(1, 6):
             await there.say(f"message {number}")
         assert len(there.items()) == 3
-        assert there.answers()[0].startswith("Your 3 satellite credits of today are spent")
+        assert there.answers()[0].startswith("Your 3 satellite credits for today are spent")
         await there.say("SOS after all")
         assert len(there.items()) == 4
 

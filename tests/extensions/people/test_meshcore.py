@@ -199,7 +199,7 @@ async def test_a_channel_proves_nobody(tmp_path: Path) -> None:
             assert isinstance(heard.what, Spoken)
             assert (heard.what.direct, heard.what.key) == (False, b"")
         there.bring(CompanionText(b"", 1, NOW, "a text without a name"))
-        outcome = await people.say("#1/Eve", "Your SOS is on this kit's disk", 1)
+        outcome = await people.say("#1/Eve", "This kit has stored your SOS", 1)
         assert not outcome.there and "on a channel" in outcome.why
 
 

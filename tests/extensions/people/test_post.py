@@ -48,7 +48,7 @@ class Radio:
 @pytest.mark.parametrize(
     ("outcome", "is_absent"),
     [
-        (TextOutcome(False, "the radio takes one text in two seconds", too_early=True), False),
+        (TextOutcome(False, "the radio accepts one text in two seconds", too_early=True), False),
         (TextOutcome(False, "no acknowledgement"), True),
     ],
 )

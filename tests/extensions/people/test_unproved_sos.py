@@ -104,7 +104,7 @@ async def test_a_stranger_whose_credits_are_spent_goes_by_what_costs_nothing_and
             await there.say("SOS " + "y" * 100, f"!{number:08x}")
         last = there.packages()[-1]
         assert last.sos and last.channels == frozenset([Channel.RADIO])
-        assert there.answers()[-1].startswith("Your SOS is on this kit's disk and rings here.")
+        assert there.answers()[-1].startswith("Your SOS is stored on this kit and rings here.")
         assert "uses only other channels" in caplog.text
         assert len(heard_json(there.kit.journal)) == 9, "each rings"
 

@@ -34,7 +34,7 @@ def test_an_sos_that_waits_belongs_to_the_incident_that_it_raised_though_that_is
         db.execute("INSERT INTO leg (sequence, channel, priority) VALUES (7, 'Satellite', 100)")
         db.execute("INSERT INTO incident VALUES (7, 1, 'closed', 2)")
     said = mend(old, new, HighWater(7, 1), "a row is lost", "old.bad")
-    assert "Packages that are whole: 1, 1 of them to be sent" in said
+    assert "intact Packages: 1, 1 of them to be sent" in said
     with closing(sqlite3.connect(new)) as saved:
         assert saved.execute("SELECT * FROM incident_item").fetchall() == [(7, 7)]
         assert saved.execute("SELECT number, state FROM incident").fetchall() == [(7, "closed")]

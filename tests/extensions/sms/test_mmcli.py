@@ -89,7 +89,7 @@ def test_what_is_not_ours_stays_or_goes(tmp_path: Path) -> None:
         ("no-modem", "", "absent: mmcli reports: couldn't find modem"),
         ("locked", "sim-pin", "fault: the modem is locked (sim-pin): give NetworkManager the PIN"),
         ("failed", "sim-missing", "fault: ModemManager reports that the modem failed: sim-missing"),
-        ("searching", "", "no service: the modem sees no network that takes it"),
+        ("searching", "", "no service: the modem finds no network that accepts it"),
         ("no-json", "Modem/0: hello", "absent: mmcli's answer is not JSON: 'Modem/0: hello'"),
         ("no-json", "[]", "absent: mmcli's answer is not a JSON object"),
         ("no-json", "{}", "absent: mmcli does not report 'modem'"),

@@ -19,7 +19,7 @@ def test_an_sms_comes_while_the_modem_speaks_to_one_who_does_not_read(tmp_path: 
         line = os.open(tmp_path / "gsm", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         try:
             modem.type("full")
-            modem.expect("as you say")
+            modem.expect("done")
             os.write(line, b"AT+CMGF=0\rAT+CNMI=2,1,0,1,0\r" + b"AT+CMGL=4\r" * 60 + b"AT+CMGD=1\r")
             until(lambda: _unread(line) > 2000)
             modem.type("sms +41790000001 noon")

@@ -82,7 +82,7 @@ def test_without_a_network_nothing_is_tried(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         network.modem.type("network off")
         with network.kit() as kit:
-            reaches(kit, "no service: the modem sees no network")
+            reaches(kit, "no service: the modem finds no network")
             place = accepted(kit, "valley")
             network.modem.type("network on")
             arrives(kit, place)
@@ -94,7 +94,7 @@ def test_the_modem_is_unplugged_in_the_middle_of_a_message(tmp_path: Path) -> No
         reaches(kit, "ready")
         network.modem.type("stuck")
         place = accepted(kit, "half of it")
-        network.expect("a Ctrl-Z is not heard")
+        network.expect("a Ctrl-Z is ignored")
         assert facts(kit)["smsToday"] == 1
         network.modem.type("unplug")
         reaches(kit, "absent")
@@ -106,7 +106,7 @@ def test_the_modem_is_unplugged_in_the_middle_of_a_message(tmp_path: Path) -> No
 def test_a_full_store_is_emptied_and_the_answer_comes(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         network.modem.type("full")
-        network.expect("as you say")
+        network.expect("done")
         with network.kit() as kit:
             assert kit.post("there is room").body["status"] == "Delivered"
             assert facts(kit)["smsStrangers"] >= 20
@@ -124,7 +124,7 @@ def test_a_stranger_changes_nothing_and_a_forger_is_kept_for_a_look(tmp_path: Pa
         letters = ("GET", "/api/status")
         until(lambda: kit.call(*letters).body["deadLetters"]["latest"])
         reason = kit.call(*letters).body["deadLetters"]["latest"]["reason"]
-        assert "its tag is not the hub's" in reason
+        assert "its tag is not from the hub" in reason
 
 
 @pytest.mark.full
@@ -150,7 +150,7 @@ def test_what_noise_on_the_line_garbles_is_read_again(tmp_path: Path) -> None:
     with country(tmp_path) as network, network.kit(**{"inbound-hook": HOOK}) as kit:
         assert kit.post("where are you?").body["status"] == "Delivered"
         network.modem.type("noise")
-        network.expect("as you say")
+        network.expect("done")
         network.push("come down before noon")
         kit.expect("come down before noon")
         assert network.down == 2, "the hub has paid for one alone, beside its answer"
@@ -172,9 +172,9 @@ def test_the_day_has_an_end_over_restarts_and_an_sos_goes_all_the_same(tmp_path:
 def test_a_wrong_pin_is_tried_once_over_restarts_and_the_right_one_opens(tmp_path: Path) -> None:
     with country(tmp_path) as network:
         network.modem.type("pin 1234")
-        network.expect("as you say")
+        network.expect("done")
         with network.kit() as kit:
-            reaches(kit, "fault: the SIM wants its PIN: set sms-pin")
+            reaches(kit, "fault: the SIM needs its PIN: set sms-pin")
         for _ in range(4):
             with network.kit(**{"sms-pin": "9999"}) as kit:
                 reaches(kit, "refuse")
@@ -188,9 +188,9 @@ def test_a_modem_that_hears_nothing_is_absent_and_comes_back(tmp_path: Path) -> 
     more = {"sms-heal": "command", "sms-recovery-command": f"touch {healed}"}
     with country(tmp_path) as network:
         network.modem.type("deaf")
-        network.expect("as you say")
+        network.expect("done")
         with network.kit(**more) as kit:
-            reaches(kit, "absent: nothing answers AT there")
+            reaches(kit, "absent: no answer to AT")
             until(healed.exists)
             network.modem.type("hears")
             assert kit.post("back").body["status"] == "Delivered"

@@ -63,7 +63,8 @@ def test_parts_that_wait_for_ever_go_after_a_day_and_are_told_once(tmp_path: Pat
         with network.kit() as kit:
             all_is_read(network, kit)
             kit.expect(
-                f"an SMS of {HUB_NUMBER} is deleted: 1 of its 3 parts came, the others never did"
+                f"an SMS of {HUB_NUMBER} is deleted: 1 of its 3 parts came, the others never"
+                " arrived"
             )
             all_is_read(network, kit)
             assert said(kit, "of its 3 parts") == 1

@@ -90,7 +90,7 @@ async def test_the_right_pin_whose_answer_was_lost_is_said_again(tmp_path: Path)
 
 async def test_a_sim_that_is_busy_has_refused_nothing(tmp_path: Path) -> None:
     sim, pin = Sim(), PinMemory(RIGHT, tmp_path / "pin")
-    with pytest.raises(GsmSilent, match="takes no PIN yet"):
+    with pytest.raises(GsmSilent, match="does not accept a PIN yet"):
         await opened(sim, pin, "+CME ERROR: 14")
     await opened(sim, pin)
 

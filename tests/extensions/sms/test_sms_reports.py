@@ -51,7 +51,7 @@ def test_a_report_that_comes_late_is_of_the_copy_that_it_names(tmp_path: Path, o
         until(lambda: len(network.up) == 2)
         assert DOUBTFUL in story(kit, place)
         network.modem.type("report 1 failed")
-        kit.expect("an SMS that went again was not delivered (status 46)")
+        kit.expect("a repeated SMS was not delivered (status 46)")
         network.modem.type("report 2 delivered")
         kit.expect(TELEPHONE_HAS_IT)
         assert kit.call("GET", place).body["status"] is None

@@ -122,9 +122,10 @@ async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) 
         assert outcome.became is Became.ASKED
         # Numbers are longer if earlier tests used some.
         assert re.fullmatch(
-            "Not sent, as it begins with a question mark: 9 bytes. kit 3: by satellite, (64|65)"
-            " bytes, 2 credits. It would go, for 2 credits. CHARLIE is in tak-allow; 3 of 3 that"
-            " tak-credits-per-day allows are left.",
+            "Not sent, because it begins with a question mark: 9 bytes. kit 3: by satellite,"
+            " (64|65)"
+            " bytes, 2 credits. It would cost 2 credits. CHARLIE is in tak-allow; 3 of 3 of"
+            " tak-credits-per-day are left.",
             outcome.why,
         )
         assert await alps.rows("SELECT count(*) FROM item") == [(0,)]
@@ -139,7 +140,7 @@ async def test_who_asks_what_it_costs_is_told_and_nothing_is_sent(store: Store) 
             lambda db: db.execute("UPDATE device SET imei = NULL, operator = NULL WHERE id = 2")
         )
         assert (
-            "kit 2: no way but a link. It would wait for a link, for 0 credits."
+            "kit 2: only over a link. It would wait for a link, for 0 credits."
             in (await say(alps, BRAVO, "? up", "m-5", to=2)).why
         )
         # Question marks alone are a message, not a question.

@@ -201,8 +201,8 @@ def test_phones_see_what_the_kit_knows_and_write_by_it(camp: Camp) -> None:
     # Each question about the cost is answered, and nothing is queued.
     for number in (1, 2):
         phone.say(phone.chat("? up", own, f"q-{number}"))
-        until(lambda number=number: len(phone.of("b-t-f", "Not sent, as it begins")) == number)  # type: ignore[misc]
-    assert "0 of 2 that tak-lan-credits-per-day allows are left" in str(words(phone.got[-1]))
+        until(lambda number=number: len(phone.of("b-t-f", "Not sent, because it begins")) == number)  # type: ignore[misc]
+    assert "0 of 2 of tak-lan-credits-per-day are left" in str(words(phone.got[-1]))
     assert camp.came("asked") == 2
     # The day's credits are used up, and the phone gets a note about that.
     assert camp.lan()["creditsToday"] == 2

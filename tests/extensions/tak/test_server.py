@@ -286,7 +286,7 @@ def test_who_may_come_in(tmp_path: Path, stack: ExitStack) -> None:
     # A client with another phone's uid or name is not on the map.
     there.tak("Ada", "--out", str(tmp_path / "Ada.zip"))
     false = there.phone_of("Ada", uid=cid.uid)
-    there.hub.expect("the phone of Ada is not taken in: another phone has its uid")
+    there.hub.expect("the phone of Ada is not accepted: another phone has its uid")
     false.kill()
     false = there.phone_of("Ada", "Cid")
     there.hub.expect("the callsign 'Cid' is already used")
@@ -334,7 +334,7 @@ def test_a_client_that_only_listens_gets_what_is_for_all(tmp_path: Path, stack: 
     # A client that sends protobuf gets a chat about that. A stream is BF, length, TakMessage.
     ear.command(hex="bf0412021200")
     ear.await_one("b-t-f", lambda event: "set it to TAK protocol 0" in event["remarks"]["text"])
-    there.hub.expect("the phone of Ben is not taken in: it sends protobuf")
+    there.hub.expect("the phone of Ben is not accepted: it sends protobuf")
 
 
 def test_a_second_phone_with_the_same_certificate_is_logged(

@@ -195,7 +195,7 @@ async def test_words_that_are_too_long_for_a_satellite_say_by_how_much(store: St
         assert await told(alps) == [f"Nothing sent: too long by 43 bytes of {over}. Write less."]
         assert said(await collect(alps.mailbox(1))) == []
         shown = await store.read(lambda db: sos_desk.timeline(db, 1))
-        assert any("it did not go to the kit: xxx" in each["detail"] for each in shown)
+        assert any("it was not sent to the kit: xxx" in each["detail"] for each in shown)
 
 
 async def test_a_kit_that_is_linked_is_sent_more(store: Store) -> None:

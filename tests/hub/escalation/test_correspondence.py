@@ -144,7 +144,7 @@ async def test_a_mail_goes_where_it_belongs_whoever_else_wrote(store: Store) -> 
         assert await come(field, ADA) == ([(DORA, "no")], [(1, DORA)])
         assert await answer(field, "", first) == "empty"
         assert await answer(field, "hello", "0b0e3c1e-7d3c-4c39-9d5e-2f6f0a7c1d11") == (
-            "to no message of ours"
+            "to no message of this hub"
         )
 
 

@@ -39,7 +39,7 @@ KEPT = re.compile(
     r"SELECT|INSERT|UPDATE|DELETE|ORDER BY|LIMIT|LIKE|outcome|doctype|<\w|Content-|default-src"
     r"|no-store|nosniff|form-action|wrong code|taken in before|of a stranger|about nothing"
     r"|without code|to no message|of a contact that|not sent|to the kit|handed over|its links go"
-    r"|every part of it|wrote, and it did|the service reports|an answer by|the body is no form"
+    r"|every part of it|wrote, but it was|the service reports|an answer by|the body is no form"
     r"|number not proved|not notified|from a removed contact"
 )
 

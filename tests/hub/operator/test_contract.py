@@ -236,10 +236,10 @@ def test_one_of_your_own_brings_its_settings(monkeypatch: pytest.MonkeyPatch) ->
         ("folder-path=/srv", "'folder-path' is not a setting"),
         ("operators=folder", "operators must be package.module:NAME"),
         ("operators=no_such:KIND", "operators names no_such:KIND, which cannot be loaded"),
-        ("operators=json:dumps", "which is no fieldagent.hub.operator.contract.OperatorKind"),
+        ("operators=json:dumps", "which is not a fieldagent.hub.operator.contract.OperatorKind"),
         (
             "operators=fieldagent.hub.operator.directip:KIND",
-            "operators names one that is there already",
+            "operators names one that already exists",
         ),
     ],
 )

@@ -201,7 +201,7 @@ async def test_a_tracker_says_how_exact_it_is(store: Store) -> None:
             said = said._replace(place={"latitude": north, "longitude": 7.6})
             await says(alps, said)
         assert await alarms(alps) == [(device, "open")]
-        assert "those between do not tell on which side they were" in (await told(alps))[0]
+        assert "those in between do not show the side" in (await told(alps))[0]
 
 
 async def test_what_cannot_be_is_told(store: Store) -> None:

@@ -269,7 +269,7 @@ async def take_lingo(message: lingo.Lingo, topic: str, host: OperatorHost) -> No
         return
     fault = message.fault
     if message.kind == lingo.IMT and message.topic not in ("", topic):
-        fault = f"it went by the topic {message.topic}, and cloudloop-topic is {topic}"
+        fault = f"it arrived over the topic {message.topic}, but cloudloop-topic is {topic}"
     await host.book.learn(message.imei, message.kind, message.thing)
     if message.body:
         where = None if message.location is None else Estimate(*message.location)
@@ -309,7 +309,7 @@ class _Fetch:
                 raise
             except (_Refused, RequestFailed, RemoteProtocolError) as trouble:
                 if str(trouble) != last_trouble:
-                    log.error("Cloudloop's %s cannot be asked: %s", what, trouble)
+                    log.error("Cloudloop's %s cannot be queried: %s", what, trouble)
                 last_trouble = str(trouble)
             await waits.sleep(every)
 
@@ -341,11 +341,11 @@ class _Fetch:
         imei = await self._book.imei_of(record.thing)
         fault = ""
         if imei is None:
-            fault = f"Cloudloop's history has it of the thing {record.thing}, which no device has"
+            fault = f"Cloudloop's history names the thing {record.thing}, which no device has"
         elif not record.whole:
             fault = (
                 f"Cloudloop's history holds the first {len(record.start)} of its {record.size}"
-                " bytes: unless it has come, have Cloudloop deliver it again"
+                " bytes: if it did not arrive, have Cloudloop deliver it again"
             )
         if record.start:
             await self._host.take_in(imei or "", record.start, None, unusable=fault)

@@ -142,12 +142,12 @@ def _check(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> No
         if number not in there:
             raise _broken(kit, journal, number, "was accepted and is lost")
         if number in delivered and not at_hub[number]:
-            raise _broken(kit, journal, number, "is Delivered, and the hub has it not")
+            raise _broken(kit, journal, number, "is Delivered, but the hub does not have it")
         if at_hub[number] > 1:
             raise _broken(kit, journal, number, f"is at the hub {at_hub[number]} times")
     strange = at_hub.keys() - there.keys()
     if strange:
-        raise _broken(kit, journal, min(strange), "is at the hub, and nobody posted it")
+        raise _broken(kit, journal, min(strange), "is at the hub, but no one posted it")
 
 
 def _broken(kit: Kit, journal: sqlite3.Connection, number: int, what: str) -> BrokenPromise:
@@ -183,7 +183,7 @@ def _calls(kit: Kit, journal: sqlite3.Connection, hub: sqlite3.Connection) -> li
         ).fetchone()
         at_hub, seen = row or (None, None)
         if number in known and (seen is None or known[number] < seen):
-            raise _broken(kit, journal, number, "is said to be seen, and nobody at the desk has it")
+            raise _broken(kit, journal, number, "is shown as seen, but no one at the desk has it")
         call = CallForHelp(
             kit.plan.name,
             raised - START,
@@ -258,7 +258,7 @@ def _why(
     if reasons:
         return str(reasons[0][0])
     if kit.plan.bearers == (Channel.RADIO,):
-        return "no kit in earshot brought it to the hub"
+        return "no kit in range relayed it to the hub"
     return "waited for its turn"
 
 

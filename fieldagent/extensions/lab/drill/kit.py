@@ -35,11 +35,11 @@ from fieldagent.system.supervisor import Supervisor
 log = logging.getLogger(__name__)
 
 KEEPERS = (
-    "the return of what waited",
+    "the resume of waiting items",
     "housekeeping",
     "the search for fragments",
-    "the repeating of SOS",
-    "the words to senders",
+    "the repeats of an SOS",
+    "the receipts to senders",
 )
 """The parts of the agent that handle messages."""
 FIRST_NUMBER = 1_900_000_000
@@ -98,7 +98,7 @@ class Kit:
         outages = {
             "sky": ("no satellite in sight", self.plan.sky),
             "network": ("no cellular network", self.plan.network),
-            "earshot": ("out of earshot", self.plan.earshot),
+            "earshot": ("out of range", self.plan.earshot),
             "power": ("without power", self.plan.power),
         }
         self.conditions = {

@@ -124,7 +124,7 @@ def load_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadPlan(f"it is no TOML: {error}") from None
+        raise BadPlan(f"it is not TOML: {error}") from None
 
 
 def changed(values: dict[str, Any], change: str) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def read_plan(values: Mapping[str, Any]) -> DrillPlan:
     for number, each in enumerate(table.tables("kit"), 1):
         kits += _kits(_PlanTable(f"kit {number}: ", {**common.values, **each}))
     if not kits:
-        raise BadPlan("kit: a drill needs one at least: [[kit]] with a name and bearers")
+        raise BadPlan("kit: a drill needs at least one: [[kit]] with a name and bearers")
     if len(kits) > KITS_MOST:
         raise BadPlan(f"kit: {KITS_MOST} at most, not {len(kits)}")
     names = [kit.name for kit in kits]
@@ -216,7 +216,7 @@ class _PlanTable:
         unknown = [name for name in self.values if name not in keys and name not in beside]
         if unknown:
             allowed = ", ".join([*keys, *beside])
-            raise BadPlan(f"{self.where}{unknown[0]} is no key; there are {allowed}")
+            raise BadPlan(f"{self.where}{unknown[0]} is not a key; known are {allowed}")
         return {
             key.attribute or name.replace("-", "_"): self._read(name, key)
             for name, key in keys.items()

@@ -225,7 +225,8 @@ def _air(run: Run) -> list[str]:
 
 def _unposted(findings: Findings) -> list[str]:
     rows = [
-        f"- {kit}: {counted(count, 'message')} that nobody could write, as it had no power"
+        f"- {kit}: {counted(count, 'message')} that could not be written, because the kit had no"
+        " power"
         for kit, count in findings.unposted.items()
     ]
     return ["## Not written\n", "\n".join(rows) + "\n"] if rows else []

@@ -132,14 +132,14 @@ def _bytes(rest: str, command: str) -> bytes:
 
 def _mt_again(bench: Home, rest: str) -> str:
     if not bench.queue.repeat_last():
-        raise BadCommand("nothing waits that could be sent twice")
+        raise BadCommand("no waiting message to send twice")
     return "a copy of the last one waits too"
 
 
 def _mt_lose(bench: Home, rest: str) -> str:
     if not bench.queue.lose_first():
-        raise BadCommand("nothing waits that could be lost")
-    return "the message that waited first is lost"
+        raise BadCommand("no waiting message to lose")
+    return "the first waiting message is lost"
 
 
 def _mt_raw(bench: Home, rest: str) -> str:
@@ -238,7 +238,7 @@ def _hang(bench: Bench, rest: str) -> str:
 
 def _echo(bench: Bench, rest: str) -> str:
     bench.modem.faults.stubborn_echo = on = switch_in(rest)
-    return "the modem echoes all commands" if on else "echo as told"
+    return "the modem echoes all commands" if on else "echo as ATE sets it"
 
 
 def _spacing(bench: Bench, rest: str) -> str:
@@ -249,7 +249,7 @@ def _spacing(bench: Bench, rest: str) -> str:
 def switch_in(text: str) -> bool:
     """Read on or off. Raises BadCommand."""
     if text not in ("on", "off"):
-        raise BadCommand(f"say on or off, not {text!r}")
+        raise BadCommand(f"use on or off, not {text!r}")
     return text == "on"
 
 
@@ -274,12 +274,12 @@ def _hub_status(bench: Bench, rest: str) -> str:
 
 def _hub_silent(bench: Bench, rest: str) -> str:
     _hub(bench).faults.silent += 1
-    return "the next MT request is taken and not answered"
+    return "the next MT request is accepted and not answered"
 
 
 def _hub_cut(bench: Bench, rest: str) -> str:
     _hub(bench).faults.cut += 1
-    return "the next MT request is taken and its connection cut"
+    return "the next MT request is accepted and its connection is closed"
 
 
 def _hub_late(bench: Bench, rest: str) -> str:
@@ -321,10 +321,10 @@ COMMANDS: Mapping[str, tuple[str, Callable[[Bench, str], str]]] = {
     "hang": ("hang on|off                 answer nothing", _hang),
     "echo": ("echo on|off                 echo commands whatever ATE0 says", _echo),
     "spacing": ("spacing on|off              odd spacing in +SBDIX", _spacing),
-    "latency": ("latency SECONDS             how long a session takes", _latency),
+    "latency": ("latency SECONDS             seconds that a session takes", _latency),
     "hub-status": ("hub-status N                answer the hub's next MT with N", _hub_status),
     "hub-silent": ("hub-silent                  do not answer the hub's next MT", _hub_silent),
     "hub-cut": ("hub-cut                     cut the connection of the hub's next MT", _hub_cut),
-    "hub-late": ("hub-late SECONDS            answer the hub so much later", _hub_late),
+    "hub-late": ("hub-late SECONDS            delay the answer to the hub", _hub_late),
 }
 """Name of each command, with its help line and its function."""

@@ -309,7 +309,7 @@ class SimulatedGsmModem:
         try:
             pdu = bytes.fromhex(text.decode("ascii"))
             if len(pdu) - 1 - (pdu[0] if pdu else 0) != expected:
-                raise ValueError(f"it was to have {expected} octets")
+                raise ValueError(f"it should have {expected} octets")
             message = sms_pdu.decode(pdu, sent=True)
         except (ValueError, RemoteProtocolError):
             self._say("+CMS ERROR: 304")  # invalid PDU mode parameter

@@ -89,7 +89,7 @@ class HubSide:
                     await stream.send_all(write(message))
                     confirmed = read_mo_confirmation(await receive(stream))
         except (OSError, trio.TooSlowError, trio.BrokenResourceError, RemoteProtocolError) as error:
-            self.say(f"   the hub did not take MO {message.momsn}: {error}")
+            self.say(f"   the hub did not accept MO {message.momsn}: {error}")
             return False
         if not confirmed:
             self.say(f"   the hub refused MO {message.momsn} for now")

@@ -142,7 +142,7 @@ def _hang(bench: ImtBench, rest: str) -> str:
 
 def _latency(bench: ImtBench, rest: str) -> str:
     bench.port.latency = float(number_in(rest, 0, 3600, "latency in seconds"))
-    return f"a message is on its way for {rest} s"
+    return f"a message takes {rest} s"
 
 
 COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
@@ -172,6 +172,6 @@ COMMANDS: Mapping[str, tuple[str, Callable[[ImtBench, str], str]]] = {
     "sim": ("sim on|off                  take the SIM out", _sim),
     "baud": ("baud N                      talk at this speed, and no other", _baud),
     "hang": ("hang on|off                 answer nothing", _hang),
-    "latency": ("latency SECONDS             how long a message is on its way", _latency),
+    "latency": ("latency SECONDS             seconds that a message takes", _latency),
 }
 """Name of each command, with its help line and its function."""

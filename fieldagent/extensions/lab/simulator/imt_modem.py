@@ -53,9 +53,9 @@ class ImtGateway(Protocol):
 
 
 STEPS: Mapping[str, str] = {
-    "offered": "before it answers that it takes the message",
-    "accepted": "once it has taken the message, before it asks for a segment",
-    "told": "once the network has the message, before it tells",
+    "offered": "before it answers that it accepts the message",
+    "accepted": "once it has accepted the message, before it asks for a segment",
+    "told": "once the network has the message, before it reports that",
 }
 """Steps at which a modem can lose power, in addition to the segments (`reset_after`)."""
 

@@ -112,7 +112,7 @@ class Door:
         if package.sos and self._settings.sos == "off":
             raise Problem(403, "nothing was queued: mqtt-sos does not let MQTT raise an SOS")
         if package.sos and not listed:
-            raise Problem(403, f"nothing was queued: {who}, and raises no SOS")
+            raise Problem(403, f"nothing was queued: {who}, and cannot raise an SOS")
         said = {
             "to": package.to,
             "from": package.author,

@@ -34,7 +34,7 @@ def check(settings: MqttSettings, status: Mapping[str, Any] | None) -> list[Find
         return [Finding(False, f"MQTT: {why}")]
     if status and status["reason"] and status["state"] != LinkState.NO_SERVICE.value:
         return [Finding(False, f"MQTT: {status['reason']}")]
-    text = f"the broker at {settings.address} takes this kit"
+    text = f"the broker at {settings.address} accepts this kit"
     if not settings.secure:
         text += (
             "; others on the network can read everything, also the password: use mqtts:// for TLS"

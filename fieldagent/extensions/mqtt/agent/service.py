@@ -140,7 +140,7 @@ class MqttService(PartService):
         self.link.state = LinkState.READY
         if not self._short.often:
             self._told = self.link.reason = ""
-            log.info("MQTT: the broker at %s has this kit", self._settings.address)
+            log.info("MQTT: connected to the broker at %s", self._settings.address)
 
     async def _work(self, status: Callable[[], Mapping[str, Any]], note_fault: Note) -> None:
         """Serve one session until it is lost. Raises BrokerLost."""

@@ -247,7 +247,7 @@ def _push(
         said["targetUserId"] = str(user)
     push = read_push(said)
     if push.priority >= SOS_PRIORITY:
-        raise Problem(403, "nothing was queued: an SOS is raised at a kit, and not by MQTT")
+        raise Problem(403, "nothing was queued: MQTT cannot raise an SOS; raise it at a kit")
     return push
 
 
@@ -263,7 +263,7 @@ def _acknowledge(
         raise Problem(403, "mqtt-acknowledge does not let MQTT answer an incident")
     if address.sender not in inbox.rules.senders:
         who = address.sender or "a sender without a name"
-        raise Problem(403, f"{who} is not in mqtt-senders, and answers no incident")
+        raise Problem(403, f"{who} is not in mqtt-senders, and cannot answer an incident")
     number, text = document["acknowledge"], document.get("text", "")
     faults = [
         Fault("is not known", f"/{name}")

@@ -150,7 +150,7 @@ class _BrokerBridge:
         """Log the session, unless the broker is likely to end it soon like those before."""
         if not self._short.often:
             self._trouble = ""
-            log.info("MQTT: the broker at %s has this hub", self._broker.host)
+            log.info("MQTT: connected to the broker at %s", self._broker.host)
 
     async def _take(self, there: MqttSession, came: Published) -> None:
         """Check a message before it is processed."""

@@ -165,7 +165,7 @@ class SmsCarrier:
                 self._ours = False
                 self._owed.clear()
                 for tag in list(self._under_way):
-                    await self._release(tag, "the IP link is back: it goes there", 0.0)
+                    await self._release(tag, "the IP link is back: the item is sent over IP", 0.0)
             await self._seat.turn.changed()
 
     async def _take_over(self) -> None:
@@ -440,9 +440,11 @@ class SmsCarrier:
         try:
             frame = sms_frame.read(text)
             if frame.name != self._name or not frame.is_tagged_by(self._key_down):
-                raise RemoteProtocolError("its tag is not the hub's: has this kit a new hub-token?")
+                raise RemoteProtocolError(
+                    "its tag is not from the hub: does this kit have a new hub-token?"
+                )
         except RemoteProtocolError as error:
-            damage = f"an SMS of {message.number} is not the hub's: {error}"
+            damage = f"an SMS from {message.number} is not from the hub: {error}"
             await self._seat.reception.receive(text.encode(), damage=damage)
             return
         for tag in frame.acknowledged:

@@ -150,14 +150,14 @@ class GsmModem:
             return
         reply = await self.ask(sms_modem.delete(place))
         if not reply.ok:
-            log.warning("the GSM modem did not delete place %d: error %s", place, reply.error)
+            log.warning("the GSM modem did not delete message %d: error %s", place, reply.error)
 
     async def look(self) -> None:
         """Record the network, the signal, and the fill level of the store."""
         registered = sms_modem.registered(await self.ask(sms_modem.NETWORK))
         self.link.note_signal(sms_modem.bars(await self.ask(sms_modem.SIGNAL)))
         self.link.state = LinkState.READY if registered else LinkState.NO_SERVICE
-        self.link.reason = "" if registered else "the modem sees no network that takes it"
+        self.link.reason = "" if registered else "the modem finds no network that accepts it"
         filled = sms_modem.filled(await self.ask(sms_modem.STORE))
         if filled is None:
             return
@@ -200,7 +200,7 @@ class GsmModem:
                     return
             except GsmSilent:
                 continue
-        raise GsmSilent("nothing answers AT there: is it the modem's port, and has it power?")
+        raise GsmSilent("no answer to AT: is this the modem's port, and does the modem have power?")
 
     async def _unlock(self, pin: PinMemory) -> None:
         """Unlock the SIM. Three wrong PINs lock it for good, so each value is tried once, and once
@@ -210,21 +210,21 @@ class GsmModem:
         if not wants:
             return
         if wants != "SIM PIN":
-            raise GsmRefuses(f"{wants}: put the SIM into a telephone and see to that")
+            raise GsmRefuses(f"{wants}: put the SIM into a telephone and fix this")
         if not pin.value:
-            raise GsmRefuses("the SIM wants its PIN: set sms-pin")
+            raise GsmRefuses("the SIM needs its PIN: set sms-pin")
         if why := pin.hindrance():
             raise GsmRefuses(why)
         pin.note_tried()
         reply = await self.ask(sms_modem.unlock(pin.value), LIST_MAX)
         if reply.error in sms_modem.SIM_BUSY:
-            raise GsmSilent(f"the SIM takes no PIN yet (error {reply.error})")
+            raise GsmSilent(f"the SIM does not accept a PIN yet (error {reply.error})")
         if not reply.ok:
             pin.note_refused()
             raise GsmRefuses("the SIM refuses sms-pin: correct it; it is not tried again")
         pin.note_taken()
         if wants := self._locked(await self.ask(sms_modem.PIN)):
-            raise GsmRefuses(f"the SIM wants more than its PIN: {wants}")
+            raise GsmRefuses(f"the SIM needs more than its PIN: {wants}")
 
     @staticmethod
     def _locked(reply: GsmReply) -> str:

@@ -95,7 +95,7 @@ class ManagedModem:
             output = await self.ask(*modem_manager.look(place))
             return modem_manager.read_message(place, output).reference
         except (GsmSilent, GsmRefuses, RemoteProtocolError) as error:
-            log.info("no report on an SMS can be known: %s", error)
+            log.info("delivery reports of SMS are not available: %s", error)
             return None
 
     async def _forget(self, place: int) -> None:
@@ -156,7 +156,7 @@ class ManagedModem:
             self.link.facts["smsModem"] = modem.imei
         self.link.note_signal(modem.bars)
         self.link.state = LinkState.READY if modem.registered else LinkState.NO_SERVICE
-        self.link.reason = "" if modem.registered else "the modem sees no network that takes it"
+        self.link.reason = "" if modem.registered else "the modem finds no network that accepts it"
 
 
 def _sort(message: ManagedSms, contents: Found) -> None:
@@ -165,7 +165,9 @@ def _sort(message: ManagedSms, contents: Found) -> None:
     """
     place, content = message.place, message.message
     if isinstance(content, Deliver) and not message.whole:
-        parts = WaitingParts((place,), content.number, str(place), content.at, "not all of it came")
+        parts = WaitingParts(
+            (place,), content.number, str(place), content.at, "not all of it arrived"
+        )
         contents.waiting.append(parts)
     elif not isinstance(content, Submit):
         contents.whole.append(Arrival((place,), content))
@@ -174,12 +176,12 @@ def _sort(message: ManagedSms, contents: Found) -> None:
 def _what_to_do(modem: modem_manager.ManagedState) -> str:
     if modem.state == "locked":
         return (
-            f"the modem is locked ({modem.wants or 'it does not say why'}): give NetworkManager the"
-            " PIN, by `nmcli connection modify NAME gsm.pin PIN`, or switch it off"
+            f"the modem is locked ({modem.wants or 'it gives no reason'}): give NetworkManager"
+            " the PIN with `nmcli connection modify NAME gsm.pin PIN`, or switch it off"
         )
     if modem.state == "failed":
         return (
-            f"ModemManager reports that the modem failed: {modem.failure or 'it does not say why'}"
+            f"ModemManager reports that the modem failed: {modem.failure or 'it gives no reason'}"
         )
     return "ModemManager has the modem disabled: `mmcli -m any --enable` as root enables it"
 

@@ -40,7 +40,7 @@ class PartsKept:
         self._since = {each.name: self._since.get(each.name, now) for each in contents.waiting}
         self._told &= self._since.keys()
         old = [each for each in contents.waiting if self._is_old(each, now)]
-        return [self._give_up(each, "the others never did") for each in old]
+        return [self._give_up(each, "the others never arrived") for each in old]
 
     def oldest(self, waiting: Sequence[WaitingParts]) -> GivenUp:
         """Return the parts to give up first if the store is full, among those shown to `judge`."""

@@ -43,10 +43,10 @@ def _trouble(sim: str | None) -> tuple[str, ...]:
     if sim in (None, "READY"):
         return ()
     if sim == "SIM PIN":
-        return ("its SIM wants a PIN: set sms-pin, or turn it off in a telephone",)
+        return ("its SIM needs a PIN: set sms-pin, or turn the PIN off in a telephone",)
     if sim == "SIM PUK":
-        return ("its SIM is locked: give its PUK in a telephone",)
-    return (f"its SIM cannot be used ({sim}): is one in it, the right way round?",)
+        return ("its SIM is locked: enter its PUK in a telephone",)
+    return (f"its SIM cannot be used ({sim}): is a SIM inserted, and the right way round?",)
 
 
 def devices() -> list[Recognition]:

@@ -96,7 +96,7 @@ def note_report(frames: Iterable[SentFrame], report: StatusReport) -> None:
         if report.state is ReportState.DELIVERED:
             log.info("the hub's telephone has an SMS; the hub has not confirmed it yet")
         elif report.state is ReportState.FAILED and copy < each.copies:
-            log.info("an SMS that went again was not delivered (status %02X)", report.status)
+            log.info("a repeated SMS was not delivered (status %02X)", report.status)
         elif report.state is ReportState.FAILED:
             log.warning("the network failed to deliver an SMS (status %02X)", report.status)
             each.due = min(each.due, trio.current_time() + REPORT_FAILED)

@@ -82,7 +82,7 @@ class TakDoor:
         try:
             event = cot.decode(raw)
         except RemoteProtocolError as error:
-            log.debug("an event of the TAK server cannot be read: %s", error)
+            log.debug("an event from the TAK server cannot be read: %s", error)
             return self.drop(Became.UNREADABLE)
         # A phone cancels a hub's alert under the alert's uid.
         is_of = tak.flowed_through if kind == tak.CANCEL else tak.is_of
@@ -165,7 +165,7 @@ class TakDoor:
         """Count the event, and return None."""
         self._note(became)
         if became is Became.LIMITED and (count := self._dropped.note()):
-            log.warning("more came from the TAK server than is taken: %d dropped", count)
+            log.warning("the TAK server sent more than the hub accepts: %d dropped", count)
         return None
 
 

@@ -15,16 +15,14 @@ def in_words(quote: Quote, allowance: Allowance, caller: str, per_day: int, size
     """Return the answer to `caller`, a callsign or a user's name. `size`: UTF-8 bytes of the
     message.
     """
-    sentences = [f"Not sent, as it begins with a question mark: {counted(size, 'byte')}."]
+    sentences = [f"Not sent, because it begins with a question mark: {counted(size, 'byte')}."]
     sentences += [f"{each.kit}: {_way(each)}." for each in quote.kits[:KITS_MAX]]
     if len(quote.kits) > KITS_MAX:
         sentences.append(f"{counted(len(quote.kits) - KITS_MAX, 'more kit')}.")
     sentences.append(_verdict(quote))
     listed = "is in tak-allow" if allowance.allowed else "is not in tak-allow"
     left = max(0, allowance.left)
-    sentences.append(
-        f"{caller} {listed}; {left} of {per_day} that tak-credits-per-day allows are left."
-    )
+    sentences.append(f"{caller} {listed}; {left} of {per_day} of tak-credits-per-day are left.")
     return " ".join(sentences)
 
 
@@ -33,9 +31,7 @@ def _way(kit: KitCost) -> str:
         return "over its link, 0 credits"
     ways = [f"by satellite, {counted(kit.bytes, 'byte')}"] if kit.bytes else []
     ways += ["by SMS"] if kit.sms else []
-    return (
-        f"{' and '.join(ways)}, {counted(kit.credits, 'credit')}" if ways else "no way but a link"
-    )
+    return f"{' and '.join(ways)}, {counted(kit.credits, 'credit')}" if ways else "only over a link"
 
 
 def _verdict(quote: Quote) -> str:
@@ -45,4 +41,4 @@ def _verdict(quote: Quote) -> str:
         return f"It {quote.why}."
     if not any(each.linked or each.credits for each in quote.kits):
         return "It would wait for a link, for 0 credits."
-    return f"It would go, for {counted(quote.credits, 'credit')}."
+    return f"It would cost {counted(quote.credits, 'credit')}."

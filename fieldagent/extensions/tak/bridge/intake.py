@@ -69,7 +69,7 @@ class TakIntake:
         try:
             await self._store(came, now)
         except Refused as refused:
-            log.warning("an event of the TAK server is refused: %s", refused)
+            log.warning("an event from the TAK server is refused: %s", refused)
             self._host.note_events(Became.REFUSED)
 
     async def _store(self, came: Came, now: float) -> None:

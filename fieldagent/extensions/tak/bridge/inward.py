@@ -75,7 +75,7 @@ def take_chat(db: Db, inbox: TakInbox, member: int, said: GeoChat, now: float) -
     words = asked or words
     if not words or len(words.encode()) > TEXT_BYTES_MAX:
         return TakOutcome(
-            Became.REFUSED, words and f"Not sent: {TEXT_BYTES_MAX} bytes are the most."
+            Became.REFUSED, words and f"Not sent: {TEXT_BYTES_MAX} bytes are the maximum."
         )
     posting = Posting(
         inbox.workspace, 0, Message(words), int(now), PRIORITY, target=member, asks=True

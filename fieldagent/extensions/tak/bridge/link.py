@@ -69,7 +69,7 @@ def context_of(server: TakServer) -> ssl.SSLContext | None:
     # Authorities made by TAK's own tools do not satisfy RFC 5280, which Python 3.13 enforces by
     # default.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    assert server.certificate is not None, "the settings have it with tls://"
+    assert server.certificate is not None, "it is for tls:// only"
     try:
         context.load_cert_chain(server.certificate, server.key, password=_no_password)
     except OSError as error:
@@ -139,7 +139,7 @@ class StreamSession:
 
     async def run(self, take: Callable[[str, bytes], None]) -> NoReturn:
         """Pass each event with its type to `take`, except answers to pings."""
-        why: BaseException = Lost("the hub leaves the server")
+        why: BaseException = Lost("the hub disconnects")
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._ping)

@@ -141,7 +141,7 @@ class LanDoor:
         asked = tak_map.asked_about(words)
         words = asked or words
         if not callsign or not words or len(words) > TEXT_MAX:
-            why = f"Not sent: {TEXT_MAX} characters are the most." if words else ""
+            why = f"Not sent: {TEXT_MAX} characters are the maximum." if words else ""
             return LanOutcome("refused", said.sender, why)
         name = re.sub(r"[^\x21-\x7e]", "?", f"tak-{said.sender.uid}-{said.message_id}")[:200]
         if not asked and outbound.by_idempotency_key(self._journal, name) is not None:
@@ -152,7 +152,7 @@ class LanDoor:
             "" if listed else f"{callsign} is not in tak-lan-allow",
             self.purse.left() or 0,
             self._settings.credits_per_day,
-            "tak-lan-credits-per-day lets phones cost",
+            "tak-lan-credits-per-day allows for phones",
             self._bearer_bytes,
         )
         package = Package(Message(f"{callsign}: {words}"), to=to)
@@ -185,7 +185,7 @@ class LanDoor:
 def _wanted_in(raw: bytes) -> cot.CotEvent | None:
     """Return an event that is chat or an alert, read. Raises RemoteProtocolError."""
     if raw[:1] == b"\xbf":
-        raise RemoteProtocolError("it is in protobuf, and not in XML")
+        raise RemoteProtocolError("it is protobuf, not XML")
     kind = cot.type_of(raw)
     return cot.decode(raw) if kind == tak.CHAT or kind.startswith(tak.ALERTS) else None
 

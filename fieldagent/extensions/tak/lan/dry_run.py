@@ -14,15 +14,13 @@ def in_words(costs: Mapping[Channel, Cost], plan: Affordable, limits: SpendingLi
     """Return the answer: the cost on each channel, and the channels that the message would use.
     `costs` belong to the same message.
     """
-    sentences = ["Not sent, as it begins with a question mark."]
+    sentences = ["Not sent, because it begins with a question mark."]
     for channel, cost in costs.items():
         withheld = plan.withheld.get(channel)
         size = f"{channel}: {counted(cost.bytes, 'byte')}"
         sentences.append(f"{size}, not by this: {withheld}." if withheld else f"{size}.")
     sentences.append(
-        f"It would cost {counted(plan.price, 'credit')}." if plan.goes else "It would go nowhere."
+        f"It would cost {counted(plan.price, 'credit')}." if plan.goes else "It would not be sent."
     )
-    sentences.append(
-        f"{limits.left} of {limits.per_day} that tak-lan-credits-per-day allows are left."
-    )
+    sentences.append(f"{limits.left} of {limits.per_day} of tak-lan-credits-per-day are left.")
     return " ".join(sentences)

@@ -187,7 +187,7 @@ class Exchange:
         if count := self._dropped.note():
             who = guest.callsign or f"user {guest.member}"
             log.warning(
-                "%d events of phones go to nobody, the last of %s: %s", count, ascii(who), why
+                "%d events of phones reach no one, the last from %s: %s", count, ascii(who), why
             )
 
     def receive(self, guest: TakGuest, event: CotEvent, raw: bytes, now: float) -> None:

@@ -80,7 +80,7 @@ def use(
     )
     if not there:
         # The request was slow, and newer invitations or a revocation have ended this one.
-        raise Refused("this invitation has ended in the meantime: ask for another")
+        raise Refused("this invitation has expired in the meantime: ask for another")
     ((used, serial),) = there
     if not used:
         db.execute(

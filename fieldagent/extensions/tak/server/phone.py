@@ -193,5 +193,5 @@ class _Phone:
 
     def _note(self, why: str) -> None:
         if why and why != self._told:
-            log.warning("the phone of %s is not taken in: %s", self._holder.name, why)
+            log.warning("the phone of %s is not accepted: %s", self._holder.name, why)
             self._told = why

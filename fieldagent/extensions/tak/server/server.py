@@ -105,7 +105,7 @@ async def own_server(
 async def _listen(host: BridgeHost, phones: _Phones, server: PhoneServer) -> None:
     await phones.prepare()
     listeners = await _opened("tak-listen", server.listen)
-    log.info("phones may come to %s:%d, as %s", *server.listen, server.name)
+    log.info("phones can connect to %s:%d, as %s", *server.listen, server.name)
     served = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in listeners]
     host.note_link(True)
     with phones.unproved.pace.at_work():
@@ -129,7 +129,7 @@ async def _enroll(host: BridgeHost, phones: _Phones, server: PhoneServer, worksp
             nursery.start_soon(own.watch)
         assert server.enroll_listen is not None
         listeners = await _opened("tak-enroll-listen", server.enroll_listen)
-        log.info("phones that were invited may come to %s:%d", *server.enroll_listen)
+        log.info("invited phones can connect to %s:%d", *server.enroll_listen)
         await serve(
             patient(router(enrolment.routes())),
             listeners,
@@ -249,14 +249,14 @@ class _Phones:
             before.cancel()
         with trio.CancelScope() as scope:
             self._scopes[serial] = scope
-            log.info("the phone of %s is here", holder.name)
+            log.info("the phone of %s is connected", holder.name)
             why = "the hub ends its connection"
             try:
                 why = await phone.serve(self._host, stream, holder, serial)
             finally:
                 if self._scopes.get(serial) is scope:
                     del self._scopes[serial]
-                log.info("the phone of %s has left: %s", holder.name, why)
+                log.info("the phone of %s is disconnected: %s", holder.name, why)
 
     async def _holder_of(self, serial: str) -> PhoneHolder | None:
         """Return the holder of a certificate in force, or None after noting the reason."""
@@ -266,10 +266,10 @@ class _Phones:
                 lambda db: certificates.holder_of(db, workspace, serial, now)
             )
         except StoreUnavailable:
-            self._note_refused("the database cannot be asked for their certificates")
+            self._note_refused("the database cannot be queried for the certificates")
             return None
         if holder is None:
-            self._note_refused(f"certificate {serial} is not in force")
+            self._note_refused(f"certificate {serial} is not valid")
         return holder
 
     async def _shake_hands(

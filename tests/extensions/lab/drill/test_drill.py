@@ -129,7 +129,7 @@ def test_a_message_that_is_gone_stops_the_run_with_its_trace(
     with pytest.raises(BrokenPromise) as broken:
         find(world)
     message = str(broken.value)
-    assert message.startswith(f"car: message {number} is Delivered, and the hub has it not")
+    assert message.startswith(f"car: message {number} is Delivered, but the hub does not have it")
     assert f"posted {number}" in message
 
 

@@ -16,10 +16,10 @@ KIT = '[[kit]]\nname = "hut"\nbearers = ["satellite"]\n'
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("days = ", "it is no TOML"),
-        ("", "kit: a drill needs one at least"),
+        ("days = ", "it is not TOML"),
+        ("", "kit: a drill needs at least one"),
         ("[[kit]]\nname = 'hut'", "kit 1: bearers is missing"),
-        (KIT + "colour = 1", "kit 1: colour is no key; there are name, count, bearers"),
+        (KIT + "colour = 1", "kit 1: colour is not a key; known are name, count, bearers"),
         (KIT.replace("satellite", "smoke"), 'must be a list of "satellite", "cellular"'),
         (KIT + "sky = 1", "kit 1: sky must be a table such as"),
         (KIT + 'sky = { hours = ["25-3"] }', "kit 1: sky.hours must be a list of hours"),
@@ -30,7 +30,7 @@ KIT = '[[kit]]\nname = "hut"\nbearers = ["satellite"]\n'
         (KIT + KIT, "kit: give each kit another name"),
         ("kit = 3", "kit must be a list of tables: [[kit]]"),
         ('[air]\npairs = ["hut ada"]\n' + KIT, "air.pairs: hut and ada are not both names"),
-        (KIT + "[[dispatcher]]\nage = 3", "dispatcher 1: age is no key"),
+        (KIT + "[[dispatcher]]\nage = 3", "dispatcher 1: age is not a key"),
         (KIT + "[[dispatcher]]\nshift = ['6-22']", "dispatcher 1: name is missing"),
         ("kits = 3\n" + KIT, "kits must be a table: [kits]"),
         ("[air]\npairs = [5]\n" + KIT, "air.pairs must be a list of radio links"),

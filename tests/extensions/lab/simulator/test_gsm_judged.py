@@ -88,7 +88,7 @@ def test_gammu_reads_what_comes_and_deletes_it(tmp_path: Path, text: str) -> Non
 def test_gammu_is_told_what_the_network_refuses(tmp_path: Path) -> None:
     with gsm(tmp_path) as (modem, port):
         modem.type("refuse 38")
-        modem.expect("as you say")
+        modem.expect("done")
         ended, said = gammu(tmp_path, port, "sendsms", "TEXT", NUMBER, "-text", "hello")
         assert ended != 0, said
         assert not [each for each in modem.output() if "SMS to" in each]

@@ -106,7 +106,7 @@ def test_a_message_that_was_interrupted_leaves_a_modem_that_begins_again(
     assert judged(tmp_path, text) is False, "interrupted"
     sky.type("brownout")
     sky.type("latency 0")
-    sky.expect("on its way for 0 s")
+    sky.expect("a message takes 0 s")
     assert judged(tmp_path, "print(json.dumps(modem.send_message(b'after', timeout=60)))") is True
     until(lambda: any("5 bytes" in line for line in sky.output()))
 
