@@ -142,6 +142,11 @@ def install(tree: Path) -> None:
     refuse_native(tree)
 
 
+def prepare_descriptions(tree: Path) -> None:
+    """Replace the tables of the APIs with files, after extensions have been left out."""
+    run(PYTHON, "-I", ROOT / "build/description.py", tree)
+
+
 def made_at() -> int:
     """Return the Unix time for all files."""
     return max(EARLIEST, int(os.environ.get("SOURCE_DATE_EPOCH", EARLIEST)))

@@ -10,7 +10,6 @@ their OpenAPI descriptions. Each page that moved has a redirect page at its old 
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -21,8 +20,7 @@ from pathlib import Path
 
 import api_page
 
-from fieldagent.extensions import api_packages
-from fieldagent.http.routes import description
+from fieldagent.system.named_object import imported
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT = ROOT / "dist/site"
@@ -148,8 +146,7 @@ def stage(folder: Path) -> None:
             (folder / each).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / each, folder / each)
     for name, (whose, title) in APIS.items():
-        more = api_packages() if whose == "hub" else []
-        document = json.loads(description(f"fieldagent.{whose}.api", *more))
+        document = imported(f"fieldagent.{whose}.description:describe")()
         page = folder / f"api/{name}.md"
         page.parent.mkdir(exist_ok=True)
         page.write_text(api_page.page(title, document))

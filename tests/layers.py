@@ -98,7 +98,7 @@ INSIDE = {
             "settings",
             "console",
         ),
-        *("service", "webhook", "administration", "hub"),
+        *("service", "webhook", "administration", "description", "hub"),
     ],
     "agent": [
         *("progress", "in_brief", "only_one", "outcomes", "gpsd", "page", "handbook"),
@@ -123,7 +123,7 @@ INSIDE = {
             "modem_healing",
         ),
         *("outbound", "refusals", "events", "inbound", "part_service", "mesh"),
-        *("condition", "assembly", "drivers", "commands", "api", "agent"),
+        *("condition", "assembly", "drivers", "commands", "api", "description", "agent"),
     ],
     "cli": [
         *(

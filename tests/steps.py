@@ -39,7 +39,7 @@ SCRIPTS = (
 MODULES = tuple(
     f"build/{name}.py"
     for name in (
-        *("api_page", "archive", "bare", "bytecode", "handbook", "program"),
+        *("api_page", "archive", "bare", "bytecode", "description", "handbook", "program"),
         *("signing", "system", "version", "web_site", "world"),
     )
 )

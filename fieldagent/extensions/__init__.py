@@ -66,9 +66,14 @@ def absent_extension(setting: str) -> str:
     return next((name for name in owners if name not in NAMES), "")
 
 
-def api_packages() -> list[str]:
-    """Return the packages in which extensions describe their routes of the hub's API."""
-    return [each.hub_api for each in extensions().values() if each.hub_api]
+def own_calls() -> list[str]:
+    """Return the places of the calls that our extensions add to the hub's API."""
+    return [each.hub_api for each in _own().values() if each.hub_api]
+
+
+def third_party_calls() -> list[str]:
+    """Return those places of the extensions that the settings file names."""
+    return [each.hub_api for each in _THIRD_PARTY.values() if each.hub_api]
 
 
 def places(kind: str) -> dict[str, str]:

@@ -9,47 +9,44 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
+import trio
+
 from fieldagent.http.guard import METHODS
 from fieldagent.http.message import Admission, Judge, Request, Response
 from fieldagent.http.problem import Problem
 from fieldagent.http.target import segments
 from fieldagent.system.data_files import read_data
 from fieldagent.system.lazy_named_tuple import NamedTuple
+from fieldagent.system.named_object import imported
 
-NAME = "openapi.json"
 
-
-def described_in(package: str, *more: str) -> Route:
-    """Return the route `GET /openapi.json` of the API in that package, with the routes of `more`
-    packages. The files are read at each request.
+def described_in(package: str, further: Callable[[], Iterable[str]] = tuple) -> Route:
+    """Return the route `GET /openapi.json` of the API that `package.description` describes.
+    `further` returns places of more calls, `package.module:NAME`.
     """
 
     async def describe(request: Request) -> Response:
-        return Response(200, description(package, *more))
+        return Response(200, await trio.to_thread.run_sync(description, package, [*further()]))
 
     return Route("GET", "/openapi.json", describe)
 
 
-def description(package: str, *more: str) -> bytes:
-    """Return the `openapi.json` of a package as JSON. Objects of the same file of `more` packages
-    are merged into its objects, and lists are added to its lists.
+def description(package: str, further: Iterable[str] = ()) -> bytes:
+    """Return the description as JSON. `build/program.py` prepares it in a file. Without the file it
+    is made from the tables, which few programs ask for and which are therefore not loaded before.
     """
-    whole = read_data(package, NAME)
-    if not more:
-        return whole
-    document = json.loads(whole)
-    for each in more:
-        document = _merged(document, json.loads(read_data(each, NAME)))
-    return json.dumps(document, ensure_ascii=False, indent=1).encode()
-
-
-def _merged(base: Any, other: Any) -> Any:
-    if isinstance(base, dict) and isinstance(other, dict):
-        both = {name: _merged(base[name], other[name]) for name in base.keys() & other.keys()}
-        return {**base, **other, **both}
-    if isinstance(base, list) and isinstance(other, list):
-        return [*base, *other]
-    return other
+    places = [*further]
+    try:
+        prepared = read_data(package, "openapi.json")
+    except FileNotFoundError:
+        document = imported(f"{package}.description:describe")()
+    else:
+        if not places:
+            return prepared
+        document = json.loads(prepared)
+    if places:
+        imported("fieldagent.http.openapi:add_further")(document, map(imported, places))
+    return json.dumps(document, ensure_ascii=False).encode()
 
 
 _WAIT = re.compile(r'wait\s*=\s*(?:([0-9]{1,9})|"([0-9]{1,9})")\s*(?:;.*)?', re.IGNORECASE)

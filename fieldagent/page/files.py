@@ -43,7 +43,7 @@ CATALOGUES = tuple(f"{each}.json" for each in LANGUAGES if each != ENGLISH)
 _REASONS = "reasons-"
 """Prefix of the files with reasons in a language, before its code; all are made from one file
 (`reasons`)."""
-_SHARED = {
+SHARED = {
     "choices.js": (__package__, "choices.js"),
     "coordinates.js": (__package__, "coordinates.js"),
     "grid.js": (__package__, "grid.js"),
@@ -78,7 +78,7 @@ def routes(
     page may show. `early` are texts that people read before a script runs: they are already in the
     browser's language.
     """
-    places = _SHARED | {name: (package, name) for name in names}
+    places = SHARED | {name: (package, name) for name in names}
     policy = f"{POLICY} {pictures_of}".rstrip()
     return [
         *(Route("GET", page, partial(_index, policy, package, words, early)) for page in pages),

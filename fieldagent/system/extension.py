@@ -37,7 +37,7 @@ class Extension:
     contact_kinds: Mapping[str, str] = field(default_factory=dict)
     """`hub.escalation.contract.ContactKind` by its name in the database."""
     hub_api: str = ""
-    """Package with an `openapi.json` that is added to the description of the hub's API."""
+    """Place of `http.openapi.Call`s that are added to the description of the hub's API."""
     bridges: Mapping[str, str] = field(default_factory=dict)
     """`hub.bridge.contract.BridgeKind` by name."""
     verbs: Mapping[str, str] = field(default_factory=dict)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
 from typing import Any
 
 import pytest
 
+from fieldagent.agent.description import describe
 from fieldagent.cli.kit.sos import heard_text, incident_text, step_text
 
 AT = 1_800_000_000.0
 WHEN = "2027-01-15T08:00:00Z"
-SCHEMAS = json.loads(files("fieldagent.agent.api").joinpath("openapi.json").read_bytes())[
-    "components"
-]["schemas"]
+SCHEMAS = describe()["components"]["schemas"]
 
 
 def step(state: str, **more: Any) -> dict[str, Any]:

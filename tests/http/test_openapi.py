@@ -9,16 +9,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from fieldagent import extensions
+from fieldagent.agent import description as agent_description
 from fieldagent.agent.api import canned, track
 from fieldagent.agent.api.routes import LocalApi
-from fieldagent.extensions import api_packages
+from fieldagent.http import routes as routing
+from fieldagent.http.openapi import call
 from fieldagent.http.routes import Route
-from fieldagent.http.routes import description as api_description
+from fieldagent.hub import description as hub_description
 from fieldagent.hub.access import push
 from fieldagent.hub.administration import api as administration
 from fieldagent.hub.administration.acts import Acts
@@ -39,6 +43,7 @@ from fieldagent.package.package import SOS_PRIORITY, Channel, Status
 from fieldagent.package.reading import ITEMS
 from fieldagent.page import map_tiles
 from fieldagent.page.map_tiles import CarriedMap
+from fieldagent.system.extension import Extension
 from tests import offline
 from tests.processes import administer, agent, hub
 
@@ -51,9 +56,9 @@ READ_TOO = re.compile(r"devices\|users\|groups\|")
 
 
 def description(name: str) -> Any:
-    if name == "local":
-        return json.loads(api_description("fieldagent.agent.api"))
-    return json.loads(api_description("fieldagent.hub.api", *api_packages()))
+    """Return the description as it is served."""
+    module = agent_description if name == "local" else hub_description
+    return json.loads(json.dumps(module.describe()))
 
 
 OF_SERVICES = (
@@ -108,21 +113,48 @@ def test_every_route_is_described_and_nothing_else(name: str) -> None:
     assert described - {("POST", path) for path in OF_SERVICES} == served
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+def test_third_parties_calls_are_added(prepared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the tables of a source tree, and to the file that a build has prepared."""
+    own = ModuleType("own_webhook")
+    own.CALLS = [call("POST /contact/own", "own: Accept a report", {204: "It is on disk"})]  # type: ignore[attr-defined]
+    own.EXTENSION = Extension("A service", hub_api="own_webhook:CALLS")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "own_webhook", own)
+    monkeypatch.setattr(extensions, "_THIRD_PARTY", {})
+    extensions.add_extensions("own_webhook:EXTENSION")
+    without = description("hub")
+    if prepared:
+        monkeypatch.setattr(routing, "read_data", lambda *place: json.dumps(without).encode())
+    whole = json.loads(routing.description("fieldagent.hub", extensions.third_party_calls()))
+    added = whole["paths"].pop("/contact/own")
+    assert whole == without
+    assert added == {
+        "post": {
+            "operationId": "own",
+            "summary": "Accept a report",
+            "responses": {
+                "default": {"$ref": "#/components/responses/OfHttp"},
+                "204": {"description": "It is on disk"},
+            },
+        }
+    }
+
+
 @pytest.mark.parametrize(
-    ("name", "schema", "items", "routing"),
+    ("name", "schema", "items", "reader"),
     [
         ("local", "Package", ITEMS, "fieldagent.package.reading"),
         ("hub", "Push", push.ITEM_KINDS, "fieldagent.hub.access.push"),
     ],
 )
-def test_members_are_those_that_are_read(name: str, schema: str, items: Any, routing: str) -> None:
+def test_members_are_those_that_are_read(name: str, schema: str, items: Any, reader: str) -> None:
     schemas = description(name)["components"]["schemas"]
     for kind, (_, _, members) in items.items():
         described = schemas[kind.capitalize()]
         assert described["properties"].keys() == members.keys()
         required = {member for member, field in members.items() if field.required}
         assert set(described["required"]) == required
-    known = sys.modules[routing].ROUTING.keys() | items.keys()
+    known = sys.modules[reader].ROUTING.keys() | items.keys()
     for variant in schemas[schema]["oneOf"]:
         assert variant["properties"].keys() == known
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -10,8 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fieldagent.agent import description as agent_description
 from fieldagent.agent.channels.contract import LinkState
 from fieldagent.agent.page_settings import CANNED
+from fieldagent.hub import description as hub_description
 from fieldagent.hub.records import kit_report
 from fieldagent.package import canned
 from fieldagent.page.files import CATALOGUES
@@ -20,9 +21,9 @@ from tests.page.texts import bare, catalogue, of_page, of_script, places, unsaid
 FORMS = {"uk.json": {"one", "few", "many", "other"}}
 """CLDR's plural categories of a language for integers and other numbers."""
 TWO = {"one", "other"}
-API = json.loads(files("fieldagent.agent.api").joinpath("openapi.json").read_bytes())
+API = agent_description.describe()
 SCHEMAS = API["components"]["schemas"]
-HUB = json.loads(files("fieldagent.hub.api").joinpath("openapi.json").read_bytes())
+HUB = hub_description.describe()
 SAID_ELSEWHERE = {"checkIn", "commandAnswer", None}
 
 

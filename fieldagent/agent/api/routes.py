@@ -115,7 +115,7 @@ class LocalApi:
             Route("GET", "/api/status", _guarded(self.status)),
             Route("GET", "/api/events", _guarded(self.listen)),
             Route("GET", "/metrics", _guarded(self.metrics)),
-            described_in(__package__),
+            described_in("fieldagent.agent"),
             *web_page.routes(),
             *handbook.routes(),
         ]

@@ -13,5 +13,5 @@ EXTENSION = Extension(
     traces={"imt": f"{_HOME}.agent.trace:mask"},
     modem_kinds={"imt": f"{_HOME}.messages:MODEM"},
     operators={"cloudloop": f"{_HOME}.hub.cloudloop:KIND"},
-    hub_api=f"{_HOME}.hub",
+    hub_api=f"{_HOME}.hub.description:CALLS",
 )

@@ -16,5 +16,5 @@ EXTENSION = Extension(
         "twilio": f"{_HOME}.hub.twilio:KIND",
         "sms": f"{_HOME}.hub.webhook:KIND",
     },
-    hub_api=f"{_HOME}.hub",
+    hub_api=f"{_HOME}.hub.description:CALLS",
 )

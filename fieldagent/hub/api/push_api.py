@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from fieldagent.extensions import api_packages
+from fieldagent.extensions import third_party_calls
 from fieldagent.http.guard import required_body
 from fieldagent.http.idempotency import idempotency_key
 from fieldagent.http.message import Request, Response, json_response
@@ -100,7 +100,7 @@ class HubApi:
             Route("POST", "/api/package", self.push, judge=self.judge),
             Route("POST", "/api/package/cost", self.cost, judge=self.judge),
             Route("GET", "/api/push/{id}", self.look, judge=self.judge),
-            described_in(__package__, *api_packages()),
+            described_in("fieldagent.hub", third_party_calls),
         ]
 
     async def judge(self, head: Request) -> Caller:

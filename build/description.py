@@ -1,0 +1,35 @@
+"""Writes the descriptions of the APIs as files, and removes the tables that they are made from.
+
+    PYTHON build/description.py FOLDER
+
+A gateway then reads a file, and neither compiles the tables nor keeps them in memory.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+TABLES = (
+    *("fieldagent/*/description", "fieldagent/extensions/*/hub/description.py"),
+    *("fieldagent/http/openapi_parts.py", "fieldagent/page/map_description.py"),
+)
+"""The tables, and modules that only they import."""
+
+
+def main(tree: Path) -> None:
+    sys.path.insert(0, str(tree))
+    sys.dont_write_bytecode = True
+    from fieldagent.http.routes import description
+
+    for program in ("agent", "hub"):
+        prepared = description(f"fieldagent.{program}")
+        (tree / f"fieldagent/{program}/openapi.json").write_bytes(prepared)
+    for pattern in TABLES:
+        for path in tree.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,188 @@
+"""Fields, parameters and answers that several tables of the agent have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.http.openapi import (
+    RETRY_AFTER,
+    Fields,
+    always,
+    integer,
+    listed,
+    mapping,
+    named_record,
+    number,
+    of_answer,
+    open_record,
+    or_null,
+    problem,
+    query,
+    record,
+    schema,
+    text,
+    words,
+)
+from fieldagent.http.openapi_parts import FAULT, INT32, INT64_MAX, UNIX_TIME, problem_schema
+from fieldagent.package.package import Channel, Said, Status
+
+PROBLEM = problem_schema(
+    code=text("`no-such-person`: the hub's directory does not contain the addressee")
+)
+NEXT_LINK = {"Link": of_answer(text(), 'The next page (`rel="next"`), if there is one')}
+STATUS_PATH = {"Location": of_answer(text(), "Path of the Package's status", required=True)}
+ON_DISK = "The Package is on disk"
+WRONG_QUERY = {400: "The query has an unknown parameter"}
+FAULTS = "The Package has faults, or the Idempotency-Key was used with another body"
+BUSY = problem(
+    "The agent is stopping, its disk has failed, or too many large bodies are in progress",
+    RETRY_AFTER,
+)
+DISK_FULL = "The disk is full: nothing was accepted"
+JOURNAL_IN_MEMORY = "The disk is full, or the journal is not on the disk: nothing was accepted"
+BEFORE = query(
+    "before",
+    integer(format="int64", minimum=1, maximum=INT64_MAX),
+    "Start of the page: `next` of the page before",
+)
+
+
+def limit(about: str, default: int, most: int) -> dict[str, Any]:
+    """Return the parameter of a list: its default, and its maximum."""
+    return query("limit", integer(minimum=1, maximum=most, default=default), about)
+
+
+CHANNELS = [channel.value for channel in Channel]
+CHANNEL = text(enum=CHANNELS)
+STATUS_WORD = text(enum=[status.value for status in Status])
+SOS_STATE = words(*(said.value for said in (Said.OPEN, Said.SEEN, Said.CLOSED, Said.CALLED_OFF)))
+_SHORT = text("Short number, which all kits and the desk show", pattern="^[0-9]{3}$")
+STATION = integer(minimum=1)
+NOT_ON_DISK_FIELD = {
+    "notOnDisk?": text(
+        "Reason why the Package is only in memory, and is lost if power fails; absent if it is on "
+        "disk"
+    )
+}
+_ACCEPTED = record({**NOT_ON_DISK_FIELD, "status": or_null(STATUS_WORD), "reason?": text()})
+NO_CHANNEL = text("Fault of the whole Package: no channel is configured")
+UNREAD = schema(
+    "Unread",
+    listed(
+        open_record(FAULT),
+        "Of an SOS: what could not be read, and was left out; absent if nothing was",
+    ),
+)
+ANSWER_FIELDS: Fields = {
+    "id": INT32,
+    "data": record({"payload": text()}),
+    "channels": mapping(_ACCEPTED, "Status on each channel", keys=CHANNELS),
+    "reason?": NO_CHANNEL,
+    "unread?": UNREAD,
+}
+PROGRESS = named_record(
+    "Progress", {**ANSWER_FIELDS, "status": or_null(STATUS_WORD), "accepted": UNIX_TIME}
+)
+FORECAST = named_record(
+    "Forecast",
+    {
+        "of": integer(
+            "Packages of this channel whose past it is taken from: of this time of day where "
+            "there are ten, else the newest",
+            minimum=5,
+            maximum=50,
+        ),
+        "half": or_null(
+            number(
+                "Seconds from when it may begin there until half of such are delivered; null "
+                "where fewer were",
+                minimum=0,
+            )
+        ),
+        "most": or_null(number("The same of nine of ten", minimum=0)),
+        "share": number(
+            "How many are delivered at last; what was withdrawn, replaced or waits counts as "
+            "under way until then",
+            minimum=0,
+            maximum=1,
+        ),
+        "last": number("Seconds after which that is so", minimum=0),
+    },
+)
+EXPECTED = or_null(FORECAST, "Null if too few Packages were sent on this channel")
+_INCIDENT_STEP = named_record(
+    "IncidentStep",
+    {
+        "state": words(
+            *("raised", "left", "heard by", "not passed on", "at the hub", "seen by"),
+            *("closed", "called off", "open"),
+        ),
+        "at": UNIX_TIME,
+        "channel?": text(),
+        "by?": text("A person, or a kit"),
+        "text?": text(),
+        "unauthenticated?": always(
+            True, "True if the speaker is not authenticated: the answer changes nothing"
+        ),
+    },
+)
+_INCIDENT_ITEM = record(
+    {
+        "id": integer(),
+        "at?": UNIX_TIME,
+        "kind?": text(),
+        "text?": text(),
+        "position?": {"type": "object"},
+        "damaged?": always(True),
+    }
+)
+INCIDENT = named_record(
+    "Incident",
+    {
+        "number": integer("Number of its first item on the air"),
+        "short": _SHORT,
+        "state": SOS_STATE,
+        "raised": UNIX_TIME,
+        "ended": or_null(UNIX_TIME),
+        "steps": listed(_INCIDENT_STEP, "Stages in order"),
+        "items": listed(_INCIDENT_ITEM, "Its newest 50 Packages, oldest first"),
+        "nextTry?": or_null(
+            number(
+                "Unix time of the next try; null if no channel sends it; absent in the answer to "
+                "the raising, before the channels have planned it"
+            )
+        ),
+        "unread?": UNREAD,
+    },
+    "Complete SOS of this kit: its items and their states",
+)
+_HEARD_INCIDENT = named_record(
+    "HeardIncident",
+    {
+        "station": integer(),
+        "name": text(),
+        "number": integer(),
+        "short": _SHORT,
+        "state": SOS_STATE,
+        "raised": number("Unix time by its sender's clock"),
+        "came": UNIX_TIME,
+        "age": or_null(
+            integer(
+                "Seconds from `raised` to `came` if more than six hours: the sender's clock is "
+                "slow, the SOS was delayed, or it is a recording; otherwise null, and also while "
+                "this kit's clock is not trusted"
+            )
+        ),
+        "text": text(),
+        "steps": listed(_INCIDENT_STEP),
+    },
+    "SOS of another kit, or of an unauthenticated handheld (station 0)",
+)
+SOS_STATUS = named_record(
+    "SosStatus",
+    {
+        "active": words(0, 1, about="1 while an SOS of this kit is open"),
+        "incident": or_null(INCIDENT),
+        "heard": listed(_HEARD_INCIDENT),
+    },
+)

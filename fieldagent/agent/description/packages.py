@@ -1,0 +1,416 @@
+"""The description of Packages and the queue."""
+
+from __future__ import annotations
+
+from fieldagent.agent.api.package_listing import STATES
+from fieldagent.agent.api.queue_listing import PAGE_MAX
+from fieldagent.agent.api.routes import LISTED
+from fieldagent.agent.description.common import (
+    ANSWER_FIELDS,
+    BEFORE,
+    BUSY,
+    CHANNEL,
+    CHANNELS,
+    EXPECTED,
+    FAULTS,
+    JOURNAL_IN_MEMORY,
+    NEXT_LINK,
+    NO_CHANNEL,
+    NOT_ON_DISK_FIELD,
+    ON_DISK,
+    PROGRESS,
+    SOS_STATE,
+    STATION,
+    STATUS_PATH,
+    STATUS_WORD,
+    WRONG_QUERY,
+    limit,
+)
+from fieldagent.agent.outbound.reach import ORDER
+from fieldagent.http.openapi import (
+    NULL,
+    Answers,
+    always,
+    answer,
+    any_of,
+    boolean,
+    call,
+    header,
+    integer,
+    listed,
+    mapping,
+    named_record,
+    number,
+    of_answer,
+    one_of,
+    open_record,
+    or_null,
+    query,
+    record,
+    schema,
+    segment,
+    text,
+    words,
+)
+from fieldagent.http.openapi_parts import (
+    DATA,
+    IDEMPOTENCY_KEY,
+    INT32,
+    LOCATION,
+    READ_RECEIPT,
+    SECONDS,
+    UNIX_TIME,
+    WAYPOINT,
+    variants,
+)
+from fieldagent.package.package import SOS_PRIORITY
+from fieldagent.package.reading import INT32 as INT32_RANGE
+from fieldagent.package.reading import ITEM_BYTES_MAX, ITEMS, NUMBER_MAX
+
+_KIND = text(enum=[*ITEMS, "checkIn", "commandAnswer"])
+_PACKAGE_ID = segment("id", INT32, "Package id")
+_ONE_CHANNEL = query("channel", CHANNEL, "Limits the call to one channel")
+MONEY = text(
+    "Price of these credits by satellite-credit-price, such as `0.24 EUR`; null if there are "
+    "none, or no price is set"
+)
+ANSWER = named_record("Answer", {**ANSWER_FIELDS, "status": STATUS_WORD})
+MESSAGE = named_record(
+    "Message",
+    {
+        "content": text(
+            f"The text, at most {ITEM_BYTES_MAX} bytes of UTF-8", maxLength=ITEM_BYTES_MAX
+        )
+    },
+    "A text message",
+)
+_NAMES = (
+    "A name, `group:NAME`, `device:NAME`, an e-mail address, a telephone number, the number of a "
+    "user, or the negative number of a group"
+)
+_MEMBER = (
+    text(minLength=1, maxLength=254),
+    integer(minimum=-NUMBER_MAX, maximum=NUMBER_MAX, **{"not": always(0)}),
+    NULL,
+)
+PACKAGE = schema(
+    "Package",
+    variants(
+        {
+            "id?": or_null(INT32),
+            "channels?": or_null(
+                listed(CHANNEL, "Channels to use (all configured channels)", minItems=1)
+            ),
+            "collapseKey?": or_null(INT32, "Key with which this Package replaces a waiting one"),
+            "priority?": or_null(INT32),
+            "timeToLive?": or_null(SECONDS, "Seconds"),
+            "gather?": or_null(
+                SECONDS, "Seconds to wait over satellite for other Packages to share a message"
+            ),
+            "by?": or_null(
+                SECONDS,
+                "Seconds within which the Package must arrive: for that time, more expensive "
+                "channels wait for cheaper ones",
+            ),
+            "to?": one_of(
+                *_MEMBER, about=f"Addressee (everyone; an SOS is always for everyone). {_NAMES}"
+            ),
+            "receipt?": READ_RECEIPT,
+            "from?": one_of(*_MEMBER, about=f"Person at this kit who wrote the Package. {_NAMES}"),
+            "workspaceId?": {"description": "Accepted and unused"},
+        },
+        {"data": DATA, "message": MESSAGE, "location": LOCATION, "waypoint": WAYPOINT},
+        "Exactly one of data, message, location, waypoint. Default priority: data and waypoint "
+        f"{ITEMS['data'].priority}, message {ITEMS['message'].priority}, location "
+        f"{ITEMS['location'].priority}; {SOS_PRIORITY} and above makes a message or location an "
+        "SOS.",
+    ),
+)
+FORGIVEN_SOS = schema(
+    "ForgivenSos",
+    open_record(
+        {"priority": integer(minimum=SOS_PRIORITY, maximum=INT32_RANGE[-1])},
+        "An SOS: what cannot be read of it is left out, and the answer's `unread` names it. An "
+        "SOS is never refused for that",
+    ),
+)
+RECEIPT = named_record(
+    "Receipt",
+    {
+        "id": text(),
+        "name": text(),
+        "type": text(),
+        "at": UNIX_TIME,
+        "kind": text(
+            "agent: the addressee's agent has stored it; hub: the hub has it", enum=["agent", "hub"]
+        ),
+    },
+)
+_STEP = named_record(
+    "Step",
+    {
+        "at": UNIX_TIME,
+        "stage": text(
+            "nobody: the directory has no such name or address, or it is unreachable; "
+            "handed_over: a mail or SMS service has accepted it, not yet a person",
+            enum=list(ORDER),
+        ),
+        "who": text("Empty if the stage is about no person"),
+        "text": text("Text of the stage for people"),
+        "detail": text("Detail beside `who`: a person, a service or a reason"),
+    },
+)
+_CONTENT = text("Content of a message; name and notes of a waypoint; at most 500 characters")
+_POSITION = or_null(listed(number(), "Latitude and longitude", minItems=2, maxItems=2))
+_NAMED = {
+    "type": ["string", "integer", "null"],
+    "description": "Addressee, as its sender named it; a number if that is known",
+}
+_PROGRESS = {
+    "status": or_null(STATUS_WORD),
+    "reason?": text(
+        "Reason of the final status; while waiting, the reason and the time of the next try"
+    ),
+    "nextTry?": or_null(number("Unix time of the next try, if it is known; only while waiting")),
+}
+_ON_CHANNELS = mapping(record(_PROGRESS), "Status on each channel", keys=CHANNELS)
+_UPDATE = or_null(
+    record(
+        {
+            "state": SOS_STATE,
+            "by": or_null(text("Person who acted; null if unknown")),
+            "text": or_null(text("Added words; null if there are none")),
+        },
+        "An incident update, of which `text` is the English sentence; null for every other Package",
+    )
+)
+_NEXT = or_null(text("Path of the next page; null on the last page"))
+_LISTED = {
+    "id": INT32,
+    "kind": _KIND,
+    "sos": boolean(),
+    "priority": INT32,
+    "text": or_null(_CONTENT),
+    "position": _POSITION,
+    "channels": _ON_CHANNELS,
+    "to": _NAMED,
+    "from": _NAMED,
+    "receipt": words("read", None),
+    "incident": _UPDATE,
+}
+_SENT = record(
+    {
+        **_LISTED,
+        "relayed": boolean("True for an item of a neighbour that this kit relays"),
+        "relayedFor": or_null(text("Name of its kit; null for this kit's own")),
+        "accepted": UNIX_TIME,
+        "ended": or_null(UNIX_TIME),
+        "status": or_null(STATUS_WORD),
+        "credits": number("Cost so far; a share of transmissions with several Packages", minimum=0),
+        "money?": or_null(MONEY),
+        "receipts": listed(RECEIPT, "Users whose agents have stored it"),
+        "reached": listed(_STEP, "Last known stage after storage on a kit's disk"),
+        "toName": or_null(text("What they are called")),
+    }
+)
+SENT = named_record("Sent", {"packages": listed(_SENT, maxItems=PAGE_MAX), "next": _NEXT})
+_EVENT = record(
+    {
+        "at": number("Unix time; if `times` is above 1, of the last event"),
+        "event": text(),
+        "channel": or_null(CHANNEL),
+        "detail": text(),
+        "times": integer(minimum=1),
+    }
+)
+_UNCONFIRMED = record(
+    {"station": STATION, "name": or_null(text("null until the station has sent it"))}
+)
+STANDING = named_record(
+    "Standing",
+    {
+        "id": INT32,
+        "data": record({"payload": text()}),
+        "channels": mapping(
+            record({**NOT_ON_DISK_FIELD, **_PROGRESS}), "Status on each channel", keys=CHANNELS
+        ),
+        "status": or_null(STATUS_WORD),
+        "accepted": number(),
+        "receipts": listed(RECEIPT, "Users whose agents have stored it"),
+        "unconfirmed": listed(
+            _UNCONFIRMED,
+            "Stations that were heard by radio within the last hour and have not confirmed it, "
+            "while it is sent by radio",
+        ),
+        "late": boolean("True if it reached its addressee after another final status"),
+        "history": listed(_EVENT, "History of the Package, oldest first"),
+        "kind?": _KIND,
+        "sos?": boolean(),
+        "priority?": INT32,
+        "text?": or_null(text("Content of a message; name and notes of a waypoint")),
+        "position?": _POSITION,
+        "reason?": NO_CHANNEL,
+        "reached": listed(_STEP, "Known stages of delivery, from the first to the last"),
+        "to?": _NAMED,
+        "from?": _NAMED,
+        "receipt?": words("read", None),
+        "toName?": or_null(text()),
+        "fromName?": or_null(text()),
+        "incident": _UPDATE,
+    },
+    "`kind`, `sos`, `priority`, `text` and `position` are absent if damage to the disk destroyed "
+    "them",
+)
+_QUEUED = record(
+    {**_LISTED, "collapseKey": or_null(INT32), "accepted": number(), "expires": or_null(number())}
+)
+QUEUE = named_record(
+    "Queue", {"queued": integer(minimum=0), "packages": listed(_QUEUED), "next": _NEXT}
+)
+
+_COST = record(
+    {
+        "parts": integer(
+            "Messages that contain only this Package; 0 if the channel cannot carry it, for the "
+            "reason in `reason`",
+            minimum=0,
+        ),
+        "bytes": integer(minimum=0),
+        "credits": integer(minimum=0),
+        "creditsLeft": or_null(integer("Credits left today; null if there is no limit", minimum=0)),
+        "byBytes": boolean(
+            "True if the account pays for bytes; then `bytes` is the number that it pays for"
+        ),
+        "bytesLeft": or_null(integer("Bytes left today; null if there is no limit", minimum=0)),
+        "money?": or_null(MONEY),
+        "begins": number("Seconds after acceptance at which transmission may begin", minimum=0),
+        "why": or_null(text("Reason for that delay, for people")),
+        "expected": EXPECTED,
+        "reason": or_null(
+            text("Reason why the channel cannot carry the Package, for people; null if it can")
+        ),
+    }
+)
+_APPLIED = {"Preference-Applied": of_answer(text(), "`wait=N`, if Prefer requested it")}
+_REFUSED: Answers = {
+    409: "A waiting Package has this id and another body",
+    422: FAULTS,
+    503: BUSY,
+    507: JOURNAL_IN_MEMORY,
+}
+_CANCELED: Answers = {
+    200: answer("The Package is canceled", ANSWER),
+    202: answer("A channel is transmitting the Package; the rest is canceled", PROGRESS),
+    400: "The query has an unknown parameter",
+    404: "No Package has that id",
+    409: "The Package had already ended: the member `package` contains its status",
+}
+_PAGE = "Packages on a page"
+
+CALLS = (
+    call(
+        "POST /api/package",
+        "send: Send a Package and wait for its terminal status",
+        {
+            200: answer("The Package has ended", ANSWER, headers=_APPLIED),
+            202: answer(
+                "The Package is still waiting after the seconds of Prefer",
+                PROGRESS,
+                headers={**STATUS_PATH, **_APPLIED},
+            ),
+            **_REFUSED,
+        },
+        parameters=[
+            IDEMPOTENCY_KEY,
+            header(
+                "Prefer",
+                text(),
+                "`wait=N` (RFC 7240): the answer comes after at most N seconds, and the Package "
+                "continues; other preferences are ignored",
+            ),
+        ],
+        body=any_of(PACKAGE, FORGIVEN_SOS),
+    ),
+    call(
+        "POST /api/package/async",
+        "enqueue: Accept a Package and return",
+        {202: answer(ON_DISK, PROGRESS, headers=STATUS_PATH), **_REFUSED},
+        parameters=[IDEMPOTENCY_KEY],
+        body=any_of(PACKAGE, FORGIVEN_SOS),
+    ),
+    call(
+        "POST /api/package/cost",
+        "cost: Return the cost of a Package on each channel; nothing is queued",
+        {
+            200: answer(
+                "Each configured channel that is not excluded",
+                record({"channels": mapping(_COST, keys=CHANNELS)}),
+            ),
+            422: FAULTS,
+        },
+        body=PACKAGE,
+    ),
+    call(
+        "GET /api/packages",
+        "packages: List sent Packages",
+        {
+            200: answer(
+                "A page of sent Packages, newest first. With filters, a page can be short or "
+                "empty and still have a next page",
+                SENT,
+                headers=NEXT_LINK,
+            ),
+            **WRONG_QUERY,
+        },
+        parameters=[
+            query("state", text(enum=list(STATES)), "Only Packages with this status"),
+            query("kind", _KIND, "Only items of this kind"),
+            BEFORE,
+            limit(_PAGE, LISTED, PAGE_MAX),
+        ],
+    ),
+    call(
+        "GET /api/package/{id}",
+        "look: Return the status of a Package",
+        {200: answer("The Package", STANDING), 404: "No Package has that id"},
+        parameters=[_PACKAGE_ID],
+    ),
+    call(
+        "DELETE /api/package/{id}",
+        "withdraw: Cancel the Package, as `cancel` does",
+        _CANCELED,
+        parameters=[_PACKAGE_ID, _ONE_CHANNEL],
+    ),
+    call(
+        "POST /api/package/{id}/cancel",
+        "cancel: Cancel a waiting Package",
+        {**_CANCELED, 400: "The query has an unknown parameter, or there is a body"},
+        parameters=[_PACKAGE_ID, _ONE_CHANNEL],
+    ),
+    call(
+        "GET /api/queue",
+        "queue: List waiting Packages",
+        {
+            200: answer("A page of waiting Packages, oldest first", QUEUE, headers=NEXT_LINK),
+            **WRONG_QUERY,
+        },
+        parameters=[
+            _ONE_CHANNEL,
+            limit(_PAGE, PAGE_MAX, PAGE_MAX),
+            query(
+                "after",
+                integer(format="int64", minimum=0, default=0),
+                "Start of the page: `next` of the page before",
+            ),
+        ],
+    ),
+    call(
+        "DELETE /api/queue",
+        "clear: Cancel all waiting Packages except an open SOS",
+        {
+            200: answer("Number of canceled Packages", record({"deleted": integer(minimum=0)})),
+            **WRONG_QUERY,
+        },
+        parameters=[_ONE_CHANNEL],
+    ),
+)

@@ -1,0 +1,378 @@
+"""Builds an OpenAPI 3.1 description from tables of calls and fields.
+
+A field is a JSON schema, which `text`, `integer`, `record` and the other functions write. Further
+keywords of JSON Schema are arguments, such as `maxLength=80`. In the fields of a record, `name?` is
+a field that may be absent. `document` puts `Named` parts where OpenAPI wants them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from fieldagent.system.lazy_named_tuple import NamedTuple
+
+JSON = "application/json"
+PROBLEM_JSON = "application/problem+json"
+HTML = "text/html; charset=utf-8"
+
+
+class Named(NamedTuple):
+    """A part that has a name in the components of the description, which refers to it by name."""
+
+    kind: str
+    name: str
+    content: Mapping[str, Any]
+
+
+Schema = Mapping[str, Any] | Named
+Fields = Mapping[str, Schema]
+Answers = Mapping[Any, Any]
+"""By status, or `default`: what `answer` or `problem` returns, or `Named`. A text describes a
+problem for `default` and from status 400, otherwise an answer without a body."""
+NONE: Answers = {}
+Security = Sequence[Mapping[str, Sequence[str]]]
+
+
+class Access(NamedTuple):
+    """The credentials of calls, and the answers that these calls have in common."""
+
+    security: Security = ()
+    answers: Answers = NONE
+    get: Answers = NONE
+    """Answers to GET."""
+    other: Answers = NONE
+    """Answers to all other methods."""
+    body: Answers = NONE
+    """Answers to a call that takes a body. A call without the body has no answer 411."""
+    segment: Answers = NONE
+    """Answers to a call whose path has a parameter."""
+
+
+OPEN = Access()
+"""Access for everyone."""
+
+
+class Body(NamedTuple):
+    """The body of a request: the schema by media type."""
+
+    content: Mapping[str, Schema]
+    required: bool = True
+
+
+class Call(NamedTuple):
+    """The description of one route."""
+
+    route: str
+    """The method and the path, such as `GET /api/status`."""
+    name: str
+    summary: str
+    answers: Answers
+    access: Access
+    parameters: Sequence[Schema]
+    body: Schema | Body | None
+    about: str
+
+
+def call(
+    route: str,
+    summary: str,
+    answers: Answers | Named | str,
+    access: Access = OPEN,
+    *,
+    parameters: Sequence[Schema] = (),
+    body: Schema | Body | None = None,
+    about: str = "",
+) -> Call:
+    """Return the description of a route.
+
+    `summary` is the id of the operation, a colon and its summary. `answers` are by status, and
+    replace those of `access`. A single answer is that of status 200. A schema as `body` is that of
+    JSON, which is required.
+    """
+    if isinstance(answers, str | Named) or "description" in answers:
+        answers = {200: answers}
+    name, _, summary = summary.partition(": ")
+    return Call(route, name, summary, answers, access, parameters, body, about)
+
+
+def optional(content: Schema) -> Body:
+    """Return the description of a body of JSON that may be missing."""
+    return Body({JSON: content}, required=False)
+
+
+def schema(name: str, content: Schema) -> Named:
+    """Return a schema with a name of its own."""
+    assert not isinstance(content, Named)
+    return Named("schemas", name, content)
+
+
+def _typed(kind: str, about: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": kind, **_described(about), **more}
+
+
+def _described(about: str) -> dict[str, Any]:
+    return {"description": about} if about else {}
+
+
+def named_record(name: str, fields: Fields, about: str = "", /) -> Named:
+    """Return a `record` with a name of its own."""
+    return schema(name, record(fields, about))
+
+
+def text(about: str = "", /, **more: Any) -> dict[str, Any]:
+    return _typed("string", about, more)
+
+
+def integer(about: str = "", /, **more: Any) -> dict[str, Any]:
+    return _typed("integer", about, more)
+
+
+def number(about: str = "", /, **more: Any) -> dict[str, Any]:
+    return _typed("number", about, more)
+
+
+def boolean(about: str = "") -> dict[str, Any]:
+    return _typed("boolean", about, {})
+
+
+def words(*values: Any, about: str = "") -> dict[str, Any]:
+    """Return the schema of one of the values."""
+    return {**_described(about), "enum": list(values)}
+
+
+def always(value: Any, about: str = "") -> dict[str, Any]:
+    return {**_described(about), "const": value}
+
+
+def listed(items: Schema, about: str = "", /, **more: Any) -> dict[str, Any]:
+    return _typed("array", about, {"items": items} | more)
+
+
+def record(fields: Fields, about: str = "", /, **more: Any) -> dict[str, Any]:
+    """Return the schema of an object that has these fields and no others."""
+    return open_record(fields, about, additionalProperties=False, **more)
+
+
+def open_record(fields: Fields, about: str = "", /, **more: Any) -> dict[str, Any]:
+    """Return the schema of an object that has these fields, and may have others."""
+    members = {
+        "properties": {name.removesuffix("?"): field for name, field in fields.items()},
+        "required": [name for name in fields if not name.endswith("?")],
+    }
+    return _typed("object", about, members | more)
+
+
+def mapping(
+    values: Schema, about: str = "", keys: Iterable[str] = (), **more: Any
+) -> dict[str, Any]:
+    """Return the schema of an object whose names are data, or `keys`."""
+    if keys := list(keys):
+        more["propertyNames"] = {"enum": keys}
+    return _typed("object", about, {"additionalProperties": values} | more)
+
+
+def one_of(*options: Schema, about: str = "", **more: Any) -> dict[str, Any]:
+    return {**_described(about), "oneOf": list(options), **more}
+
+
+def any_of(*options: Schema, about: str = "") -> dict[str, Any]:
+    return {**_described(about), "anyOf": list(options)}
+
+
+NULL = {"type": "null"}
+
+
+def or_null(content: Schema, about: str = "") -> dict[str, Any]:
+    """Return the schema of this value or null."""
+    if isinstance(content, Named) or "type" not in content:
+        return one_of(NULL, content, about=about)
+    kinds = content["type"]
+    changed: dict[str, Any] = {
+        **content,
+        **_described(about),
+        "type": [*([kinds] if isinstance(kinds, str) else kinds), "null"],
+    }
+    if "enum" in content:
+        changed["enum"] = [*content["enum"], None]
+    return changed
+
+
+def described(text: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same schema with this description."""
+    return {**content, **_described(text)}
+
+
+def query(name: str, content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
+    return _parameter("query", name, content, about, required)
+
+
+def header(name: str, content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
+    return _parameter("header", name, content, about, required)
+
+
+def segment(name: str, content: Schema, about: str = "") -> dict[str, Any]:
+    """Return the description of a segment of the path."""
+    return _parameter("path", name, content, about, True)
+
+
+def answer(
+    about: str,
+    content: Schema | None = None,
+    media: str = JSON,
+    headers: Mapping[str, Any] | None = None,
+    **others: Any,
+) -> dict[str, Any]:
+    made = in_formats(about, {} if content is None else {media: content}, headers)
+    if content is None:
+        del made["content"]
+    return made | others
+
+
+def in_formats(
+    about: str, formats: Mapping[str, Schema], headers: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the description of an answer with a schema for each media type."""
+    content = {media: {"schema": those} if those else {} for media, those in formats.items()}
+    return {"description": about, "content": content, **({"headers": headers} if headers else {})}
+
+
+def problem(about: str, headers: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the description of an answer that reports a problem (RFC 9457)."""
+    return answer(about, {"$ref": "#/components/schemas/Problem"}, PROBLEM_JSON, headers)
+
+
+def named_problem(name: str, about: str, headers: Mapping[str, Any] | None = None) -> Named:
+    """Return the same with a name of its own."""
+    return Named("responses", name, problem(about, headers))
+
+
+def of_answer(content: Schema, about: str = "", required: bool = False) -> dict[str, Any]:
+    """Return the description of a header of an answer."""
+    needed = {"required": True} if required else {}
+    return {**_described(about), "schema": content, **needed}
+
+
+RETRY_AFTER = {
+    "Retry-After": of_answer(text(pattern="^[1-9][0-9]*$"), "Whole seconds, 1 or more", True)
+}
+
+
+def document(
+    title: str,
+    about: str,
+    server: str,
+    calls: Iterable[Call],
+    *,
+    problem: Named,
+    common: Access,
+    segments: Mapping[str, Schema] | None = None,
+    schemes: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the description of an API.
+
+    All calls have the answers of `common`, unless they have others for a status. `segments` are the
+    parameters in paths that a call does not describe itself.
+    """
+    made: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": "1", "description": about},
+        "servers": [{"url": server}],
+        "paths": {},
+        "components": {"securitySchemes": dict(schemes)} if schemes else {},
+    }
+    _resolved(problem, made["components"])
+    add_calls(made, calls, common, segments or {})
+    return made
+
+
+def add_calls(
+    description: dict[str, Any],
+    calls: Iterable[Call],
+    common: Access,
+    segments: Mapping[str, Schema],
+) -> None:
+    """Add calls to the description of an API."""
+    for each in calls:
+        method, _, path = each.route.partition(" ")
+        method = method.lower()
+        item = description["paths"].setdefault(path, {})
+        assert method not in item, f"{each.route} is described twice"
+        parameters = [*_segments(path, each.parameters, segments), *each.parameters]
+        operation = _operation(method, each, common, parameters)
+        item[method] = _resolved(operation, description["components"])
+
+
+def add_further(description: dict[str, Any], tables: Iterable[Iterable[Call]]) -> None:
+    """Add the tables of other programs' calls to a description."""
+    of_http = {"default": {"$ref": "#/components/responses/OfHttp"}}
+    add_calls(description, chain.from_iterable(tables), Access(answers=of_http), {})
+
+
+def _segments(
+    path: str, given: Sequence[Schema], segments: Mapping[str, Schema]
+) -> Iterator[Schema]:
+    described = [each["name"] for each in given if isinstance(each, Mapping)]
+    for name in re.findall(r"\{(\w+)\}", path):
+        if name not in described:
+            yield segments[name]
+
+
+def _operation(
+    method: str, each: Call, common: Access, parameters: Sequence[Schema]
+) -> dict[str, Any]:
+    made: dict[str, Any] = {"operationId": each.name, "summary": each.summary}
+    made |= _described(each.about)
+    if each.access.security:
+        made["security"] = each.access.security
+    if parameters:
+        made["parameters"] = parameters
+    body = each.body
+    if body is not None and not isinstance(body, Body):
+        body = Body({JSON: body})
+    if body is not None:
+        content = {media: {"schema": content} for media, content in body.content.items()}
+        made["requestBody"] = {"required": body.required, "content": content}
+    answers: dict[Any, Any] = {}
+    for access in (common, each.access):
+        answers |= {**access.answers, **(access.get if method == "get" else access.other)}
+        answers |= access.segment if "{" in each.route else NONE
+        if body is not None:
+            answers |= {
+                status: those
+                for status, those in access.body.items()
+                if body.required or status != 411
+            }
+    answers |= each.answers
+    made["responses"] = {str(status): _answer(status, those) for status, those in answers.items()}
+    return made
+
+
+def _answer(status: int | str, given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    return problem(given) if status == "default" or int(status) >= 400 else answer(given)
+
+
+def _resolved(part: Any, components: dict[str, dict[str, Any]]) -> Any:
+    """Return the part with references to named parts, which are added to the components."""
+    if isinstance(part, Named):
+        kind = components.setdefault(part.kind, {})
+        if part.name not in kind:
+            kind[part.name] = None  # keeps the place before the parts that it names
+            kind[part.name] = _resolved(part.content, components)
+        return {"$ref": f"#/components/{part.kind}/{part.name}"}
+    if isinstance(part, Mapping):
+        return {name: _resolved(each, components) for name, each in part.items()}
+    if isinstance(part, list | tuple):
+        return [_resolved(each, components) for each in part]
+    return part
+
+
+def _parameter(
+    place: str, name: str, content: Schema, about: str, required: bool
+) -> dict[str, Any]:
+    needed = {"required": True} if required else {}
+    return {"name": name, "in": place, **needed, **_described(about), "schema": content}

@@ -1,0 +1,59 @@
+"""The description of the hub's API in OpenAPI.
+
+The modules are tables of the calls of one subject each. They are imported only if a program asks
+for `/openapi.json`, and in a build, which prepares a file. Extensions add theirs
+(`Extension.hub_api`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.extensions import own_calls
+from fieldagent.http.openapi import Access, document
+from fieldagent.http.openapi_parts import OF_HTTP
+from fieldagent.hub.description import (
+    console,
+    contacts,
+    devices,
+    distress,
+    field,
+    fleet,
+    places,
+    pushes,
+    service,
+    users,
+    webhooks,
+)
+from fieldagent.hub.description.common import NUMBER, PROBLEM
+from fieldagent.page.language import LANGUAGES
+from fieldagent.system.named_object import imported
+
+_TABLES = (
+    *(pushes, field, distress, places, devices, fleet),
+    *(users, webhooks, contacts, console, service),
+)
+
+
+def describe() -> dict[str, Any]:
+    """Return the description, with the calls of our extensions."""
+    calls = [call for module in _TABLES for call in module.CALLS]
+    for place in own_calls():
+        calls += imported(place)
+    return document(
+        "fieldagent: the API of the hub",
+        "The push API: external systems push items to people and assets in the field, and read "
+        "items from there. Every call under /api needs an x-api-key and an Authorization header. "
+        "Errors are in English, or in the language of "
+        f"`Accept-Language`: {', '.join(LANGUAGES[:-1])} or {LANGUAGES[-1]}.",
+        "https://localhost:9443",
+        calls,
+        problem=PROBLEM,
+        common=Access(answers={"default": OF_HTTP}),
+        segments={"id": NUMBER},
+        schemes={
+            "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "basic": {"type": "http", "scheme": "basic"},
+        },
+    )

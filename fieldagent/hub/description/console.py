@@ -1,0 +1,291 @@
+"""The description of the console: its page, sign-in, passkeys and push."""
+
+from __future__ import annotations
+
+from fieldagent.http.openapi import (
+    HTML,
+    answer,
+    boolean,
+    call,
+    in_formats,
+    integer,
+    listed,
+    number,
+    open_record,
+    or_null,
+    record,
+    segment,
+    text,
+    words,
+)
+from fieldagent.http.openapi_parts import MALFORMED, ROW, UNIX_TIME
+from fieldagent.hub.access.caller import ROLES
+from fieldagent.hub.console import NAMES, PASSWORD_MOST, SUBJECTS
+from fieldagent.hub.console.push import TEXT_MAX
+from fieldagent.hub.description.common import (
+    DISK_FULL,
+    DISPATCHER,
+    FAULTS,
+    LARGER_THAN_16_KIB,
+    MAY_NOT_READ,
+    NOT_NOW,
+    NOTHING_ACCEPTED,
+    PUSH_AGAIN,
+    PUSHER,
+    READER,
+    SENDER,
+    TOO_OFTEN,
+)
+from fieldagent.page.files import SHARED
+from fieldagent.page.language import LANGUAGES
+
+_CREDENTIAL = {
+    "type": "object",
+    "description": "The browser's PublicKeyCredential, from its toJSON()",
+}
+_UNCHANGED = "The browser has this version"
+_PAGE = {200: answer("A file of the page", text(), HTML), 304: _UNCHANGED}
+_NEEDS = "Passkeys need `console-address` and the library webauthn; otherwise 404"
+_NOT_SIGNED_IN = (
+    "The call uses a key or comes from another site; passkeys need a sign-in at the console"
+)
+_NOT_IN_ONE = "Another site sent the request, or the user is in no workspace, or in several"
+_PUSH_TEXT = text(minLength=1, maxLength=TEXT_MAX)
+_NO_OPERATOR = "No setting names the operator of the hub, and push services would refuse it"
+_PASSKEY = record(
+    {
+        "id": integer(),
+        "name": text(),
+        "created": UNIX_TIME,
+        "used": or_null(number("Unix time of the last sign-in")),
+    }
+)
+_PUSH = DISPATCHER._replace(
+    answers={
+        **DISPATCHER.answers,
+        404: "A library for web push is missing at the hub",
+        503: NOT_NOW,
+        507: DISK_FULL,
+    },
+    other={400: MALFORMED},
+    get={400: MALFORMED},
+    body={**DISPATCHER.body, 413: "Larger than 4 KiB", 422: "It is not a push subscription"},
+)
+
+CALLS = (
+    call("GET /", "toTheConsole: Redirect a browser to the console", {303: "Redirect to /console"}),
+    call(
+        "GET /console", "console: Return the console: a page to watch kits and answer an SOS", _PAGE
+    ),
+    call(
+        "GET /console/sos/{id}",
+        "consoleOfSos: The same page, showing an SOS",
+        _PAGE,
+        parameters=[segment("id", integer(minimum=0))],
+    ),
+    call(
+        "GET /console/kit/{id}",
+        "consoleOfKit: The same page, showing a kit by its number",
+        _PAGE,
+        parameters=[segment("id", integer(minimum=0))],
+    ),
+    call(
+        "GET /console/administration",
+        "consoleOfAdministration: The same page, showing administration",
+        _PAGE,
+    ),
+    call(
+        "GET /console/administration/{subject}",
+        "consoleOfSubject: The same page, showing one of these subjects",
+        _PAGE,
+        parameters=[segment("subject", words(*SUBJECTS))],
+    ),
+    call("GET /console/account", "consoleOfAccount: The same page, showing your passkeys", _PAGE),
+    call("GET /console/fleet", "consoleOfFleet: The same page, showing the fleet", _PAGE),
+    call(
+        "GET /console/file/{name}",
+        "consoleFile: Return a file of the console",
+        {
+            200: in_formats(
+                "A file of the page",
+                {
+                    "text/css; charset=utf-8": text(),
+                    "text/javascript; charset=utf-8": text(),
+                    "application/json": {"type": "object"},
+                    "image/png": {},
+                    "application/manifest+json": {"type": "object"},
+                    "image/svg+xml": text(),
+                },
+            ),
+            304: _UNCHANGED,
+            404: "The console has no such file",
+        },
+        parameters=[segment("name", text(enum=sorted({*SHARED, *NAMES})))],
+    ),
+    call(
+        "GET /console/worker.js",
+        "consoleWorker: Return the console's service worker, which shows push notifications",
+        {200: answer("A script", text(), "text/javascript; charset=utf-8"), 304: _UNCHANGED},
+    ),
+    call(
+        "GET /console/session",
+        "consoleUser: Return the signed-in user",
+        {
+            200: answer(
+                "By cookie or key",
+                record(
+                    {
+                        "id": text(),
+                        "name": text(),
+                        "role": words(*ROLES),
+                        "workspaceId": text(),
+                        "mayPush": boolean(),
+                        "mayAnswer": boolean(),
+                        "mayAdminister": boolean(),
+                        "operators": listed(
+                            text(), "Satellite operators that devices can use here"
+                        ),
+                    }
+                ),
+            ),
+            403: MAY_NOT_READ,
+        },
+        PUSHER,
+    ),
+    call(
+        "POST /console/session",
+        "consoleSignIn: Sign in: the cookie of the answer is valid for GET /api and for answering "
+        "an SOS",
+        {
+            204: "Signed in for 12 hours, or until the password changes",
+            401: "Name or password is wrong",
+            403: _NOT_IN_ONE,
+            422: FAULTS,
+            429: TOO_OFTEN,
+            503: PUSH_AGAIN,
+            507: NOTHING_ACCEPTED,
+        },
+        SENDER,
+        body=record(
+            {
+                "username": text(),
+                "password": text(),
+                "workspace?": text(),
+                "newPassword?": text(
+                    "New password, at least 10 characters, which replaces the current one",
+                    maxLength=PASSWORD_MOST,
+                ),
+            }
+        ),
+    ),
+    call(
+        "DELETE /console/session",
+        "consoleSignOut: Sign out",
+        {204: "The cookie is no longer valid", 503: NOT_NOW},
+    ),
+    call(
+        "POST /console/passkeys/sign-in",
+        "passkeyQuestion: Return the challenge for a passkey",
+        {
+            200: answer(
+                "Options for navigator.credentials.get (Web Authentication)",
+                open_record({"challenge": text()}),
+            ),
+            429: TOO_OFTEN,
+            503: NOT_NOW,
+        },
+        about=_NEEDS,
+    ),
+    call(
+        "POST /console/passkeys/session",
+        "passkeySignIn: Sign in with a passkey",
+        {
+            204: "Signed in for 12 hours",
+            401: "The passkey is unknown here, or its answer was too late",
+            403: _NOT_IN_ONE,
+            413: LARGER_THAN_16_KIB,
+            429: TOO_OFTEN,
+            503: PUSH_AGAIN,
+            507: NOTHING_ACCEPTED,
+        },
+        SENDER,
+        body=record({"credential": _CREDENTIAL, "workspace?": text()}),
+        about=_NEEDS,
+    ),
+    call(
+        "GET /console/passkeys",
+        "passkeys: List your passkeys",
+        {200: answer("Oldest first", record({"passkeys": listed(_PASSKEY)})), 403: MAY_NOT_READ},
+        PUSHER,
+        about=_NEEDS,
+    ),
+    call(
+        "POST /console/passkeys",
+        "addPasskey: Add a passkey that the browser has created",
+        {
+            201: answer("It can be used to sign in", record({"id": integer()})),
+            403: _NOT_SIGNED_IN,
+            409: "It is already known, or you have 20",
+            413: LARGER_THAN_16_KIB,
+            422: "It has no name, or cannot be used",
+        },
+        DISPATCHER,
+        body=record({"name": text("Name of its device"), "credential": _CREDENTIAL}),
+        about=_NEEDS,
+    ),
+    call(
+        "POST /console/passkeys/new",
+        "newPasskeyQuestion: Return the options to create a passkey",
+        {
+            200: answer(
+                "Options for navigator.credentials.create (Web Authentication)",
+                open_record({"challenge": text()}),
+            ),
+            403: _NOT_SIGNED_IN,
+            503: NOT_NOW,
+        },
+        READER,
+        about=_NEEDS,
+    ),
+    call(
+        "DELETE /console/passkeys/{number}",
+        "removePasskey: Remove one of your passkeys",
+        {
+            204: "It can no longer be used to sign in",
+            403: _NOT_SIGNED_IN,
+            404: "You have no such passkey",
+            503: PUSH_AGAIN,
+            507: NOTHING_ACCEPTED,
+        },
+        READER,
+        parameters=[segment("number", integer(minimum=1))],
+        about=_NEEDS,
+    ),
+    call(
+        "GET /console/push",
+        "consolePushKey: Return the hub's public key for push services (RFC 8292)",
+        {200: answer("For `applicationServerKey`", record({"key": text()})), 409: _NO_OPERATOR},
+        _PUSH,
+    ),
+    call(
+        "POST /console/push",
+        "consolePushSubscribe: Let this browser ring while its page is closed",
+        {201: answer("Its number among the contacts", record({"id": ROW})), 409: _NO_OPERATOR},
+        _PUSH,
+        body=record(
+            {
+                "endpoint": _PUSH_TEXT,
+                "p256dh": _PUSH_TEXT,
+                "auth": _PUSH_TEXT,
+                "language?": words(*LANGUAGES, about="Language of the notifications (en)"),
+            }
+        ),
+    ),
+    call(
+        "DELETE /console/push",
+        "consolePushUnsubscribe: End the notifications of this browser",
+        {204: "The browser is no longer notified"},
+        _PUSH,
+        body=record({"endpoint": _PUSH_TEXT}),
+    ),
+)

@@ -1,0 +1,241 @@
+"""The description of contacts, the escalation chain and quiet hours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fieldagent.http.openapi import (
+    HTML,
+    Body,
+    answer,
+    boolean,
+    call,
+    described,
+    integer,
+    listed,
+    named_record,
+    number,
+    or_null,
+    record,
+    segment,
+    text,
+    words,
+)
+from fieldagent.http.openapi_parts import HOUR, MINUTE, ROW
+from fieldagent.hub.description.common import ADMINISTRATOR, LABEL, SENDER
+from fieldagent.hub.escalation.contacts import TRIES_MAX
+from fieldagent.hub.records.alarm import ABOUT
+from fieldagent.page.language import LANGUAGES
+
+_HOURS = rf"{HOUR}:{MINUTE}-{HOUR}:{MINUTE} [A-Za-z][A-Za-z0-9_+/-]{{0,63}}"
+_SPANS = (
+    "([1-9][0-9]{1,4}|[1-5][0-9]{5}|60[0-3][0-9]{3}|604[0-7][0-9]{2}|604800)s"
+    "|([1-9][0-9]{0,3}|100[0-7][0-9]|10080)m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h"
+)
+"""From 10 seconds to a week."""
+
+
+def _quiet(about: str) -> dict[str, Any]:
+    examples = ["22:00-06:00 Europe/Zurich", "none"]
+    return text(about, pattern=f"^(none|{_HOURS})?$", examples=examples)
+
+
+def _span(about: str, pattern: str = "^[0-9]{1,6}[smh]$") -> dict[str, Any]:
+    return text(about, pattern=pattern, examples=["30s", "5m"])
+
+
+CONTACT = named_record(
+    "Contact",
+    {
+        "id": ROW,
+        "kind": text(
+            "email, apprise, sms-gate, twilio, sms, or a third party's kind; push is a "
+            "dispatcher's browser that rings while its page is closed"
+        ),
+        "name": text(),
+        "address": text("Without secrets"),
+        "after": _span("Time without an answer to an SOS; 0s: at once"),
+        "tries": integer("Number of notifications until someone answers", minimum=1),
+        "every": _span("Time between two notifications"),
+        "about": words(
+            *ABOUT, about="What the contact is notified of; alarms come from the hub itself"
+        ),
+        "language": words(*LANGUAGES, about="Language of the notifications"),
+        "quiet": _quiet(
+            "Its own quiet hours for the hub's own alarms; empty: those of the workspace"
+        ),
+        "failingSince": or_null(number("Unix time since which no notification was handed over")),
+        "reason": text("Reason of a failure"),
+        "fault": text(
+            "Reason why it cannot notify anyone now, as far as is known: a missing setting, or "
+            "the last failure"
+        ),
+    },
+)
+_HOURS_SET = answer(
+    "For all contacts without hours of their own",
+    record({"quiet": _quiet("Local hours with a time zone; none: no quiet hours")}),
+)
+_STEP = {"step": integer(minimum=1), "after": _span("Time without an answer")}
+_CHAIN_STEP = record(
+    {
+        **_STEP,
+        "works": boolean("True if one of its contacts can be notified, as far as is known"),
+        "contacts": listed(CONTACT),
+    }
+)
+_RESULT = record(
+    {
+        **_STEP,
+        "contact": integer(),
+        "name": text(),
+        "handedOver": boolean(
+            "True if its service accepted the test; this does not show that a person has read it"
+        ),
+        "reason": text("Reason of a failure"),
+    }
+)
+_LINK = segment("token", text(pattern="^[A-Za-z0-9._-]{1,60}$"))
+_OVER = {
+    404: answer("The hub has not created this link", text(), HTML),
+    409: answer("Someone has already answered", text(), HTML),
+    410: answer("The link was used, or has expired", text(), HTML),
+}
+
+CALLS = (
+    call(
+        "GET /api/contacts",
+        "contacts: List contacts for an SOS, in the order of notification",
+        answer(
+            "Mail and other services, and dispatchers' browsers",
+            record({"contacts": listed(CONTACT)}),
+        ),
+        ADMINISTRATOR,
+    ),
+    call(
+        "POST /api/contacts",
+        "contactAdd: Add a contact for mail or SMS",
+        {
+            201: answer("Its number", record({"id": ROW})),
+            409: "The workspace has the most contacts allowed",
+        },
+        ADMINISTRATOR,
+        body=record(
+            {
+                "name": described("Name of the person or duty; kits show it", LABEL),
+                "address": text(
+                    "An e-mail address, or a telephone number; `fieldagent hub contact add` also "
+                    "accepts an Apprise URL",
+                    maxLength=320,
+                    pattern="^([!#-'*+./0-9=?A-Z^_`a-z{|}~-]+@[A-Za-z0-9.-]+|\\+[1-9][0-9]{5,14})$",
+                ),
+                "after?": or_null(
+                    _span(
+                        "Time without an answer until the contact is notified, 10s to 168h; 0s: "
+                        "at once",
+                        f"^(0s|{_SPANS})$",
+                    )
+                ),
+                "tries?": or_null(
+                    integer(
+                        "Number of notifications until someone answers (1)",
+                        minimum=1,
+                        maximum=TRIES_MAX,
+                    )
+                ),
+                "every?": or_null(
+                    _span("Time between two notifications, 10s to 168h (5m)", f"^({_SPANS})$")
+                ),
+                "about?": words(*ABOUT, None, about="What the contact is notified of (all)"),
+                "language?": words(*LANGUAGES, None, about="Language of the notifications (en)"),
+            }
+        ),
+    ),
+    call(
+        "DELETE /api/contacts/{id}",
+        "contactRemove: Remove a contact and everything that waits for it",
+        {204: "The device is deleted"},
+        ADMINISTRATOR,
+    ),
+    call(
+        "PATCH /api/contacts/{id}",
+        "contactChange: Set a contact's quiet hours, in which the hub's own alarms wait; an SOS "
+        "or an overdue kit never waits",
+        {204: "The hours are set", 409: "The workspace has the most contacts allowed"},
+        ADMINISTRATOR,
+        body=record(
+            {
+                "quiet": _quiet(
+                    "Local hours with a time zone; none: no quiet hours; empty: those of the "
+                    "workspace"
+                )
+            }
+        ),
+    ),
+    call(
+        "POST /api/contacts/{id}/test",
+        "contactTest: Send a test to a contact",
+        {204: "The test was handed over", 422: "The webhook refused the message, for this reason"},
+        ADMINISTRATOR,
+    ),
+    call(
+        "GET /api/chain",
+        "chain: Return the escalation chain, and the steps that cannot work",
+        answer("In order", record({"steps": listed(_CHAIN_STEP)})),
+        ADMINISTRATOR,
+    ),
+    call(
+        "POST /api/chain/test",
+        "chainTest: Send a test to every contact, step by step",
+        answer("Result for each contact", record({"results": listed(_RESULT)})),
+        ADMINISTRATOR,
+    ),
+    call(
+        "GET /api/quiet",
+        "quiet: Return the quiet hours, in which the hub's own alarms wait",
+        {200: _HOURS_SET},
+        ADMINISTRATOR,
+    ),
+    call(
+        "PATCH /api/quiet",
+        "quietChange: Set the quiet hours, in which the hub's own alarms wait; an SOS or an "
+        "overdue kit never waits",
+        {200: _HOURS_SET, 409: "The workspace has the most contacts allowed"},
+        ADMINISTRATOR,
+        body=record(
+            {"quiet": _quiet("Local hours with a time zone; none or empty: no quiet hours")}
+        ),
+    ),
+    call(
+        "GET /answer/{token}",
+        "answerPage: Return the page of a contact's link: the SOS and a button to acknowledge it. "
+        "It changes nothing",
+        {
+            200: answer("A page", text(), HTML),
+            **_OVER,
+            503: "The database is unavailable: try again",
+        },
+        SENDER,
+        parameters=[_LINK],
+    ),
+    call(
+        "POST /answer/{token}",
+        "answer: Acknowledge the SOS as the contact of the link; works once",
+        {
+            200: answer("A page that confirms it", text(), HTML),
+            **_OVER,
+            413: "Larger than 4 KiB",
+            503: answer("It could not be stored: try again", text(), HTML),
+        },
+        SENDER,
+        parameters=[_LINK],
+        body=Body(
+            {
+                "application/x-www-form-urlencoded": record(
+                    {"text?": text("Text for the kit", maxLength=120)}
+                )
+            },
+            required=False,
+        ),
+    ),
+)

@@ -1,0 +1,337 @@
+"""The description of devices."""
+
+from __future__ import annotations
+
+from fieldagent.http.openapi import (
+    NULL,
+    answer,
+    boolean,
+    call,
+    described,
+    in_formats,
+    integer,
+    listed,
+    mapping,
+    named_record,
+    number,
+    one_of,
+    open_record,
+    optional,
+    or_null,
+    query,
+    record,
+    text,
+    words,
+)
+from fieldagent.http.openapi_parts import HOUR, MINUTE, NAMED, ROW, UNIX_TIME
+from fieldagent.hub.access.revocation import WHY_MAX
+from fieldagent.hub.administration.devices import CREDITS_MAX
+from fieldagent.hub.description.common import (
+    ADMINISTRATOR,
+    CHECK_IN,
+    HIDDEN,
+    LABEL,
+    PAGE,
+    PLACE,
+    READER,
+    STATE,
+    TAKEN,
+    USER_NUMBER,
+    line,
+    page,
+)
+from fieldagent.hub.description.distress import REVOKED
+from fieldagent.hub.description.fleet import OVER, SIGNAL
+from fieldagent.hub.operator.known import operator_places
+from fieldagent.hub.report.documents import FORMATS
+
+_CREDITS = record(
+    {
+        "perDay": integer(),
+        "sosReserve": integer("Part that only an SOS may use"),
+        "spent": integer("On this UTC day"),
+    }
+)
+_POSITION = record(
+    {
+        "latitude": number(),
+        "longitude": number(),
+        "at": number(),
+        "altitude?": number("Metres, if it is known"),
+        "speedOverGround?": number("Metres per second, if it is known"),
+        "courseOverGround?": number("Degrees from true north, if it is known"),
+    }
+)
+_BATTERY = integer("Per cent; null if not available or not reported", minimum=0, maximum=100)
+_MODEM = open_record(
+    {
+        "channel": text("satellite or radio"),
+        "signal": SIGNAL,
+        "battery": or_null(_BATTERY),
+        "at": UNIX_TIME,
+    }
+)
+_REBUILD = record(
+    {
+        "state": text(enum=["open", "done"]),
+        "missing": integer(),
+        "back": integer(),
+        "gone": integer(),
+    },
+    "Number of its items that were returned to a restored database, for a week",
+)
+_DEVICE = {
+    "id": integer(),
+    "name": text(),
+    "user": NAMED,
+    "imei": or_null(text()),
+    "operator": or_null(text()),
+    "disabled": boolean(),
+    "revoked": REVOKED,
+    "linked": boolean("True if linked by IP now"),
+    "lastContact": or_null(UNIX_TIME),
+    "over": OVER,
+    "version": or_null(text("Version of its agent, from its last link")),
+    "lastUpdate": or_null(text("Result of its last program update")),
+    "settings": or_null(
+        text(
+            "Number and result of the settings that were sent last: offered, waiting, trial, "
+            "taken, refused or back, with the reason"
+        )
+    ),
+    "position": one_of(NULL, _POSITION),
+    "modems": listed(
+        _MODEM, "Signal and batteries of its modems in the last report; empty if there is none"
+    ),
+    "waiting": integer("Unconfirmed deliveries, at most 1000"),
+    "checkIn": one_of(NULL, CHECK_IN, about="Time by which its next item is due"),
+    "trouble": or_null(text("Fault of its key")),
+    "satelliteTrouble": or_null(
+        text("Reason why messages to it over satellite wait, from the last call to the operator")
+    ),
+    "rebuild": or_null(_REBUILD),
+    "relay": boolean("True if it may relay items of other kits"),
+    "tagged": boolean("True if its satellite messages are authenticated"),
+    "credits": one_of(
+        NULL,
+        _CREDITS,
+        about="Credits per day for messages to it over satellite; null if there is no limit",
+    ),
+}
+DEVICE = named_record("Device", _DEVICE)
+CHANGED_DEVICE = named_record(
+    "ChangedDevice", {**_DEVICE, "deadLettersTaken": described("Dead letters from before", TAKEN)}
+)
+_COST = record(
+    {
+        "day": text("UTC", format="date"),
+        "device": integer("Its number"),
+        "name": text("The device's"),
+        "unit": text("Unit of payment", enum=["credit", "byte"]),
+        "mo": integer("From the kit, counted by the hub"),
+        "mt": integer("To the kit, counted by the hub"),
+        "here": integer("The sum of both"),
+        "operator": or_null(
+            integer("Count of the operator; null if nothing was imported for that day")
+        ),
+        "difference": text("Difference, as text; empty if there is none"),
+        "money?": or_null(text("Price of `here`, such as `0.24 EUR`; absent without a price")),
+        "operatorMoney?": or_null(text("Price of `operator`; absent without a price")),
+    }
+)
+_TOTAL = record(
+    {
+        "here": integer("Counted by the hub"),
+        "money": or_null(text("Price; null without a price")),
+        "importedHere": integer("The hub's count of the imported days"),
+        "importedMoney": or_null(text("Price; null without a price")),
+        "operator": integer("The operator's count of these days"),
+        "operatorMoney": or_null(text("Price; null without a price")),
+    },
+    "Totals of accounts that pay credits",
+)
+_TO_KIT = record({"kind": text(), "state": STATE, "over": or_null(text()), "count": integer()})
+KIT_WEEK = named_record(
+    "KitWeek",
+    {
+        "kit": record({"id": integer(), "name": text(), "user": text()}),
+        "week": text(),
+        "begins": number(),
+        "ends": number(),
+        "made": number(),
+        "complete": boolean("false if a report cannot hold everything: 50 000 of either direction"),
+        "positions": listed(PLACE),
+        "unproved": integer("Ignored positions, because the sender is not verified"),
+        "gaps": listed(
+            record({"from": number(), "to": number()}),
+            "Gaps without a position: three times the usual interval, and at least 15 minutes",
+        ),
+        "fromKit": mapping(integer(), "Number of items that the hub has stored, by kind"),
+        "toKit": listed(_TO_KIT),
+        "incidents": listed({"type": "object"}, "As in /api/sos/{id}"),
+        "costs": listed(_COST),
+        "money": or_null(text()),
+    },
+)
+_IMEI = or_null(text(pattern="^[0-9]{15}$"))
+_CREDITS_SET = or_null(integer(minimum=0, maximum=CREDITS_MAX))
+_DAY = text(format="date", pattern="^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$")
+
+CALLS = (
+    call(
+        "GET /api/devices",
+        "devices: List devices of the workspace",
+        page("Only an Integration and a dispatcher see the IMEI", "devices", DEVICE),
+        READER,
+        parameters=PAGE,
+    ),
+    call(
+        "POST /api/devices",
+        "deviceAdd: Add a device",
+        {
+            201: answer(
+                "With the kit's secrets, which are shown only once",
+                record(
+                    {
+                        "id": ROW,
+                        "hubToken": HIDDEN,
+                        "satelliteKey?": HIDDEN,
+                        "contested?": text(
+                            "If a device of another workspace has the IMEI, the operator of the "
+                            "hub decides who gets it"
+                        ),
+                        "deadLettersTaken": TAKEN,
+                    }
+                ),
+            ),
+            409: "Another device has this name or IMEI, or the user does not exist",
+        },
+        ADMINISTRATOR,
+        body=record(
+            {
+                "name": LABEL,
+                "userId": USER_NUMBER,
+                "imei?": _IMEI,
+                "operator?": or_null(text(enum=list(operator_places()))),
+                "tagged?": or_null(boolean()),
+                "relay?": or_null(boolean()),
+                "creditsPerDay?": _CREDITS_SET,
+                "sosReserve?": _CREDITS_SET,
+                "checkInEvery?": or_null(
+                    integer(
+                        "Seconds between two items, or the device is overdue; instead of checkInBy",
+                        minimum=300,
+                        maximum=366 * 86_400,
+                    )
+                ),
+                "checkInBy?": or_null(
+                    text(
+                        "UTC time of each day by which an item must arrive",
+                        pattern=f"^{HOUR}:{MINUTE}$",
+                    )
+                ),
+            },
+            **{
+                "not": {
+                    "required": ["checkInEvery", "checkInBy"],
+                    "properties": {"checkInEvery": integer(), "checkInBy": text()},
+                }
+            },
+        ),
+    ),
+    call(
+        "PATCH /api/devices/{id}",
+        "deviceChange: Change a device",
+        {
+            200: answer("The SOS as it is now", CHANGED_DEVICE),
+            409: "Another device has this name or IMEI, or its user is disabled",
+        },
+        ADMINISTRATOR,
+        body=record(
+            {
+                "name?": or_null(LABEL),
+                "imei?": _IMEI,
+                "relay?": or_null(boolean()),
+                "disabled?": or_null(boolean()),
+                "revoked?": or_null(
+                    boolean(
+                        "true: the kit is stolen or lost, and its items no longer count as its "
+                        "user's; its SOS still rings. false: restore the kit"
+                    )
+                ),
+                "why?": or_null(line(WHY_MAX, "Reason of a revocation, for administrators")),
+            }
+        ),
+    ),
+    call(
+        "DELETE /api/devices/{id}",
+        "deviceDelete: Delete a device for good",
+        {204: "The device is deleted", 409: "An SOS of the device is not closed"},
+        ADMINISTRATOR,
+    ),
+    call(
+        "POST /api/devices/{id}/token",
+        "deviceToken: Replace the link token of a device",
+        answer("The old token is refused from now on", record({"hubToken": HIDDEN})),
+        ADMINISTRATOR,
+    ),
+    call(
+        "POST /api/devices/{id}/key",
+        "deviceKey: Set or create the satellite-key of a device",
+        answer(
+            "The new key, if none was given",
+            record({"satelliteKey?": HIDDEN, "deadLettersTaken": TAKEN}),
+        ),
+        ADMINISTRATOR,
+        body=optional(record({"satelliteKey?": or_null(text(pattern="^[0-9A-Fa-f]{64}$"))})),
+    ),
+    call(
+        "DELETE /api/devices/{id}/key",
+        "deviceKeyRemove: Remove the satellite-key of a device",
+        {204: "Its messages are no longer authenticated"},
+        ADMINISTRATOR,
+    ),
+    call(
+        "GET /api/devices/{id}/usage",
+        "deviceUsage: Return a device's satellite cost by day, as counted here and by its operator",
+        answer(
+            "Oldest first, without days with a count of 0; kept for at most 400 days",
+            record(
+                {
+                    "since": text(format="date"),
+                    "until": text(format="date"),
+                    "usage": listed(_COST),
+                    "total": _TOTAL,
+                }
+            ),
+        ),
+        ADMINISTRATOR,
+        parameters=[
+            query("since", _DAY, "First day in UTC (31 days ago)"),
+            query("until", _DAY, "Last day in UTC (today)"),
+        ],
+    ),
+    call(
+        "GET /api/devices/{id}/report",
+        "deviceReport: Return a report of a kit's week: places, messages, incidents, cost",
+        in_formats(
+            "The report",
+            {
+                "application/json": KIT_WEEK,
+                "text/csv": text(),
+                "application/gpx+xml": text(),
+                "application/vnd.google-earth.kml+xml": text(),
+                "text/html": text(),
+            },
+        ),
+        ADMINISTRATOR,
+        parameters=[
+            query(
+                "week",
+                text(pattern="^20[0-9]{2}-W(0[1-9]|[1-4][0-9]|5[0-2])$"),
+                "Week by ISO 8601, in UTC (this week)",
+            ),
+            query("format", words("json", *FORMATS), "Format (json)"),
+        ],
+    ),
+)

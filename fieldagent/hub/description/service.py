@@ -1,0 +1,50 @@
+"""The description of health, metrics and events."""
+
+from __future__ import annotations
+
+from fieldagent.http.openapi import answer, call, header, query, text
+from fieldagent.http.openapi_parts import ALIVE, DOWN, METRICS, THIS_DOCUMENT, UP
+from fieldagent.hub.description.common import READER
+
+UP_ANSWER = answer("Ready", UP)
+
+CALLS = (
+    call(
+        "GET /healthz",
+        "health: Return the readiness of this hub: its database answers, its parts run, and it is "
+        "not stopping",
+        {200: UP_ANSWER, 503: answer("Not ready", DOWN)},
+    ),
+    call(
+        "GET /livez",
+        "liveness: Return the liveness of the process, without the database",
+        {200: UP_ANSWER},
+    ),
+    call("GET /metrics", "metrics: Return metrics for Prometheus", {200: METRICS}),
+    call("GET /openapi.json", "describe: Return this document", {200: THIS_DOCUMENT}),
+    call(
+        "GET /api/events",
+        "events: Server-sent events: new items, and changes of an SOS",
+        answer(
+            "`item` is as in /api/items, `sos` as in /api/sos with its latest `event`; `lost`: "
+            "the Last-Event-ID is unknown. The stream ends after 15 minutes: reconnect with "
+            "Last-Event-ID",
+            text(),
+            "text/event-stream",
+        ),
+        READER,
+        parameters=[
+            query(
+                "topics",
+                text(pattern="^(item|sos)(,(item|sos))*$"),
+                "Topics: item, sos, separated by commas",
+            ),
+            ALIVE,
+            header(
+                "Last-Event-ID",
+                text(),
+                "Id of the last received event: the stream continues after it",
+            ),
+        ],
+    ),
+)
